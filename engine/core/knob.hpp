@@ -1,0 +1,92 @@
+// Knobs: what can be set about a policy, declared once.
+//
+// A declaration lives in the policy's own file and holds everything that anybody needs to know:
+// type, default, hard limits, scale, unit, meaning and source. The CLI, the configuration spaces,
+// the documentation and the simulator's scaling read it from here.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace tt {
+
+enum class KnobType : std::uint8_t { integer, real, boolean, choice };
+
+/// The unit decides how the simulator applies a full-scale value to a miniature of scale R
+/// (one simulated page stands for R real pages; see docs of sim/scale.hpp).
+enum class Unit : std::uint8_t {
+  none,               // flags, choices, counters, bits: unchanged
+  ratio,              // unchanged
+  count_per_page,     // unchanged: a page's own history is that of the full system
+  extreme_per_page,   // a trigger on the *hottest* page: corrected by order statistics
+  milliseconds,       // unchanged: virtual time is full-scale time
+  seconds,            // unchanged
+  cycles,             // unchanged
+  events_per_sample,  // unchanged
+  samples_per_page,   // unchanged
+  pages,              // divided by R
+  samples,            // divided by R
+  gib_per_second,     // divided by R
+  hertz,              // system-wide rate: divided by R
+};
+[[nodiscard]] std::string_view name(Unit unit);
+[[nodiscard]] std::string_view name(KnobType type);
+
+using KnobValue = std::variant<bool, std::int64_t, double, std::string>;
+
+/// The knob is active only while `parent` has one of `values` (e.g. aol.low while aol.enabled).
+struct KnobCondition {
+  std::string parent;
+  std::vector<KnobValue> values;
+};
+
+struct KnobDecl {
+  std::string name;
+  KnobType type = KnobType::real;
+  KnobValue initial;  // the default
+  double min = 0;     // hard limits, inclusive; numeric types only
+  double max = 0;
+  bool log = false;  // search on a logarithmic scale
+  Unit unit = Unit::none;
+  std::string meaning;  // one line
+  std::string source;   // paper and section or table; "artifact" where only code says it
+  std::vector<std::string> choices;  // KnobType::choice only
+  std::optional<KnobCondition> condition;
+};
+
+/// Values of all knobs of one policy, by name. Numbers are kept as double after scaling: a limit
+/// of "32 pages" on a miniature of scale 64 is half a page per period, which a policy honours by
+/// carrying the remainder over, not by rounding.
+class Knobs {
+ public:
+  [[nodiscard]] double real(std::string_view name) const;           // integer or real knob
+  [[nodiscard]] std::int64_t integer(std::string_view name) const;  // rounded to nearest
+  [[nodiscard]] bool flag(std::string_view name) const;
+  [[nodiscard]] const std::string& choice(std::string_view name) const;
+  [[nodiscard]] bool has(std::string_view name) const;
+  void set(std::string name, KnobValue value);
+  [[nodiscard]] const std::map<std::string, KnobValue, std::less<>>& values() const {
+    return values_;
+  }
+
+ private:
+  [[nodiscard]] const KnobValue& at(std::string_view name) const;
+  std::map<std::string, KnobValue, std::less<>> values_;
+};
+
+/// Completes `given` with defaults and checks every value against its declaration.
+/// Throws std::invalid_argument naming the knob, what was found and what is allowed (with the
+/// nearest known name for a typo).
+[[nodiscard]] Knobs resolve(std::span<const KnobDecl> declared,
+                            const std::map<std::string, KnobValue, std::less<>>& given);
+
+/// One-line rendering of a value: 5, 0.25, true, paper.
+[[nodiscard]] std::string to_string(const KnobValue& value);
+
+}  // namespace tt

@@ -1,0 +1,61 @@
+// One trial on the simulated machine: replay a stream under a policy and account for time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/seam.hpp"
+#include "sim/machine.hpp"
+#include "trace/stream.hpp"
+
+namespace tt::sim {
+
+struct RunOptions {
+  double fast_share = 1.0 / 9;   // fast-tier capacity as a share of the footprint (1:8 is 1/9)
+  std::uint64_t fast_bytes = 0;  // overrides fast_share when not 0; full scale
+  double threads = 0;            // 0: the profile's
+  std::uint64_t page_bytes = 0;  // 0: the policy's native managed page
+  std::uint64_t seed = 0;
+  std::optional<double> deadline_seconds;  // wall clock; DeadlineExceeded is thrown beyond it
+  std::function<bool(double)> progress;    // fraction done; false stops (Interrupted is thrown)
+};
+
+struct DeadlineExceeded {};
+struct Interrupted {};
+
+/// Latency of one kind of operation, in ns, over the timed part.
+struct LatencySummary {
+  std::uint64_t operations = 0;  // sampled
+  double mean = 0, p50 = 0, p90 = 0, p99 = 0, p999 = 0;
+};
+
+struct RunResult {
+  double seconds = 0;                             // virtual, timed part
+  double total_seconds = 0;                       // virtual, set-up included
+  double operations = 0;                          // full scale, timed part
+  std::map<std::string, LatencySummary> latency;  // by op kind
+  /// Totals over the timed part, full scale: see simulate.cpp for each name, unit and derivation.
+  std::map<std::string, double> metrics;
+  /// Seconds of the timed part by where they went: compute, fast_stall, slow_stall, bandwidth,
+  /// migration, sampling, policy. They add up to `seconds`.
+  std::map<std::string, double> breakdown;
+  /// One value per virtual second (all columns the same length), column "second" first by name.
+  std::map<std::string, std::vector<double>> series;
+};
+
+/// Knobs are full-scale; they are resolved and scaled here. Throws std::invalid_argument for a bad
+/// knob or option.
+[[nodiscard]] RunResult simulate(const trace::Reader& stream, const MachineProfile& machine,
+                                 const PolicyInfo& policy,
+                                 const std::map<std::string, KnobValue, std::less<>>& knobs,
+                                 const RunOptions& options);
+
+/// The bare loop: looks up the tier of each access of every block and nothing else, as a speed
+/// reference. Returns simulated accesses found in the slow tier.
+[[nodiscard]] std::uint64_t bare_lookup(const trace::Reader& stream, double fast_share);
+
+}  // namespace tt::sim

@@ -1,0 +1,74 @@
+// Recorder: turns a kernel's loads and stores into a stream.
+//
+// A kernel runs its real algorithm on real data structures and reports what it touches. The
+// recorder passes the touches through a set-associative last-level-cache filter (LRU, 64-byte
+// lines, size divided by the stream's scale), keeps the misses, coalesces them per page and block,
+// notes first touches, and closes a block whenever its nominal time is reached.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/types.hpp"
+#include "trace/stream.hpp"
+
+namespace tt::trace {
+
+/// A byte address in the kernel's simulated address space.
+using Address = std::uint64_t;
+
+struct RecorderOptions {
+  double scale = 1;                       // R
+  std::uint64_t llc_bytes = 24ull << 20;  // full-scale; divided by R
+  unsigned llc_ways = 16;
+  double block_ms = 10;                 // nominal block length, full-scale time
+  double threads = 16;                  // nominal threads, for block_ms and nominal_seconds only
+  double nominal_latency_ns = 100;      // likewise
+  double op_sample_probability = 0.01;  // share of operations kept whole for latency percentiles
+  std::uint64_t seed = 0;
+};
+
+class Recorder {
+ public:
+  Recorder(std::filesystem::path file, StreamInfo info, RecorderOptions options);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// Reserves an address range (whole pages) for an object allocated at `site`. No page is placed
+  /// until it is touched.
+  [[nodiscard]] Address map(std::string_view site, std::uint64_t bytes);
+  /// Frees a range got from map(), whole. Its pages vanish.
+  void unmap(Address start);
+
+  /// Blocks from now on count toward the objective (true) or not (false: set-up).
+  void set_timed(bool timed);
+
+  /// Accesses of `bytes` bytes at `address`, all lines in order, as class `stream_class` (index
+  /// into StreamInfo::classes).
+  void load(std::uint32_t stream_class, Address address, std::uint64_t bytes);
+  void store(std::uint32_t stream_class, Address address, std::uint64_t bytes);
+  /// Thread time on a lane that is not waiting for memory and does not overlap with it.
+  void compute(std::uint32_t lane, double nanoseconds);
+
+  /// Brackets one operation; its accesses and compute() in between are its latency.
+  void begin_operation(std::uint32_t kind);
+  void end_operation();
+
+  /// Nominal full-scale seconds recorded so far in the timed part, and in all.
+  [[nodiscard]] double timed_seconds() const;
+  [[nodiscard]] double total_seconds() const;
+
+  /// Writes what is left and closes the file. Returns the final description.
+  StreamInfo finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tt::trace

@@ -1,0 +1,170 @@
+// The access-stream format (.tts): what a workload does to memory, ready to be replayed.
+//
+// A stream is a sequence of blocks of last-level-cache misses at base-page (4 KiB) granularity.
+// Order inside a block does not matter: accesses are coalesced per page, in runs ("segments") that
+// share a stream class and an access kind. A file is written once and memory-mapped by all readers;
+// everything is little-endian and 64-byte aligned.
+//
+//   FileHeader | names and tables | block 0 | block 1 | ... | BlockIndex[] | page totals | trailer
+//
+// The structs below are the on-disk layout. Counts are of *simulated* accesses: in a miniature of
+// scale R each stands for R accesses to R different pages (miniature simulation, Waldspurger et
+// al., ATC'17).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/types.hpp"
+
+namespace tt::trace {
+
+inline constexpr std::uint32_t format_version = 1;
+inline constexpr std::size_t base_page_bytes = 4096;
+/// Every `chunk` entries of a segment have a precomputed sum of counts, so that a sampler skips
+/// whole chunks.
+inline constexpr std::size_t chunk = 64;
+
+/// Accesses that share a degree of memory-level parallelism. `issue_ns` is computation between two
+/// misses of one thread that overlaps with outstanding misses: a miss stalls its thread for
+/// max(0, latency / mlp - issue_ns). Lanes are groups of threads that run independently of each
+/// other (the two threads of Soar's microbenchmark); most streams have one.
+struct StreamClass {
+  std::string name;
+  double mlp = 1;
+  double issue_ns = 0;
+  std::uint32_t lane = 0;
+};
+
+struct Lane {
+  std::string name;
+  double thread_share = 1;  // of the run's threads; 0: exactly one thread
+};
+
+/// A data structure or arena of the workload: allocation site, for object-level placement.
+struct Object {
+  std::string site;
+  std::uint64_t first_page = 0;
+  std::uint64_t pages = 0;
+};
+
+/// Kind of operation whose latency is reported (GET, lookup, update).
+struct OpKind {
+  std::string name;
+};
+
+struct StreamInfo {
+  std::string workload;
+  std::string input;
+  std::string parameters;  // canonical text of what made it; part of the content hash
+  std::uint64_t seed = 0;
+  double scale = 1;         // R
+  std::uint64_t pages = 0;  // base pages of the simulated address space, dense from 0
+  std::uint64_t blocks = 0;
+  std::uint64_t accesses = 0;    // simulated loads + stores, all blocks
+  std::uint64_t entries = 0;     // after coalescing
+  std::uint64_t operations = 0;  // in the timed part, all kinds
+  double nominal_seconds = 0;    // the recorder's estimate of all-fast time, timed part
+  std::vector<StreamClass> classes;
+  std::vector<Lane> lanes;
+  std::vector<Object> objects;
+  std::vector<OpKind> op_kinds;
+};
+
+/// map: the range exists from now on (Policy::on_map). touch: first touches, in order; the pages
+/// get a place. unmap: the range is freed.
+enum class EventType : std::uint8_t { map = 0, touch = 1, unmap = 2 };
+struct Event {
+  EventType type = EventType::map;
+  std::uint32_t object = 0;
+  std::uint32_t first = 0;  // base page
+  std::uint32_t count = 0;
+};
+
+/// Coalesced accesses of one class and kind: pages[i] is accessed counts[i] times.
+struct Segment {
+  std::uint32_t stream_class = 0;
+  AccessKind kind = AccessKind::load;
+  std::uint64_t sum = 0;  // of counts
+  std::span<const std::uint32_t> pages;
+  std::span<const std::uint16_t> counts;      // same size
+  std::span<const std::uint32_t> chunk_sums;  // ceil(size / chunk)
+};
+
+/// An access of a sampled operation, in program order.
+struct OpAccess {
+  std::uint32_t page = 0;
+  std::uint16_t count = 0;
+  std::uint8_t stream_class = 0;
+  AccessKind kind = AccessKind::load;
+};
+
+/// A whole operation drawn at random, with its own accesses; they are also part of the segments.
+struct Operation {
+  std::uint32_t kind = 0;
+  double compute_ns = 0;
+  std::span<const OpAccess> accesses;
+};
+
+/// A view into the mapped file; valid while the reader lives.
+struct Block {
+  bool timed = false;                  // counts toward the objective (false: set-up)
+  double nominal_ns = 0;               // full-scale all-fast estimate
+  std::span<const double> compute_ns;  // per lane: thread-time of one simulated share; full
+                                       // scale is this times R, spread over the lane's threads
+  std::span<const std::uint64_t> operations;  // per op kind, simulated
+  std::span<const Event> events;              // applied before the accesses
+  std::vector<Segment> segments;              // reused between blocks by Reader::read
+  std::vector<Operation> sampled;             // likewise
+};
+
+/// Reads a stream by memory mapping. Throws std::runtime_error naming the file and what is wrong
+/// (not a stream, other version, truncated, checksum). After construction every index that a block
+/// can hold is known to be in range once verify() or a trusted cache says so; read() itself checks
+/// structure, so that a corrupt file is an error and never undefined behaviour.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& file);
+  ~Reader();
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  [[nodiscard]] const StreamInfo& info() const;
+  /// Loads + stores per base page over the timed part.
+  [[nodiscard]] std::span<const std::uint64_t> page_totals() const;
+  /// Fills `out` with block i, reusing its storage.
+  void read(std::uint64_t i, Block& out) const;
+  /// Checks every block's checksum and every page number. Throws as the constructor.
+  void verify() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Writes a stream. The file appears under its name only when finish() returns (it is written
+/// beside it and renamed), so that a crash leaves no half file. Throws std::system_error naming
+/// the file when the disk is full.
+class Writer {
+ public:
+  Writer(std::filesystem::path file, StreamInfo info);
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  /// `block.segments[i].chunk_sums` and `sum` are computed here; the caller may leave them empty.
+  void write(const Block& block);
+  /// Completes counters, index, page totals. `info` fields known only at the end (pages, objects,
+  /// nominal_seconds) are taken from `last`.
+  void finish(const StreamInfo& last);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tt::trace
