@@ -150,7 +150,7 @@ struct Oracle {
 struct PolicyTraits {
   std::uint64_t page_bytes = 4096;     // its native managed page
   bool write_protected_moves = false;  // only stores wait for a page in flight (HeMem); else all do
-  unsigned mover_threads = 1;          // threads that copy pages
+  unsigned mover_threads = 1;          // threads that copy pages; 0: the tiering thread itself
   bool unbounded_fast = false;         // the fast tier holds everything (all-fast)
   bool needs_oracle = false;           // reads Oracle
 };
