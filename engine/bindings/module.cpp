@@ -1,0 +1,427 @@
+// The Python module tuner._engine: a thin translation between Python's plain data and the engine.
+// No logic lives here; every check of a value is the engine's own.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "build_id.hpp"
+#include "core/seam.hpp"
+#include "kernels/kernel.hpp"
+#include "sim/machine.hpp"
+#include "sim/simulate.hpp"
+#include "trace/stream.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using KnobMap = std::map<std::string, tt::KnobValue, std::less<>>;
+
+nb::object to_python(const tt::KnobValue& value) {
+  return std::visit([](const auto& v) -> nb::object { return nb::cast(v); }, value);
+}
+
+// bool before int: Python's bool is an int.
+tt::KnobValue to_knob(const std::string& name, nb::handle value) {
+  if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
+  if (nb::isinstance<nb::int_>(value)) return nb::cast<std::int64_t>(value);
+  if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
+  if (nb::isinstance<nb::str>(value)) return nb::cast<std::string>(value);
+  throw nb::value_error(("knob " + name + ": found " + nb::cast<std::string>(nb::repr(value)) +
+                         ", expected a number, true or false, or a name")
+                            .c_str());
+}
+
+KnobMap to_knobs(const nb::dict& given) {
+  KnobMap knobs;
+  for (const auto& [key, value] : given) {
+    auto name = nb::cast<std::string>(key);
+    auto converted = to_knob(name, value);
+    knobs.emplace(std::move(name), std::move(converted));
+  }
+  return knobs;
+}
+
+nb::object member(const nb::dict& dict, const char* key, const std::string& where) {
+  if (!dict.contains(key)) {
+    throw nb::value_error(("machine: missing " + where + key).c_str());
+  }
+  return nb::borrow<nb::object>(dict[key]);
+}
+
+double number(const nb::dict& dict, const char* key, const std::string& where = "") {
+  const auto value = member(dict, key, where);
+  if (nb::isinstance<nb::bool_>(value) ||
+      !(nb::isinstance<nb::int_>(value) || nb::isinstance<nb::float_>(value))) {
+    throw nb::value_error(("machine: " + where + key + ": found " +
+                           nb::cast<std::string>(nb::repr(value)) + ", expected a number")
+                              .c_str());
+  }
+  return nb::cast<double>(value);
+}
+
+tt::sim::TierProfile to_tier(const nb::dict& dict, const std::string& where) {
+  tt::sim::TierProfile tier;
+  tier.latency_ns = number(dict, "latency_ns", where);
+  tier.read_gbps = number(dict, "read_gbps", where);
+  tier.write_gbps = number(dict, "write_gbps", where);
+  tier.total_gbps = number(dict, "total_gbps", where);
+  tier.store_stall = number(dict, "store_stall", where);
+  for (const auto& point : nb::cast<nb::list>(member(dict, "loaded", where))) {
+    const auto pair = nb::cast<std::vector<double>>(point);
+    if (pair.size() != 2) {
+      throw nb::value_error(
+          ("machine: " + where + "loaded: expected [utilisation, factor]").c_str());
+    }
+    tier.loaded.emplace_back(pair[0], pair[1]);
+  }
+  return tier;
+}
+
+tt::sim::MachineProfile to_machine(const nb::dict& dict) {
+  tt::sim::MachineProfile machine;
+  machine.name = nb::cast<std::string>(member(dict, "name", ""));
+  machine.ghz = number(dict, "ghz");
+  machine.cores = static_cast<unsigned>(number(dict, "cores"));
+  machine.threads = static_cast<unsigned>(number(dict, "threads"));
+  machine.llc_bytes = number(dict, "llc_mib") * (1 << 20);
+  machine.tiers[0] = to_tier(nb::cast<nb::dict>(member(dict, "fast", "")), "fast.");
+  machine.tiers[1] = to_tier(nb::cast<nb::dict>(member(dict, "slow", "")), "slow.");
+  const auto tiering = nb::cast<nb::dict>(member(dict, "tiering", ""));
+  const std::string where = "tiering.";
+  machine.migration_fixed_us = number(tiering, "migration_fixed_us", where);
+  machine.migration_copy_gbps = number(tiering, "migration_copy_gbps", where);
+  machine.migration_shootdown_us = number(tiering, "migration_shootdown_us", where);
+  machine.sample_assist_ns = number(tiering, "sample_assist_ns", where);
+  machine.sample_drain_ns = number(tiering, "sample_drain_ns", where);
+  machine.huge_page_gain = number(tiering, "huge_page_gain", where);
+  machine.daemon_shares_cores = nb::cast<bool>(member(tiering, "daemon_shares_cores", where));
+  machine.sample_queue = number(tiering, "sample_queue", where);
+  const auto work = nb::cast<nb::dict>(member(tiering, "work_ns", where));
+  static constexpr std::array<const char*, tt::work_count> names = {
+      "tracker_update", "tracker_lookup", "cooling_step", "scan_step", "threshold_pass"};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    machine.work_ns[i] = number(work, names[i], "tiering.work_ns.");
+  }
+  return machine;
+}
+
+nb::dict to_python(const tt::KnobDecl& knob) {
+  nb::dict out;
+  out["name"] = knob.name;
+  out["type"] = std::string(tt::name(knob.type));
+  out["default"] = to_python(knob.initial);
+  const bool numeric = knob.type == tt::KnobType::integer || knob.type == tt::KnobType::real;
+  out["min"] = numeric ? nb::cast(knob.min) : nb::none();
+  out["max"] = numeric ? nb::cast(knob.max) : nb::none();
+  out["log"] = knob.log;
+  out["unit"] = std::string(tt::name(knob.unit));
+  out["meaning"] = knob.meaning;
+  out["source"] = knob.source;
+  out["choices"] = nb::cast(knob.choices);
+  if (knob.condition) {
+    nb::dict condition;
+    nb::list values;
+    for (const auto& value : knob.condition->values) values.append(to_python(value));
+    condition["parent"] = knob.condition->parent;
+    condition["values"] = values;
+    out["condition"] = condition;
+  } else {
+    out["condition"] = nb::none();
+  }
+  return out;
+}
+
+nb::list policies() {
+  nb::list out;
+  for (const auto& policy : tt::policies()) {
+    nb::dict entry;
+    entry["name"] = policy.name;
+    entry["family"] = policy.family;
+    entry["summary"] = policy.summary;
+    entry["citation"] = policy.citation;
+    nb::dict traits;
+    traits["page_bytes"] = policy.traits.page_bytes;
+    traits["write_protected_moves"] = policy.traits.write_protected_moves;
+    traits["mover_threads"] = policy.traits.mover_threads;
+    traits["unbounded_fast"] = policy.traits.unbounded_fast;
+    traits["needs_oracle"] = policy.traits.needs_oracle;
+    entry["traits"] = traits;
+    nb::list knobs;
+    for (const auto& knob : policy.knobs) knobs.append(to_python(knob));
+    entry["knobs"] = knobs;
+    out.append(entry);
+  }
+  return out;
+}
+
+nb::dict resolve(const std::string& policy, const nb::dict& given) {
+  nb::dict out;
+  const auto knobs = tt::resolve(tt::policy(policy).knobs, to_knobs(given));
+  for (const auto& [name, value] : knobs.values()) out[name.c_str()] = to_python(value);
+  return out;
+}
+
+nb::dict to_python(const tt::trace::StreamInfo& info) {
+  nb::dict out;
+  out["workload"] = info.workload;
+  out["input"] = info.input;
+  out["parameters"] = info.parameters;
+  out["seed"] = info.seed;
+  out["scale"] = info.scale;
+  out["pages"] = info.pages;
+  out["blocks"] = info.blocks;
+  out["accesses"] = info.accesses;
+  out["entries"] = info.entries;
+  out["operations"] = info.operations;
+  out["nominal_seconds"] = info.nominal_seconds;
+  nb::list classes;
+  for (const auto& c : info.classes) {
+    nb::dict entry;
+    entry["name"] = c.name;
+    entry["mlp"] = c.mlp;
+    entry["issue_ns"] = c.issue_ns;
+    entry["lane"] = c.lane;
+    classes.append(entry);
+  }
+  out["classes"] = classes;
+  nb::list lanes;
+  for (const auto& lane : info.lanes) {
+    nb::dict entry;
+    entry["name"] = lane.name;
+    entry["thread_share"] = lane.thread_share;
+    lanes.append(entry);
+  }
+  out["lanes"] = lanes;
+  nb::list objects;
+  for (const auto& object : info.objects) {
+    nb::dict entry;
+    entry["site"] = object.site;
+    entry["first_page"] = object.first_page;
+    entry["pages"] = object.pages;
+    objects.append(entry);
+  }
+  out["objects"] = objects;
+  nb::list kinds;
+  for (const auto& kind : info.op_kinds) kinds.append(kind.name);
+  out["op_kinds"] = kinds;
+  return out;
+}
+
+nb::list kernels() {
+  nb::list out;
+  for (const auto& kernel : tt::kernels::kernels()) {
+    nb::dict entry;
+    entry["name"] = kernel.name;
+    entry["summary"] = kernel.summary;
+    nb::list parameters;
+    for (const auto& parameter : kernel.parameters) {
+      nb::dict item;
+      item["name"] = parameter.name;
+      item["default"] = std::visit([](const auto& v) -> nb::object { return nb::cast(v); },
+                                   parameter.initial);
+      item["unit"] = parameter.unit;
+      item["meaning"] = parameter.meaning;
+      parameters.append(item);
+    }
+    entry["parameters"] = parameters;
+    out.append(entry);
+  }
+  return out;
+}
+
+tt::kernels::Parameters to_parameters(const nb::dict& given) {
+  tt::kernels::Parameters out;
+  for (const auto& [key, value] : given) {
+    const auto name = nb::cast<std::string>(key);
+    if (nb::isinstance<nb::bool_>(value)) {
+      out.emplace(name, nb::cast<bool>(value));
+    } else if (nb::isinstance<nb::int_>(value)) {
+      out.emplace(name, nb::cast<std::int64_t>(value));
+    } else if (nb::isinstance<nb::float_>(value)) {
+      out.emplace(name, nb::cast<double>(value));
+    } else if (nb::isinstance<nb::str>(value)) {
+      out.emplace(name, nb::cast<std::string>(value));
+    } else if (nb::isinstance<nb::list>(value) || nb::isinstance<nb::tuple>(value)) {
+      out.emplace(name, nb::cast<std::vector<double>>(value));
+    } else {
+      throw nb::value_error(("parameter " + name + ": found " +
+                             nb::cast<std::string>(nb::repr(value)) +
+                             ", expected a number, text, true or false, or a list of numbers")
+                                .c_str());
+    }
+  }
+  return out;
+}
+
+// Runs under the released GIL; takes it to answer signals and to tell the caller. An exception of
+// the callback (or Ctrl-C) stops the engine and is raised again by the wrapper.
+std::function<bool(double)> progress_function(const nb::object& callback, bool& failed) {
+  return [&callback, &failed](double fraction) {
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) {
+      failed = true;
+      return false;
+    }
+    if (callback.is_none()) return true;
+    try {
+      return nb::cast<bool>(callback(fraction));
+    } catch (nb::python_error& error) {
+      error.restore();
+      failed = true;
+      return false;
+    }
+  };
+}
+
+// What a stopped run raises: the pending Python exception, or KeyboardInterrupt where the callback
+// itself asked to stop.
+[[noreturn]] void raise_stopped(bool failed) {
+  if (!failed) PyErr_SetString(PyExc_KeyboardInterrupt, "stopped by the progress callback");
+  throw nb::python_error();
+}
+
+nb::dict record(const std::string& kernel, const std::string& workload, const std::string& input,
+                const nb::dict& parameters, double scale, double threads, double llc_bytes,
+                std::uint64_t seed, const std::filesystem::path& path,
+                const nb::object& progress) {
+  bool failed = false;
+  tt::kernels::RecordRequest request{.workload = workload,
+                                     .input = input,
+                                     .parameters = to_parameters(parameters),
+                                     .scale = scale,
+                                     .threads = threads,
+                                     .llc_bytes = llc_bytes,
+                                     .seed = seed,
+                                     .file = path,
+                                     .progress = progress_function(progress, failed)};
+  tt::trace::StreamInfo info;
+  bool stopped = false;
+  {
+    nb::gil_scoped_release release;
+    try {
+      info = tt::kernels::record(kernel, std::move(request));
+    } catch (const tt::kernels::Interrupted&) {
+      stopped = true;
+    }
+  }
+  if (stopped) raise_stopped(failed);
+  return to_python(info);
+}
+
+template <typename Map>
+nb::dict to_dict(const Map& map) {
+  nb::dict out;
+  for (const auto& [name, value] : map) out[name.c_str()] = value;
+  return out;
+}
+
+nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
+                  const std::string& policy, const nb::dict& knobs, double fast_share,
+                  std::uint64_t fast_bytes, double threads, std::uint64_t page_bytes,
+                  std::uint64_t seed, std::optional<double> deadline_seconds,
+                  const nb::object& progress) {
+  const auto profile = to_machine(machine);
+  const auto& info = tt::policy(policy);
+  const auto given = to_knobs(knobs);
+  bool failed = false;
+  tt::sim::RunOptions options{.fast_share = fast_share,
+                              .fast_bytes = fast_bytes,
+                              .threads = threads,
+                              .page_bytes = page_bytes,
+                              .seed = seed,
+                              .deadline_seconds = deadline_seconds,
+                              .progress = progress_function(progress, failed)};
+  tt::sim::RunResult result;
+  enum class Ending { finished, stopped, late } ending = Ending::finished;
+  {
+    nb::gil_scoped_release release;
+    try {
+      const tt::trace::Reader reader(path);
+      result = tt::sim::simulate(reader, profile, info, given, options);
+    } catch (const tt::sim::Interrupted&) {
+      ending = Ending::stopped;
+    } catch (const tt::sim::DeadlineExceeded&) {
+      ending = Ending::late;
+    }
+  }
+  if (ending == Ending::stopped) raise_stopped(failed);
+  if (ending == Ending::late) {
+    PyErr_SetString(PyExc_TimeoutError, "the simulation did not finish before its deadline");
+    throw nb::python_error();
+  }
+  nb::dict out;
+  out["seconds"] = result.seconds;
+  out["total_seconds"] = result.total_seconds;
+  out["operations"] = result.operations;
+  nb::dict latency;
+  for (const auto& [kind, summary] : result.latency) {
+    nb::dict entry;
+    entry["operations"] = summary.operations;
+    entry["mean"] = summary.mean;
+    entry["p50"] = summary.p50;
+    entry["p90"] = summary.p90;
+    entry["p99"] = summary.p99;
+    entry["p999"] = summary.p999;
+    latency[kind.c_str()] = entry;
+  }
+  out["latency"] = latency;
+  out["metrics"] = to_dict(result.metrics);
+  out["breakdown"] = to_dict(result.breakdown);
+  out["series"] = to_dict(result.series);
+  return out;
+}
+
+}  // namespace
+
+NB_MODULE(_engine, m) {
+  m.doc() = "The tiering engine: policies, access streams and the simulated tiered machine.";
+  m.def("version", [] { return TT_VERSION; }, "Version of the engine (that of the package).");
+  m.def("build_id", [] { return TT_BUILD_ID; }, "Hash of the sources that the engine was built of.");
+  m.def("policies", &policies, "All policies with their knobs, as plain data.");
+  m.def("resolve", &resolve, "policy"_a, "knobs"_a,
+        "Completes knobs with defaults and checks them. ValueError names knob, found and allowed.");
+  m.def("kernels", &kernels, "All workload kernels with their parameters, as plain data.");
+  m.def("record", &record, "kernel"_a, nb::kw_only(), "workload"_a, "input"_a, "parameters"_a,
+        "scale"_a, "threads"_a, "llc_bytes"_a, "seed"_a, "path"_a, "progress"_a = nb::none(),
+        "Runs a kernel and writes its access stream to path. progress(fraction) may return False "
+        "to stop. Returns the stream's description.");
+  m.def(
+      "stream_info",
+      [](const std::filesystem::path& path) {
+        const tt::trace::Reader reader(path);
+        return to_python(reader.info());
+      },
+      "path"_a, "Description of a stream. RuntimeError names the file and what is wrong with it.");
+  m.def(
+      "verify_stream",
+      [](const std::filesystem::path& path) {
+        nb::gil_scoped_release release;
+        const tt::trace::Reader reader(path);
+        reader.verify();
+      },
+      "path"_a, "Checks every block of a stream. RuntimeError as stream_info.");
+  m.def("simulate", &simulate, "path"_a, nb::kw_only(), "machine"_a, "policy"_a, "knobs"_a,
+        "fast_share"_a, "fast_bytes"_a = 0, "threads"_a = 0.0, "page_bytes"_a = 0, "seed"_a = 0,
+        "deadline_seconds"_a = nb::none(), "progress"_a = nb::none(),
+        "Replays a stream under a policy on a machine. TimeoutError beyond the deadline.");
+  m.def(
+      "bare_lookup",
+      [](const std::filesystem::path& path, double fast_share) {
+        nb::gil_scoped_release release;
+        const tt::trace::Reader reader(path);
+        return tt::sim::bare_lookup(reader, fast_share);
+      },
+      "path"_a, "fast_share"_a, "The bare tier-lookup loop; returns accesses to the slow tier.");
+}
