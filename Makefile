@@ -71,6 +71,8 @@ smoke: setup ## Every policy on every workload's smoke input
 bench: setup ## All speed figures in one run; writes results/bench.json
 	@cmake --preset bench >/dev/null
 	@cmake --build --preset bench
+	@cmake --preset bench-portable >/dev/null
+	@cmake --build --preset bench-portable --target bench_track
 	@$(BIN)/python tests/bench/run.py --build build/bench --out results/bench.json $(ARGS)
 
 clean: ## Remove build products and the virtual environment

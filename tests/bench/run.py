@@ -1,0 +1,191 @@
+"""Runs every benchmark of the project in one go, prints a table and writes `name -> value` as JSON.
+
+    python tests/bench/run.py --build build/bench --out results/bench.json [--only PREFIX] [--full]
+
+Machines are shared and noisy: read ratios and medians, and run it when nothing else does.
+Cachegrind figures (instructions, L1 data misses) do not depend on load. `--full` adds the whole
+`tune run --workload cachelib --budget 100`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# name -> (unit, comparison, target). A figure without a row here is printed for information.
+TARGETS: dict[str, tuple[str, str, float]] = {
+    "cbf.blocked.4m.zipf": ("M/s", ">=", 60),
+    "cbf.blocked.4m.uniform": ("M/s", ">=", 55),
+    "cbf.blocked.64m.zipf": ("M/s", ">=", 35),
+    "cbf.blocked.64m.uniform": ("M/s", ">=", 33),
+    "cbf.ratio.64m.uniform": ("x", ">=", 3),
+    "cbf.cachegrind.d1_misses": ("per increment", "<=", 1.15),
+    "cbf.cachegrind.instructions": ("per increment", "<=", 110),
+    "replay.hybridtier.cachelib": ("accesses/s", ">=", 400e6),
+    "replay.ratio_to_bare": ("x", ">=", 0.40),
+    "replay.hybridtier.64mi": ("accesses/s", ">=", 150e6),
+    "replay.rss_gib.64mi": ("GiB", "<=", 4),
+    "trial.cachelib.seconds": ("s", "<=", 3),
+    "tuner.overhead.seconds": ("s/trial", "<=", 0.6),
+    "tune.help.seconds": ("s", "<=", 0.3),
+    "tune.run.seconds": ("s", "<=", 300),
+}
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_json(command: list[str]) -> dict[str, float]:
+    """Runs a benchmark program whose standard output is one JSON object."""
+    say("$ " + " ".join(command))
+    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return {name: float(value) for name, value in json.loads(out).items()}
+
+
+def cachegrind(program: Path) -> dict[str, float]:
+    """Instructions and L1 data misses per increment: the difference of two runs of other length.
+
+    The program is a build without AVX-512, which valgrind does not know; the set-up of both runs is
+    the same and cancels out.
+    """
+    if shutil.which("valgrind") is None or not program.exists():
+        say("cachegrind figures left out: valgrind or the portable benchmark is missing")
+        return {}
+    few, many = 1_000_000, 2_000_000
+    counts = []
+    with tempfile.TemporaryDirectory() as work:
+        for increments in (few, many):
+            command = [
+                "valgrind",
+                "--tool=cachegrind",
+                "--cache-sim=yes",
+                "--D1=32768,8,64",
+                f"--cachegrind-out-file={work}/out",
+                str(program),
+                "--case",
+                "blocked.4m.uniform",
+                "--increments",
+                str(increments),
+            ]
+            say("$ " + " ".join(command))
+            text = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+            found = {
+                key: int(re.search(pattern, text).group(1).replace(",", ""))  # type: ignore[union-attr]
+                for key, pattern in {
+                    "instructions": r"I\s+refs:\s+([\d,]+)",
+                    "d1_misses": r"D1\s+misses:\s+([\d,]+)",
+                }.items()
+            }
+            counts.append(found)
+    return {
+        f"cbf.cachegrind.{key}": (counts[1][key] - counts[0][key]) / (many - few)
+        for key in counts[0]
+    }
+
+
+def cachelib_stream() -> Path:
+    """The default cachelib stream, made by the tuner where it is not cached yet."""
+    from tuner import catalog, streams
+
+    workload = catalog.workload("cachelib")
+    return streams.ensure(streams.request(workload, workload.default_input))
+
+
+def trial_seconds(repeats: int = 5) -> dict[str, float]:
+    """Median wall time of one default trial, as a worker runs it."""
+    command = [str(Path(sys.executable).parent / "tune"), "sim", "--workload", "cachelib", "--json"]
+    seconds = []
+    for _ in range(repeats):
+        say("$ " + " ".join(command))
+        out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        seconds.append(float(json.loads(out)["wall_seconds"]))
+    return {"trial.cachelib.seconds": statistics.median(seconds)}
+
+
+def help_seconds(repeats: int = 9) -> dict[str, float]:
+    command = [str(Path(sys.executable).parent / "tune"), "--help"]
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        seconds.append(time.perf_counter() - start)
+    return {"tune.help.seconds": statistics.median(seconds)}
+
+
+def full_run() -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as work:
+        command = [
+            str(Path(sys.executable).parent / "tune"),
+            *("run", "--workload", "cachelib", "--budget", "100", "--json"),
+        ]
+        say("$ " + " ".join(command))
+        start = time.perf_counter()
+        out = subprocess.run(command, check=True, cwd=work, stdout=subprocess.PIPE, text=True)
+        summary = json.loads(out.stdout)
+        return {
+            "tune.run.seconds": time.perf_counter() - start,
+            "tune.run.gain": float(summary["gain"]),
+        }
+
+
+def table(figures: dict[str, float]) -> str:
+    lines = [f"{'figure':<34} {'value':>14} {'target':>12}  {'':<14}"]
+    for name, value in sorted(figures.items()):
+        unit, comparison, target = TARGETS.get(name, ("", "", 0.0))
+        verdict = ""
+        if comparison:
+            met = value >= target if comparison == ">=" else value <= target
+            verdict = "met" if met else "MISSED"
+        wanted = f"{comparison} {target:.4g}" if comparison else ""
+        lines.append(f"{name:<34} {value:>14.5g} {wanted:>12}  {unit:<14} {verdict}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--build", type=Path, default=ROOT / "build/bench")
+    parser.add_argument("--portable", type=Path, default=ROOT / "build/bench-portable")
+    parser.add_argument("--out", type=Path, default=ROOT / "results/bench.json")
+    parser.add_argument("--only", default="", help="run only these groups, comma-separated: "
+                        "track, cachegrind, replay, trial, help, tuner, full")  # fmt: skip
+    parser.add_argument("--full", action="store_true", help="also time a whole tuning run")
+    args = parser.parse_args()
+
+    groups = {
+        "track": lambda: run_json([str(args.build / "bench_track")]),
+        "cachegrind": lambda: cachegrind(args.portable / "bench_track"),
+        "replay": lambda: run_json([str(args.build / "bench_replay"), str(cachelib_stream())]),
+        "trial": trial_seconds,
+        "help": help_seconds,
+        "tuner": lambda: run_json([sys.executable, str(ROOT / "tests/bench/bench_tuner.py")]),
+        "full": full_run,
+    }
+    chosen = [name for name in args.only.split(",") if name] or [
+        name for name in groups if name != "full" or args.full
+    ]
+    figures: dict[str, float] = {}
+    if args.only and args.out.exists():  # a partial run updates its own figures only
+        figures = json.loads(args.out.read_text())
+    for name in chosen:
+        figures |= groups[name]()
+    print(table(figures))
+    temporary = args.out.with_suffix(".tmp")
+    temporary.write_text(json.dumps(dict(sorted(figures.items())), indent=1) + "\n")
+    os.replace(temporary, args.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
