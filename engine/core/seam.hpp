@@ -98,8 +98,9 @@ class Memory {
   /// The same for a contiguous range starting at `first` (a pagemap read). `out.size()` pages.
   virtual void residency(PageId first, std::span<Residency> out) const = 0;
 
-  /// Queues pages for migration, in order, and returns at once. Pages that are already there are
-  /// dropped and never reported. Returns how many were queued; the rest did not fit the queue.
+  /// Queues pages for migration, in one order for both directions, and returns at once. Pages that
+  /// are in that tier already, or on their way to it, are dropped and never reported. Returns how
+  /// many pages from the front were taken (queued or dropped); the rest did not fit the queue.
   virtual std::size_t request(Tier to, std::span<const PageId> pages) = 0;
   /// Pages that are queued or in flight toward the tier.
   [[nodiscard]] virtual std::uint64_t pending(Tier to) const = 0;
