@@ -36,13 +36,14 @@ class Rng {
 
   /// Uniform integer in [0, n), n > 0 (multiply-shift; bias below 2^-32 for n < 2^32).
   std::uint64_t below(std::uint64_t n) {
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * n) >> 64);
+    return static_cast<std::uint64_t>((static_cast<Wide>(next()) * n) >> 64);
   }
 
   /// Exponential with the given mean.
   double exponential(double mean) { return -mean * std::log1p(-uniform()); }
 
  private:
+  __extension__ using Wide = unsigned __int128;
   static constexpr std::uint64_t rotl(std::uint64_t x, int k) { return (x << k) | (x >> (64 - k)); }
   std::uint64_t state_[4]{};
 };

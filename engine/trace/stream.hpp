@@ -5,11 +5,12 @@
 // share a stream class and an access kind. A file is written once and memory-mapped by all readers;
 // everything is little-endian and 64-byte aligned.
 //
-//   FileHeader | names and tables | block 0 | block 1 | ... | BlockIndex[] | page totals | trailer
+//   FileHeader | block 0 | block 1 | ... | block index | page totals | names and tables
 //
-// The structs below are the on-disk layout. Counts are of *simulated* accesses: in a miniature of
-// scale R each stands for R accesses to R different pages (miniature simulation, Waldspurger et
-// al., ATC'17).
+// The header holds the offset, size and checksum of every part, its own checksum and the size of
+// the file; the index holds the checksum of every block. The exact layout is in stream.cpp. Counts
+// are of *simulated* accesses: in a miniature of scale R each stands for R accesses to R different
+// pages (miniature simulation, Waldspurger et al., ATC'17).
 #pragma once
 
 #include <cstdint>
@@ -123,9 +124,10 @@ struct Block {
 };
 
 /// Reads a stream by memory mapping. Throws std::runtime_error naming the file and what is wrong
-/// (not a stream, other version, truncated, checksum). After construction every index that a block
-/// can hold is known to be in range once verify() or a trusted cache says so; read() itself checks
-/// structure, so that a corrupt file is an error and never undefined behaviour.
+/// (not a stream, other version, truncated, checksum). The constructor checks header, tables and
+/// block index; read() checks a block's structure, classes and events, so that a corrupt file is an
+/// error and never undefined behaviour. That every page number of segments and sampled operations
+/// is below info().pages is known once verify(), or a trusted cache, says so.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& file);
