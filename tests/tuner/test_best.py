@@ -1,0 +1,54 @@
+"""best.yaml reads back exactly as it was written, and a damaged one is named with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuner import best
+from tuner.errors import UserError
+from tuner.models import BestConfiguration, BestObjective, Fingerprints, Provenance
+
+BEST = BestConfiguration(
+    policy="toy",
+    knobs={"a": 1, "b": 1.0, "c": True, "d": "1e5", "e": 1e-7, "f": 1 / 3, "g": 1e22, "h": "on"},
+    workload="walker",
+    input="big",
+    machine="testbed",
+    ratio="1:8",
+    threads=16.0,
+    scale=64.0,
+    page_bytes=0,
+    seed=0,
+    stream_seed=0,
+    repeats=1,
+    objective=BestObjective(name="throughput", value=1e6 / 3, default_value=2e5, gain=2 / 3),
+    provenance=Provenance(
+        study="s",
+        trial=3,
+        date="2026-01-02T00:00:00+00:00",
+        engine_version="0.1.0",
+        engine_build="0123456789012345",
+        fingerprints=Fingerprints(workload="12e4567890123456", space="b", machine="c"),
+        git_commit=None,
+        host="here",
+    ),
+)
+
+
+def test_what_is_written_is_read_back_exactly(tmp_path: Path) -> None:
+    best.write(BEST, tmp_path / "best.yaml")
+    again = best.read(tmp_path / "best.yaml")
+    assert again == BEST
+    assert {k: type(v) for k, v in again.knobs.items()} == {
+        k: type(v) for k, v in BEST.knobs.items()
+    }
+    assert [p.name for p in tmp_path.iterdir()] == ["best.yaml"]
+
+
+def test_a_damaged_file_is_named_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "best.yaml"
+    path.write_text(best.render(BEST).replace("ratio: '1:8'", "ratio: '8'").replace("1:8", "8"))
+    with pytest.raises(UserError, match=r"best.yaml:\d+: ratio: found .*; must be FAST:SLOW"):
+        best.read(path)

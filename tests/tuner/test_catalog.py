@@ -1,0 +1,200 @@
+"""Documents are found where the user expects them, and every mistake is named with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuner import catalog
+from tuner.catalog import Kind
+from tuner.errors import UserError
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1, old
+    path.write_text(text.replace(old, new))
+
+
+def complaint(load: str, name: str) -> str:
+    with pytest.raises(UserError) as caught:
+        getattr(catalog, load)(name)
+    return str(caught.value)
+
+
+def test_names_are_found_in_the_users_folder(user_folder: Path) -> None:
+    assert catalog.workload("walker").spec.inputs["big"].parameters["skew"] == 1
+    assert catalog.machine("testbed").spec.slow.latency_ns == 200
+    assert catalog.space("toy").spec.policy == "toy"
+    assert "walker" in catalog.names(Kind.workload)
+
+
+def test_a_users_document_wins_over_a_packaged_one(
+    user_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged = tmp_path / "packaged"
+    packaged.mkdir()
+    mine = user_folder / "workloads" / "walker.yaml"
+    (packaged / "walker.yaml").write_text(mine.read_text().replace("walks", "packaged walks"))
+    monkeypatch.setattr(catalog, "packaged_folder", lambda kind: packaged)
+    assert catalog.workload("walker").spec.summary == "walks"
+    assert not catalog.workload("walker").packaged
+    mine.unlink()
+    assert catalog.workload("walker").spec.summary == "packaged walks"
+    assert catalog.workload("walker").packaged
+
+
+def test_a_path_is_itself(user_folder: Path) -> None:
+    other = user_folder / "elsewhere" / "walker.yaml"
+    other.parent.mkdir()
+    (user_folder / "workloads" / "walker.yaml").rename(other)
+    assert catalog.workload(str(other)).path == other
+    assert catalog.workload("elsewhere/walker.yaml").spec.name == "walker"
+    assert "no workload file 'elsewhere/runner.yaml'" in complaint(
+        "workload", "elsewhere/runner.yaml"
+    )
+
+
+def test_an_unknown_name_lists_what_there_is(user_folder: Path) -> None:
+    message = complaint("workload", "walkr")
+    assert "no workload 'walkr'; did you mean 'walker'?" in message
+
+
+def test_packaged_folders_exist() -> None:
+    assert all(isinstance(catalog.packaged_folder(kind), Path) for kind in Kind)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("threads: 16", "threds: 16", ":11: threds: unknown key; did you mean 'threads'? (allowed"),
+        ("threads: 16", "threads: many", ":11: threads: found the text 'many'; must be a number"),
+        ("threads: 16", "threads: -1", ":11: threads: found -1; must be greater than 0"),
+        ("threads: 16", "threads: '16'", ":11: threads: found the text '16'; must be a number"),
+        ("threads: 16", "threads: .inf", ":11: threads: found inf; must be a finite number"),
+        ("threads: 16\n", "", ":1: threads: missing"),
+        ("scale: 64", "scale: 0.5", ":10: scale: found 0.5; must be greater than or equal to 1"),
+        ("scale: 64", "scale: 64\nscale: 65", ":11: scale: written twice (first on line 10)"),
+        ("scale: 64", "scale: [64", ":11: not valid YAML:"),
+        ("kernel: walk", "kernel: wlak", ":5: kernel: no kernel 'wlak'; did you mean 'walk'?"),
+        ("keys: 5000", "kyes: 5000", ":18: inputs.big.parameters.kyes: kernel walk has no param"),
+        ("keys: 5000", "keys: 0.5", ":18: inputs.big.parameters.keys: found 0.5; must be an int"),
+        ("keys: 5000", "keys: true", ":18: inputs.big.parameters.keys: found True; must be an int"),
+        ("keys: 5000", "keys: {a: 1}", ":18: inputs.big.parameters.keys: found a mapping of 1"),
+        ("keys: 10", "keys: x", ":23: inputs.small.parameters.keys: found 'x'; must be an int"),
+        ("scale: 4096", "scal: 4096", ":21: inputs.small.scal: unknown key; did you mean 'scale'?"),
+        ("input: big", "input: bog", ":13: default_input: no input 'bog'; did you mean 'big'?"),
+        ("objective: throughput", "objective: speed", ":7: objective: found the text 'speed'; mu"),
+        ("objective: throughput", "objective: p99", ":7: objective: found 'p99'; must be one of"),
+        ("operation: step\n", "", ":7: objectives[1]: p50 needs an operation"),
+        ("name: walker", "name: runner", ":2: name: found 'runner'; must be the file's: 'walker'"),
+    ],
+)
+def test_workload_mistakes(user_folder: Path, old: str, new: str, expected: str) -> None:
+    path = user_folder / "workloads" / "walker.yaml"
+    edit(path, old, new)
+    assert f"{path}{expected}" in complaint("workload", "walker")
+
+
+def test_all_mistakes_are_reported_at_once(user_folder: Path) -> None:
+    path = user_folder / "workloads" / "walker.yaml"
+    edit(path, "scale: 64", "scale: 0")
+    edit(path, "threads: 16", "threads: no")
+    assert len(complaint("workload", "walker").splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("[[0, 1], [0.9, 1.5]", "[[0, 2], [0.9, 1.5]", ":8: fast: loaded must start with [0, 1]"),
+        ("[1, 4]]", "[1, 1.2]]", ":8: fast: loaded must ascend"),
+        ("[1, 4]]", "[1]]", ":9: fast.loaded[2]: found a list of 1 values; must have at least 2"),
+        ("store_stall: 0.2", "store_stall: 2", ":10: slow.store_stall: found 2; must be less than"),
+        ("scan_step: 30,", "", ":16: tiering.work_ns.scan_step: missing"),
+        ("cores: 16\n", "cores: 16.5\n", ":5: cores: found 16.5; must be an integer"),
+        ("shares_cores: false", "shares_cores: off", "found the text 'off'; must be true or false"),
+    ],
+)
+def test_machine_mistakes(user_folder: Path, old: str, new: str, expected: str) -> None:
+    path = user_folder / "machines" / "testbed.yaml"
+    edit(path, old, new)
+    message = complaint("machine", "testbed")
+    assert message.startswith(str(path))
+    assert expected in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("policy: toy", "policy: toi", ":1: policy: no policy 'toi'; did you mean 'toy'?"),
+        ("threshold: ", "treshold: ", ":4: knobs.treshold: policy toy has no knob 'treshold'; did"),
+        ("max: 50", "max: 500", ":4: knobs.threshold.max: found 500; outside the declared limits"),
+        ("max: 50", "max: 4", ":4: knobs.threshold: the range 1 to 4 leaves out the default 5"),
+        ("max: 50", "min: 7, max: 6", ":4: knobs.threshold: the range 7 to 6 is empty"),
+        ("max: 50", "max: 50.5", ":4: knobs.threshold.max: found 50.5; must be an integer"),
+        ("max: 50", "choices: [a]", ":4: knobs.threshold.choices: threshold is a number; use min"),
+        ("[paper, both]", "[paper, bth]", ":6: knobs.mode.choices: no choice 'bth'; did you mean"),
+        ("[paper, both]", "[both]", ":6: knobs.mode.choices: leaves out the default 'paper'"),
+        ("enabled: {}", "enabled: {min: 0}", ":7: knobs.aol.enabled.min: aol.enabled is a boolean"),
+        ("  aol.enabled: {}\n", "", ":7: knobs.aol.low: acts only while aol.enabled is one of"),
+        ("period: {}", "period:", ":5: knobs.period: found nothing; must be a"),
+    ],
+)
+def test_space_mistakes(user_folder: Path, old: str, new: str, expected: str) -> None:
+    path = user_folder / "spaces" / "toy.yaml"
+    edit(path, old, new)
+    message = complaint("space", "toy")
+    assert f"{path}{expected}" in message
+
+
+def test_tuned_knobs_are_the_declared_ones_narrowed(user_folder: Path) -> None:
+    policy = catalog.engine.policies()["toy"]
+    tuned = {k.name: k for k in catalog.tuned_knobs(catalog.space("toy").spec, policy)}
+    assert list(tuned) == ["threshold", "period", "mode", "aol.enabled", "aol.low"]
+    assert (tuned["threshold"].min, tuned["threshold"].max) == (1, 50)
+    assert tuned["threshold"].log
+    assert (tuned["period"].min, tuned["period"].max) == (0.5, 10)
+    assert tuned["mode"].choices == ["paper", "both"]
+    assert tuned["aol.low"].condition == policy.knobs[-1].condition
+
+
+def test_a_fingerprint_covers_content_and_not_prose(user_folder: Path) -> None:
+    path = user_folder / "workloads" / "walker.yaml"
+    before = catalog.workload("walker").spec.fingerprint()
+    edit(path, "summary: walks", "summary: strolls # with a comment")
+    assert catalog.workload("walker").spec.fingerprint() == before
+    edit(path, "keys: 10\n", "keys: 11\n")
+    assert catalog.workload("walker").spec.fingerprint() != before
+
+
+def test_yaml_scalars_mean_what_they_look_like(user_folder: Path) -> None:
+    path = user_folder / "x.yaml"
+    path.write_text("a: 1:8\nb: 1e-3\nc: on\nd: 010\ne: 2026-01-01\nf: [1, 2.5, true, ~]\ng: 1_0\n")
+    assert catalog.Document.read(path).data == {
+        "a": "1:8",
+        "b": 0.001,
+        "c": "on",
+        "d": 10,
+        "e": "2026-01-01",
+        "f": [1, 2.5, True, None],
+        "g": "1_0",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "x.yaml:1: the file is empty"),
+        ("- a\n- b\n", "x.yaml:1: found a list of 2 values; expected a mapping"),
+        ("a: 1\n---\nb: 2\n", "x.yaml:2: not valid YAML"),
+        ("a: \x00", "x.yaml: not valid YAML"),
+        ("a: !!python/object:os.system 1", "x.yaml:1: not valid YAML"),
+    ],
+)
+def test_unreadable_yaml(user_folder: Path, text: str, expected: str) -> None:
+    path = user_folder / "x.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        catalog.Document.read(path)
+    assert expected in str(caught.value)

@@ -1,0 +1,266 @@
+"""Finds, reads and checks the YAML documents: workloads, machines and configuration spaces.
+
+A name is looked up in the user's folder (`./workloads`, `./machines`, `./spaces`) and then among
+those that ship with the package; a path (anything with a slash or ending in .yaml) is itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import tuner
+from tuner import engine
+from tuner.documents import Document, Key
+from tuner.errors import UserError, nearest, unknown
+from tuner.models import (
+    KernelDecl,
+    KnobDecl,
+    KnobRange,
+    MachineSpec,
+    ParameterDecl,
+    ParameterValue,
+    PolicyDecl,
+    SpaceSpec,
+    WorkloadSpec,
+)
+
+T = TypeVar("T")
+
+
+class Kind(Enum):
+    """A kind of document: the folder it lives in, and that folder's place in the source tree."""
+
+    workload = ("workloads", "workloads")
+    machine = ("machines", "engine/machines")
+    space = ("spaces", "spaces")
+
+    def __init__(self, folder: str, in_source: str) -> None:
+        self.folder = folder
+        self.in_source = in_source
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """A checked document and where it came from."""
+
+    spec: T
+    path: Path
+    packaged: bool
+
+
+def packaged_folder(kind: Kind) -> Path:
+    """The shipped documents: the source tree's when the package runs from it, else the wheel's."""
+    package = Path(tuner.__file__).resolve().parent
+    source = package.parent / kind.in_source
+    if (package.parent / "pyproject.toml").is_file() and source.is_dir():
+        return source
+    return package / "data" / kind.folder
+
+
+def folders(kind: Kind) -> list[Path]:
+    """Where a name is looked up, first match wins."""
+    return [Path.cwd() / kind.folder, packaged_folder(kind)]
+
+
+def names(kind: Kind) -> list[str]:
+    """All names that `load_*` would find, sorted."""
+    return sorted({path.stem for folder in folders(kind) for path in folder.glob("*.yaml")})
+
+
+def find(kind: Kind, name: str) -> Path:
+    """Path of a document by name or path. UserError naming what there is."""
+    if "/" in name or name.endswith((".yaml", ".yml")):
+        path = Path(name)
+        if not path.is_file():
+            raise UserError(f"no {kind.name} file '{name}'")
+        return path
+    for folder in folders(kind):
+        path = folder / f"{name}.yaml"
+        if path.is_file():
+            return path
+    raise unknown(kind.name, name, names(kind))
+
+
+def workload(name: str) -> Entry[WorkloadSpec]:
+    """A workload, checked against the kernel that runs it."""
+    document, entry = _load(Kind.workload, name, WorkloadSpec)
+    _raise(document, _check_workload(entry.spec, engine.kernels()))
+    return entry
+
+
+def machine(name: str) -> Entry[MachineSpec]:
+    return _load(Kind.machine, name, MachineSpec)[1]
+
+
+def space(name: str) -> Entry[SpaceSpec]:
+    """A policy's space, checked against the policy's declarations."""
+    document, entry = _load(Kind.space, name, SpaceSpec)
+    _raise(document, _check_space(entry.spec, engine.policies()))
+    return entry
+
+
+def tuned_knobs(space: SpaceSpec, policy: PolicyDecl) -> list[KnobDecl]:
+    """The declarations of the tuned knobs with the space's ranges, in the space's order."""
+    tuned = []
+    for name, limits in space.knobs.items():
+        declared = policy.knob(name)
+        if declared is None:
+            raise UserError(f"space of {space.policy}: no knob '{name}'")
+        changes = limits.model_dump(exclude_none=True)
+        tuned.append(declared.model_copy(update=changes))
+    return tuned
+
+
+def _load(kind: Kind, name: str, model: type[T]) -> tuple[Document, Entry[T]]:
+    path = find(kind, name)
+    document = Document.read(path)
+    spec = document.parse(model)  # type: ignore[type-var]
+    own_name = spec.policy if isinstance(spec, SpaceSpec) else spec.name  # type: ignore[attr-defined]
+    if own_name != path.stem and kind is not Kind.space:
+        raise UserError(
+            document.complaint(("name",), f"found '{own_name}'; must be the file's: '{path.stem}'")
+        )
+    packaged = path.resolve().parent == packaged_folder(kind)
+    return document, Entry(spec, path, packaged)
+
+
+def _raise(document: Document, complaints: Iterator[tuple[Key, str]]) -> None:
+    lines = [document.complaint(key, message) for key, message in complaints]
+    if lines:
+        raise UserError("\n".join(lines))
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def _check_workload(
+    spec: WorkloadSpec, kernels: Mapping[str, KernelDecl]
+) -> Iterator[tuple[Key, str]]:
+    for role in ("default_input", "smoke_input"):
+        name = getattr(spec, role)
+        if name not in spec.inputs:
+            yield (
+                (role,),
+                f"no input '{name}'{nearest(name, spec.inputs)} (inputs: {_listed(spec.inputs)})",
+            )
+    if spec.objective not in spec.objectives:
+        yield ("objective",), f"found '{spec.objective}'; must be one of the objectives listed"
+    for i, name in enumerate(spec.objectives):
+        if name.startswith("p") and spec.operation is None:
+            yield ("objectives", i), f"{name} needs an operation; add the key 'operation'"
+    kernel = kernels.get(spec.kernel)
+    if kernel is None:
+        yield (
+            ("kernel",),
+            f"no kernel '{spec.kernel}'{nearest(spec.kernel, kernels)} (known: {_listed(kernels)})",
+        )
+        return
+    declared = {p.name: p for p in kernel.parameters}
+    for input_name, input in spec.inputs.items():
+        for name, value in input.parameters.items():
+            key: Key = ("inputs", input_name, "parameters", name)
+            if name not in declared:
+                yield (
+                    key,
+                    f"kernel {kernel.name} has no parameter '{name}'{nearest(name, declared)} "
+                    f"(known: {_listed(declared)})",
+                )
+            elif wanted := _wrong_type(declared[name], value):
+                yield key, f"found {value!r}; must be {wanted}"
+
+
+_KINDS = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    list: "a list of numbers",
+}
+
+
+def _wrong_type(declared: ParameterDecl, value: ParameterValue) -> str | None:
+    """What the parameter must be, if it is not that."""
+    kind = type(declared.default)
+    if type(value) is kind or (kind is float and type(value) is int):
+        return None
+    return _KINDS[kind]
+
+
+def _check_space(spec: SpaceSpec, policies: Mapping[str, PolicyDecl]) -> Iterator[tuple[Key, str]]:
+    policy = policies.get(spec.policy)
+    if policy is None:
+        yield (
+            ("policy",),
+            f"no policy '{spec.policy}'{nearest(spec.policy, policies)} "
+            f"(known: {_listed(policies)})",
+        )
+        return
+    declared = {knob.name: knob for knob in policy.knobs}
+    for name, limits in spec.knobs.items():
+        if name not in declared:
+            yield (
+                ("knobs", name),
+                f"policy {policy.name} has no knob '{name}'{nearest(name, declared)} "
+                f"(known: {_listed(declared)})",
+            )
+            continue
+        knob = declared[name]
+        yield from _check_range(knob, limits)
+        condition = knob.condition
+        if condition and condition.parent not in spec.knobs:
+            fixed = declared[condition.parent].default
+            if fixed not in condition.values:
+                yield (
+                    ("knobs", name),
+                    f"acts only while {condition.parent} is one of {condition.values}, but that is "
+                    f"not tuned and stays {fixed!r}; tune it too, or drop this knob",
+                )
+
+
+def _check_range(knob: KnobDecl, limits: KnobRange) -> Iterator[tuple[Key, str]]:
+    at: Key = ("knobs", knob.name)
+    if knob.type in ("integer", "real"):
+        if limits.choices is not None:
+            yield (*at, "choices"), f"{knob.name} is a number; use min and max"
+        assert knob.min is not None and knob.max is not None
+        low = knob.min if limits.min is None else limits.min
+        high = knob.max if limits.max is None else limits.max
+        allowed = f"{knob.min:g} to {knob.max:g}"
+        for side, value in (("min", limits.min), ("max", limits.max)):
+            if value is None:
+                continue
+            if not knob.min <= value <= knob.max:
+                yield (*at, side), f"found {value:g}; outside the declared limits {allowed}"
+            elif knob.type == "integer" and value != int(value):
+                yield (*at, side), f"found {value:g}; must be an integer"
+        if low >= high:
+            yield at, f"the range {low:g} to {high:g} is empty; drop the knob to keep its default"
+        elif not low <= float(knob.default) <= high:
+            yield (
+                at,
+                f"the range {low:g} to {high:g} leaves out the default {knob.default}, which every "
+                "study measures first",
+            )
+        return
+    for side in ("min", "max"):
+        if getattr(limits, side) is not None:
+            yield (*at, side), f"{knob.name} is a {knob.type}; it has no {side}"
+    if limits.choices is None:
+        return
+    if knob.type == "boolean":
+        yield (*at, "choices"), f"{knob.name} is true or false; it has no choices"
+        return
+    for choice in limits.choices:
+        if choice not in knob.choices:
+            yield (
+                (*at, "choices"),
+                f"no choice '{choice}'{nearest(choice, knob.choices)} "
+                f"(declared: {', '.join(knob.choices)})",
+            )
+    if knob.default not in limits.choices:
+        yield (*at, "choices"), f"leaves out the default '{knob.default}'"

@@ -1,0 +1,60 @@
+"""The engine's declarations, typed. Everything native is imported on first use, never before."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import Any
+
+from tuner.errors import UserError, unknown
+from tuner.models import KernelDecl, KnobValue, PolicyDecl
+
+
+@cache
+def native() -> Any:
+    """The native module. UserError when it was never built."""
+    try:
+        return importlib.import_module("tuner._engine")
+    except ModuleNotFoundError as missing:
+        if missing.name != "tuner._engine":
+            raise
+        raise UserError(
+            "the engine is not built: run `pip install .` (or `make run`) in the source tree"
+        ) from missing
+
+
+def version() -> str:
+    return str(native().version())
+
+
+def build_id() -> str:
+    """Hash of the sources that the engine was built from: results of two builds may differ."""
+    return str(native().build_id())
+
+
+@cache
+def policies() -> dict[str, PolicyDecl]:
+    """Every policy with its knobs, by name, in the engine's order (family, name)."""
+    return {p["name"]: PolicyDecl.model_validate(p) for p in native().policies()}
+
+
+@cache
+def kernels() -> dict[str, KernelDecl]:
+    return {k["name"]: KernelDecl.model_validate(k) for k in native().kernels()}
+
+
+def policy(name: str) -> PolicyDecl:
+    """UserError naming the known ones."""
+    known = policies()
+    if name not in known:
+        raise unknown("policy", name, known)
+    return known[name]
+
+
+def resolve(name: str, knobs: dict[str, KnobValue]) -> dict[str, KnobValue]:
+    """All knobs of a policy: the given ones checked, the rest at their defaults."""
+    policy(name)
+    try:
+        return dict(native().resolve(name, knobs))
+    except ValueError as error:
+        raise UserError(str(error)) from error
