@@ -126,8 +126,9 @@ class Policy {
   /// Address ranges that appear or vanish. Called before the first sample of a new range.
   virtual void on_map(PageRange range, Nanos now) = 0;
   virtual void on_unmap(PageRange range, Nanos now) = 0;
-  /// Where the next pages of this range should be placed when first touched. The substrate falls
-  /// back to the other tier when this one is full.
+  /// Where the pages of this range should be placed when first touched: one answer for the range. A
+  /// substrate that can places page by page asks per page (the simulator), else per mapping. It
+  /// falls back to the other tier when this one is full.
   [[nodiscard]] virtual Tier placement(PageRange range) const = 0;
 
   virtual void on_samples(std::span<const Sample> samples, Nanos now) = 0;

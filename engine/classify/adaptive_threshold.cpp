@@ -1,0 +1,34 @@
+#include "classify/adaptive_threshold.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tt::classify {
+
+AdaptiveThreshold::AdaptiveThreshold(const Options& options)
+    : options_(options), histogram_(Histogram::for_counter(options.ceiling)) {
+  set(options.initial);
+}
+
+void AdaptiveThreshold::set(std::uint32_t value) {
+  value_ = std::clamp(value, options_.floor, options_.ceiling);
+}
+
+bool AdaptiveThreshold::advance(std::uint64_t samples) {
+  since_ += static_cast<double>(samples);
+  if (since_ < options_.period || options_.rule == Rule::fixed) return false;
+  // Late is not twice: periods missed inside one long batch are one adaptation.
+  since_ = options_.period > 0 ? std::fmod(since_, options_.period) : 0;
+  if (options_.rule == Rule::fill) {
+    set(histogram_.least(histogram_.fill(options_.fast_pages, 1.0).hot));
+  } else if (static_cast<double>(histogram_.at_least(value_)) > options_.fast_pages) {
+    set(value_ + 1);
+  } else if (value_ > options_.floor &&
+             static_cast<double>(histogram_.at_least(value_ - 1)) <= options_.fast_pages) {
+    // Lowered only as far as the larger hot set still fits, or it would swing between two values.
+    set(value_ - 1);
+  }
+  return true;
+}
+
+}  // namespace tt::classify

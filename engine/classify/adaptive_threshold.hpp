@@ -1,0 +1,50 @@
+// A hot threshold that follows the hotness distribution: every so many samples it is set so that
+// the hot set fits the fast tier.
+#pragma once
+
+#include <cstdint>
+
+#include "classify/histogram.hpp"
+
+namespace tt::classify {
+
+class AdaptiveThreshold {
+ public:
+  enum class Rule : std::uint8_t {
+    fill,   // jump to MEMTIS' Algorithm 1 (SOSP'23, §4.2.1)
+    step,   // one count up while the hot set exceeds the fast tier, one down while it cannot fill
+            // it (FreqTier, 2024, §V-C(a))
+    fixed,  // only set() changes it
+  };
+  struct Options {
+    Rule rule = Rule::fill;
+    std::uint32_t initial = 1;  // count/page
+    std::uint32_t floor = 1;    // never below
+    std::uint32_t ceiling = 1;  // never above: the largest count that the tracker can hold
+    double fast_pages = 0;
+    double period = 0;  // samples between two adaptations
+  };
+
+  explicit AdaptiveThreshold(const Options& options);
+
+  void move(std::uint32_t from, std::uint32_t to) { histogram_.move(from, to); }
+  void cool() { histogram_.cool(); }
+  /// Counts samples toward the period; adapts when it is full. Returns whether a pass was made.
+  bool advance(std::uint64_t samples);
+
+  [[nodiscard]] std::uint32_t value() const { return value_; }
+  /// Within floor and ceiling.
+  void set(std::uint32_t value);
+  [[nodiscard]] std::uint32_t floor() const { return options_.floor; }
+  /// Pages at or above the threshold.
+  [[nodiscard]] std::uint64_t hot_pages() const { return histogram_.at_least(value_); }
+  [[nodiscard]] const Histogram& histogram() const { return histogram_; }
+
+ private:
+  Options options_;
+  Histogram histogram_;
+  std::uint32_t value_;
+  double since_ = 0;
+};
+
+}  // namespace tt::classify

@@ -1,0 +1,31 @@
+// AddressSpace: the ranges that the application has mapped (live: /proc/PID/maps).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/types.hpp"
+
+namespace tt::migrate {
+
+/// Sorted, disjoint, merged ranges. Mapping what is mapped or unmapping what is not is harmless:
+/// a live process may report both.
+class AddressSpace {
+ public:
+  void map(PageRange range);
+  void unmap(PageRange range);
+  [[nodiscard]] bool contains(PageId page) const;
+  [[nodiscard]] std::uint64_t pages() const { return pages_; }
+  [[nodiscard]] std::uint64_t bytes() const { return ranges_.capacity() * sizeof(PageRange); }
+
+  /// The first run of at most `limit` mapped pages at or after `from`, wrapping to the lowest range
+  /// at the end. Empty only if nothing is mapped. The caller's cursor is nothing but a page number,
+  /// so it survives ranges appearing and vanishing around it.
+  [[nodiscard]] PageRange next(PageId from, std::uint64_t limit) const;
+
+ private:
+  std::vector<PageRange> ranges_;
+  std::uint64_t pages_ = 0;
+};
+
+}  // namespace tt::migrate

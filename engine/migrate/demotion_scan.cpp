@@ -1,0 +1,56 @@
+#include "migrate/demotion_scan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace tt::migrate {
+
+DemotionScan::DemotionScan(const Options& options) : options_(options) {
+  if (options.demote_watermark < options.promote_watermark) {
+    throw std::invalid_argument("knob demote_watermark: found " +
+                                to_string(KnobValue{options.demote_watermark}) +
+                                ", must not be below promote_watermark (" +
+                                to_string(KnobValue{options.promote_watermark}) + ")");
+  }
+}
+
+DemotionScan::Result DemotionScan::run(Memory& memory, const AddressSpace& space,
+                                       const Judge& judge) {
+  Result result;
+  const auto capacity = static_cast<double>(memory.capacity(Tier::fast));
+  const auto room = [&] {
+    return static_cast<double>(memory.free_pages(Tier::fast) + memory.pending(Tier::slow));
+  };
+  // "When the amount of free memory in the fast-tier is below PROMO_WMARK ..."
+  if (room() >= options_.promote_watermark * capacity) return result;
+  result.triggered = true;
+
+  // "... demote until it is greater than DEMOTE_WMARK", resuming from the last scanned address.
+  const auto chunk = static_cast<std::uint64_t>(std::max(1.0, std::round(options_.chunk)));
+  const std::uint64_t pass = space.pages();
+  bool queue_full = false;
+  while (room() < options_.demote_watermark * capacity && result.scanned < pass && !queue_full) {
+    const PageRange run = space.next(cursor_, std::min(chunk, pass - result.scanned));
+    where_.resize(run.count);
+    memory.residency(run.first, where_);
+    fast_.clear();
+    victims_.clear();
+    for (std::uint64_t i = 0; i < run.count; ++i) {
+      if (where_[i] == Residency::fast) fast_.push_back({run.first.value + i});
+    }
+    if (!fast_.empty()) judge(fast_, victims_);
+    if (!victims_.empty()) {
+      const std::size_t queued = memory.request(Tier::slow, victims_);
+      result.requested += queued;
+      queue_full = queued < victims_.size();
+    }
+    result.scanned += run.count;
+    cursor_ = run.end();
+  }
+  memory.charge(Work::scan_step, result.scanned);
+  result.empty = result.scanned >= pass && result.requested == 0;
+  return result;
+}
+
+}  // namespace tt::migrate

@@ -1,0 +1,26 @@
+// all-fast: everything in a fast tier that is large enough. What tiering is measured against
+// (e.g. HybridTier, ASPLOS'25, Fig. 11). It has no state.
+#include "policy/static_policy.hpp"
+
+namespace tt {
+namespace {
+
+class AllFast final : public StaticPolicy {
+ public:
+  Tier placement(PageRange) const override { return Tier::fast; }
+};
+
+std::unique_ptr<Policy> make(const PolicyContext&) { return std::make_unique<AllFast>(); }
+
+const RegisterPolicy registered{{
+    .name = "all-fast",
+    .family = "reference",
+    .summary = "everything in a fast tier that is large enough; an upper bound",
+    .citation = "the all-DRAM reference of tiering papers (e.g. HybridTier, ASPLOS'25, Fig. 11)",
+    .knobs = {},
+    .traits = {.unbounded_fast = true},
+    .make = make,
+}};
+
+}  // namespace
+}  // namespace tt

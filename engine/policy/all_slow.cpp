@@ -1,0 +1,26 @@
+// all-slow: everything in the slow tier. The other end of the scale that all-fast opens (e.g. Soar
+// and Alto, OSDI'25, Fig. 1). It has no state.
+#include "policy/static_policy.hpp"
+
+namespace tt {
+namespace {
+
+class AllSlow final : public StaticPolicy {
+ public:
+  Tier placement(PageRange) const override { return Tier::slow; }
+};
+
+std::unique_ptr<Policy> make(const PolicyContext&) { return std::make_unique<AllSlow>(); }
+
+const RegisterPolicy registered{{
+    .name = "all-slow",
+    .family = "reference",
+    .summary = "everything in the slow tier; what a machine without fast memory does",
+    .citation = "the all-CXL reference of tiering papers (e.g. Soar and Alto, OSDI'25, Fig. 1)",
+    .knobs = {},
+    .traits = {},
+    .make = make,
+}};
+
+}  // namespace
+}  // namespace tt

@@ -1,0 +1,28 @@
+// first-touch (NoTier): a page goes to the fast tier while that has room, and stays where it is.
+//
+// Linux' own placement without tiering; the baseline of the tiering papers (e.g. Soar and Alto,
+// OSDI'25, §6.1). It has no state.
+#include "policy/static_policy.hpp"
+
+namespace tt {
+namespace {
+
+class FirstTouch final : public StaticPolicy {
+ public:
+  Tier placement(PageRange) const override { return Tier::fast; }
+};
+
+std::unique_ptr<Policy> make(const PolicyContext&) { return std::make_unique<FirstTouch>(); }
+
+const RegisterPolicy registered{{
+    .name = "first-touch",
+    .family = "static",
+    .summary = "Linux' default: the fast tier while it has room, then the slow one; no migration",
+    .citation = "the NoTier baseline of tiering papers (e.g. Soar and Alto, OSDI'25, §6.1)",
+    .knobs = {},
+    .traits = {},
+    .make = make,
+}};
+
+}  // namespace
+}  // namespace tt

@@ -1,0 +1,59 @@
+// AOL regulation: fewer promotions while the application hides memory latency by parallelism
+// (Soar and Alto, OSDI'25, §5, Algorithm 2).
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "core/seam.hpp"
+
+namespace tt::regulate {
+
+/// Turns the amortized offcore latency (AOL = A1 / A3, in cycles) of an interval into the share of
+/// promotion candidates that pass, in tenths.
+class AolRegulator {
+ public:
+  static constexpr unsigned all = 10;
+
+  /// Throws std::invalid_argument if `high` is below `low`.
+  AolRegulator(double low, double high);
+
+  /// Algorithm 2: at or below `low` none, at or above `high` all, stepwise between. The steps are
+  /// those of the published TPP variant on its 40..100 cycles (up to 50: 1, 60: 1, 80: 3, 100: 5 of
+  /// 10), moved and stretched to low..high.
+  [[nodiscard]] unsigned tenths(double aol) const;
+
+  /// Ends an interval at these counters and returns the new share. An interval without demand reads
+  /// keeps the share; before the first interval all pass.
+  unsigned update(const Counters& counters);
+  [[nodiscard]] unsigned tenths() const { return tenths_; }
+  [[nodiscard]] double aol() const { return aol_; }
+
+ private:
+  double low_, high_;
+  double aol_ = 0;
+  unsigned tenths_ = all;
+  double last_a1_ = 0, last_a3_ = 0;
+};
+
+using MakePolicy = std::unique_ptr<Policy> (*)(const PolicyContext&);
+
+/// The policy of `make` behind a Memory that lets only the regulated share of its promotion
+/// requests through; the plain policy while aol.enabled is false. The inner policy knows nothing of
+/// it.
+[[nodiscard]] std::unique_ptr<Policy> make_aol_regulated(MakePolicy make,
+                                                         const PolicyContext& context);
+
+/// The knobs aol.enabled, aol.low, aol.high and aol.interval.
+[[nodiscard]] std::span<const KnobDecl> aol_knobs();
+
+/// A description of the same policy with AOL regulation on offer:
+/// `static const RegisterPolicy registered{with_aol<make_it>({...})};`
+template <MakePolicy make>
+[[nodiscard]] PolicyInfo with_aol(PolicyInfo info) {
+  info.knobs.insert(info.knobs.end(), aol_knobs().begin(), aol_knobs().end());
+  info.make = [](const PolicyContext& context) { return make_aol_regulated(make, context); };
+  return info;
+}
+
+}  // namespace tt::regulate
