@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import shutil
 import statistics
@@ -183,7 +182,7 @@ def main() -> int:
     print(table(figures))
     temporary = args.out.with_suffix(".tmp")
     temporary.write_text(json.dumps(dict(sorted(figures.items())), indent=1) + "\n")
-    os.replace(temporary, args.out)
+    temporary.replace(args.out)
     return 0
 
 
