@@ -229,8 +229,8 @@ nb::list kernels() {
     for (const auto& parameter : kernel.parameters) {
       nb::dict item;
       item["name"] = parameter.name;
-      item["default"] = std::visit([](const auto& v) -> nb::object { return nb::cast(v); },
-                                   parameter.initial);
+      item["default"] =
+          std::visit([](const auto& v) -> nb::object { return nb::cast(v); }, parameter.initial);
       item["unit"] = parameter.unit;
       item["meaning"] = parameter.meaning;
       parameters.append(item);
@@ -294,8 +294,7 @@ std::function<bool(double)> progress_function(const nb::object& callback, bool& 
 
 nb::dict record(const std::string& kernel, const std::string& workload, const std::string& input,
                 const nb::dict& parameters, double scale, double threads, double llc_bytes,
-                std::uint64_t seed, const std::filesystem::path& path,
-                const nb::object& progress) {
+                std::uint64_t seed, const std::filesystem::path& path, const nb::object& progress) {
   bool failed = false;
   tt::kernels::RecordRequest request{.workload = workload,
                                      .input = input,
@@ -388,7 +387,11 @@ nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
 NB_MODULE(_engine, m) {
   m.doc() = "The tiering engine: policies, access streams and the simulated tiered machine.";
   m.def("version", [] { return TT_VERSION; }, "Version of the engine (that of the package).");
-  m.def("build_id", [] { return TT_BUILD_ID; }, "Hash of the sources that the engine was built of.");
+  m.def(
+      "build_id", [] { return TT_BUILD_ID; }, "Hash of the sources that the engine was built of.");
+  m.def(
+      "stream_id", [] { return TT_STREAM_ID; },
+      "Hash of the sources that make access streams: recorder and kernels.");
   m.def("policies", &policies, "All policies with their knobs, as plain data.");
   m.def("resolve", &resolve, "policy"_a, "knobs"_a,
         "Completes knobs with defaults and checks them. ValueError names knob, found and allowed.");
