@@ -4,11 +4,24 @@
 // recorder passes the touches through a set-associative last-level-cache filter (LRU, 64-byte
 // lines, size divided by the stream's scale), keeps the misses, coalesces them per page and block,
 // notes first touches, and closes a block whenever its nominal time is reached.
+//
+// What counts:
+//  - a load entry is a load that missed;
+//  - a store entry is a line that a store made dirty, whether it was in the cache or not: a line
+//    that will be written back once. The fetch for a store that missed (write-allocate) has no
+//    entry of its own; a read-modify-write of a missing line is one load and one store. When the
+//    line is evicted does not matter to a block, so evictions are not tracked.
+//
+// Nominal time is what a block would take on memory of nominal_latency_ns: per lane the compute
+// time and, per entry, the larger of issue_ns and latency / mlp, times R, over the lane's threads;
+// the longest lane counts.
+//
+// Page numbers are dense from 0 in order of map() and are never given twice: a freed range stays
+// unused, so that a page number means one allocation for the whole run.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,11 +37,11 @@ using Address = std::uint64_t;
 struct RecorderOptions {
   double scale = 1;                       // R
   std::uint64_t llc_bytes = 24ull << 20;  // full-scale; divided by R
-  unsigned llc_ways = 16;
-  double block_ms = 10;                 // nominal block length, full-scale time
-  double threads = 16;                  // nominal threads, for block_ms and nominal_seconds only
-  double nominal_latency_ns = 100;      // likewise
-  double op_sample_probability = 0.01;  // share of operations kept whole for latency percentiles
+  unsigned llc_ways = 16;                 // 1 to 16
+  double block_ms = 10;                   // nominal block length, full-scale time
+  double threads = 16;                    // nominal threads, for block_ms and nominal_seconds only
+  double nominal_latency_ns = 100;        // likewise
+  double op_sample_probability = 0.01;    // share of operations kept whole for latency percentiles
   std::uint64_t seed = 0;
 };
 
@@ -49,13 +62,14 @@ class Recorder {
   void set_timed(bool timed);
 
   /// Accesses of `bytes` bytes at `address`, all lines in order, as class `stream_class` (index
-  /// into StreamInfo::classes).
+  /// into StreamInfo::classes). Throws std::logic_error outside of mapped ranges.
   void load(std::uint32_t stream_class, Address address, std::uint64_t bytes);
   void store(std::uint32_t stream_class, Address address, std::uint64_t bytes);
   /// Thread time on a lane that is not waiting for memory and does not overlap with it.
   void compute(std::uint32_t lane, double nanoseconds);
 
-  /// Brackets one operation; its accesses and compute() in between are its latency.
+  /// Brackets one operation; its accesses and compute() in between are its latency. A block never
+  /// ends inside one.
   void begin_operation(std::uint32_t kind);
   void end_operation();
 

@@ -589,7 +589,7 @@ struct Writer::Impl {
       for (const std::uint64_t count : block.operations) operations += count;
   }
 
-  void finish(const StreamInfo& last) {
+  StreamInfo finish(const StreamInfo& last) {
     if (descriptor < 0) throw std::logic_error(file.string() + ": already finished");
     info.pages = last.pages;
     info.objects = last.objects;
@@ -641,6 +641,11 @@ struct Writer::Impl {
       errno = error;
       fail("cannot complete");
     }
+    info.blocks = header.blocks;
+    info.accesses = accesses;
+    info.entries = entries;
+    info.operations = operations;
+    return info;
   }
 
   std::filesystem::path file;
@@ -661,6 +666,6 @@ Writer::Writer(std::filesystem::path file, StreamInfo info)
     : impl_(std::make_unique<Impl>(std::move(file), std::move(info))) {}
 Writer::~Writer() = default;
 void Writer::write(const Block& block) { impl_->write(block); }
-void Writer::finish(const StreamInfo& last) { impl_->finish(last); }
+StreamInfo Writer::finish(const StreamInfo& last) { return impl_->finish(last); }
 
 }  // namespace tt::trace

@@ -161,8 +161,8 @@ class Writer {
   /// `block.segments[i].chunk_sums` and `sum` are computed here; the caller may leave them empty.
   void write(const Block& block);
   /// Completes counters, index, page totals. `info` fields known only at the end (pages, objects,
-  /// nominal_seconds) are taken from `last`.
-  void finish(const StreamInfo& last);
+  /// nominal_seconds) are taken from `last`. Returns the description that a reader will get.
+  StreamInfo finish(const StreamInfo& last);
 
  private:
   struct Impl;

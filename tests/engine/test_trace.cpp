@@ -12,26 +12,15 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
+#include "scratch.hpp"
 #include "trace/stream.hpp"
 
 using namespace tt;
 using namespace tt::trace;
+using check::bytes_of;
+using check::Scratch;
 
 namespace {
-
-/// A directory that goes with the test.
-struct Scratch {
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "tt-trace-XXXXXX").string();
-    path = mkdtemp(name.data());
-  }
-  ~Scratch() { std::filesystem::remove_all(path); }
-  [[nodiscard]] std::filesystem::path file(const char* name) const { return path / name; }
-  [[nodiscard]] std::size_t files() const {
-    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator{path}, {}));
-  }
-  std::filesystem::path path;
-};
 
 StreamInfo description() {
   StreamInfo info;
@@ -86,10 +75,6 @@ void write(const std::filesystem::path& file, std::size_t blocks, std::size_t en
   writer.finish(info);
 }
 
-std::vector<char> bytes_of(const std::filesystem::path& file) {
-  std::ifstream in{file, std::ios::binary};
-  return {std::istreambuf_iterator<char>{in}, {}};
-}
 void put(const std::filesystem::path& file, std::span<const char> bytes) {
   std::ofstream out{file, std::ios::binary | std::ios::trunc};
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));

@@ -1,0 +1,323 @@
+// Recorder: see recorder.hpp for what counts. Here: the way of a touch through filter, coalescing
+// and blocks.
+#include "trace/recorder.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "core/rng.hpp"
+#include "trace/llc.hpp"
+
+namespace tt::trace {
+namespace {
+
+enum class PageState : std::uint8_t { untouched, touched, freed };
+
+constexpr std::uint32_t max_count = std::numeric_limits<std::uint16_t>::max();
+
+/// Entries of one class and kind in the open block. `last` finds a page's newest entry: epoch (of
+/// the block) in the upper half, place in the lower; starting a block is adding one to the epoch.
+struct Accumulator {
+  std::vector<std::uint32_t> pages;
+  std::vector<std::uint16_t> counts;
+  std::vector<std::uint64_t> last;
+
+  void add(std::uint32_t page, std::uint32_t count, std::uint32_t epoch, std::size_t all_pages) {
+    if (last.size() < all_pages) last.resize(all_pages);
+    std::uint64_t& place = last[page];
+    if (place >> 32 == epoch) {
+      std::uint16_t& entry = counts[static_cast<std::uint32_t>(place)];
+      const std::uint32_t fits = std::min(count, max_count - entry);
+      entry = static_cast<std::uint16_t>(entry + fits);
+      count -= fits;
+    }
+    if (count == 0) return;  // counts beyond 16 bits continue in a new entry
+    place = std::uint64_t{epoch} << 32 | pages.size();
+    pages.push_back(page);
+    counts.push_back(static_cast<std::uint16_t>(count));
+  }
+  void clear() {
+    pages.clear();
+    counts.clear();
+  }
+};
+
+const RecorderOptions& checked(const RecorderOptions& options) {
+  for (const double value :
+       {options.scale, options.block_ms, options.threads, options.nominal_latency_ns})
+    if (!std::isfinite(value) || value <= 0)
+      throw std::invalid_argument("recorder: scale, block_ms, threads and latency are positive");
+  return options;
+}
+
+struct SampledOperation {
+  std::uint32_t kind;
+  double compute_ns;
+  std::size_t first;  // in Impl::op_accesses
+  std::size_t count;
+};
+
+}  // namespace
+
+struct Recorder::Impl {
+  Impl(std::filesystem::path file, StreamInfo description, RecorderOptions given)
+      : options(checked(given)),
+        info(std::move(description)),
+        llc(static_cast<double>(options.llc_bytes) / options.scale, options.llc_ways),
+        rng(mix64(options.seed) ^ 0x6f7073616d706c65ULL),
+        accumulators(info.classes.size() * 2),
+        compute(info.lanes.size()),
+        lane_ns(info.lanes.size()),
+        operations(info.op_kinds.size()) {
+    info.scale = options.scale;
+    for (const Lane& lane : info.lanes)
+      full_scale.push_back(
+          options.scale /
+          (lane.thread_share == 0 ? 1 : std::max(1.0, lane.thread_share * options.threads)));
+    for (const StreamClass& entry : info.classes)
+      cost_ns.push_back(std::max(entry.issue_ns, options.nominal_latency_ns / entry.mlp) *
+                        full_scale.at(entry.lane));
+    limit_ns = options.block_ms * 1e6;
+    writer.emplace(std::move(file), info);
+  }
+
+  // ----------------------------------------------------------------------------- address space
+
+  Address map(std::string_view site, std::uint64_t bytes) {
+    const std::uint64_t count = (bytes + base_page_bytes - 1) / base_page_bytes;
+    const std::uint64_t first = state.size();
+    if (count == 0) throw std::invalid_argument("recorder: a mapping of no bytes");
+    if (count > LlcFilter::max_pages - first)
+      throw std::invalid_argument("recorder: more than 128 GiB of simulated memory; raise scale");
+    state.resize(first + count, PageState::untouched);
+    info.objects.push_back({std::string(site), first, count});
+    events.push_back({EventType::map, static_cast<std::uint32_t>(info.objects.size() - 1),
+                      static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)});
+    return first * base_page_bytes;
+  }
+
+  void unmap(Address start) {
+    const std::size_t object = object_of(start / base_page_bytes);
+    if (object == info.objects.size() ||
+        info.objects[object].first_page * base_page_bytes != start ||
+        state[info.objects[object].first_page] == PageState::freed)
+      throw std::logic_error("recorder: unmap() of an address that map() did not return");
+    if (in_operation) throw std::logic_error("recorder: unmap() inside an operation");
+    // A block's events come before its accesses, so what was touched so far is closed first.
+    if (busy()) close();
+    const Object& range = info.objects[object];
+    std::fill_n(state.begin() + static_cast<std::ptrdiff_t>(range.first_page), range.pages,
+                PageState::freed);
+    events.push_back({EventType::unmap, static_cast<std::uint32_t>(object),
+                      static_cast<std::uint32_t>(range.first_page),
+                      static_cast<std::uint32_t>(range.pages)});
+  }
+
+  /// Objects lie in ascending order without gaps. Unknown page: objects.size().
+  [[nodiscard]] std::size_t object_of(std::uint64_t page) const {
+    if (page >= state.size()) return info.objects.size();
+    const auto after = std::ranges::upper_bound(info.objects, page, {},
+                                                [](const Object& o) { return o.first_page; });
+    return static_cast<std::size_t>(after - info.objects.begin()) - 1;
+  }
+
+  void first_touch(std::uint64_t page) {
+    if (page >= state.size() || state[page] == PageState::freed)
+      throw std::logic_error("recorder: access to page " + std::to_string(page) +
+                             ", which is not mapped");
+    state[page] = PageState::touched;
+    const auto number = static_cast<std::uint32_t>(page);
+    const auto object = static_cast<std::uint32_t>(object_of(page));
+    if (!events.empty()) {
+      Event& last = events.back();
+      if (last.type == EventType::touch && last.object == object &&
+          last.first + last.count == number) {
+        ++last.count;
+        return;
+      }
+    }
+    events.push_back({EventType::touch, object, number, 1});
+  }
+
+  // ---------------------------------------------------------------------------------- accesses
+
+  void access(std::uint32_t stream_class, AccessKind kind, Address address, std::uint64_t bytes) {
+    if (bytes == 0) return;
+    std::uint64_t line = address / line_bytes;
+    const std::uint64_t end = (address + bytes - 1) / line_bytes + 1;
+    while (line < end) {
+      const std::uint64_t page = line / page_lines;
+      const std::uint64_t page_end = std::min(end, (page + 1) * page_lines);
+      if (page >= state.size() || state[page] != PageState::touched) first_touch(page);
+      const std::uint32_t count =
+          llc.touch(static_cast<std::uint32_t>(page), static_cast<std::uint32_t>(line % page_lines),
+                    static_cast<std::uint32_t>(page_end - line), kind == AccessKind::store);
+      line = page_end;
+      if (count == 0) continue;
+      accumulators[stream_class * 2 + index(kind)].add(static_cast<std::uint32_t>(page), count,
+                                                       epoch, state.size());
+      lane_ns[info.classes[stream_class].lane] += count * cost_ns[stream_class];
+      if (sampling) note(static_cast<std::uint32_t>(page), count, stream_class, kind);
+      close_if_full();
+    }
+  }
+
+  void note(std::uint32_t page, std::uint32_t count, std::uint32_t stream_class, AccessKind kind) {
+    const auto added = static_cast<std::uint16_t>(count);  // of one page: at most 64
+    if (op_accesses.size() > sampled.back().first) {
+      OpAccess& last = op_accesses.back();
+      if (last.page == page && last.stream_class == stream_class && last.kind == kind &&
+          last.count <= max_count - added) {
+        last.count = static_cast<std::uint16_t>(last.count + added);
+        return;
+      }
+    }
+    op_accesses.push_back({page, added, static_cast<std::uint8_t>(stream_class), kind});
+  }
+
+  void add_compute(std::uint32_t lane, double nanoseconds) {
+    compute.at(lane) += nanoseconds;
+    lane_ns[lane] += nanoseconds * full_scale[lane];
+    if (sampling) sampled.back().compute_ns += nanoseconds;
+    close_if_full();
+  }
+
+  void begin_operation(std::uint32_t kind) {
+    if (in_operation) throw std::logic_error("recorder: operations do not nest");
+    ++operations.at(kind);
+    in_operation = true;
+    sampling = rng.uniform() < options.op_sample_probability;
+    if (sampling) sampled.push_back({kind, 0, op_accesses.size(), 0});
+  }
+
+  void end_operation() {
+    if (!in_operation) throw std::logic_error("recorder: no operation to end");
+    if (sampling) sampled.back().count = op_accesses.size() - sampled.back().first;
+    in_operation = sampling = false;
+    close_if_full();
+  }
+
+  // ------------------------------------------------------------------------------------ blocks
+
+  [[nodiscard]] double block_ns() const { return std::ranges::max(lane_ns); }
+
+  /// Whether the open block holds anything besides events.
+  [[nodiscard]] bool busy() const {
+    return block_ns() > 0 || std::ranges::any_of(operations, [](auto count) { return count > 0; });
+  }
+
+  void close_if_full() {
+    if (!in_operation && block_ns() >= limit_ns) close();
+  }
+
+  void close() {
+    Block block;
+    block.timed = timed;
+    block.nominal_ns = block_ns();
+    block.compute_ns = compute;
+    block.operations = operations;
+    block.events = events;
+    for (std::size_t i = 0; i < accumulators.size(); ++i) {
+      const Accumulator& from = accumulators[i];
+      if (from.pages.empty()) continue;
+      block.segments.push_back({static_cast<std::uint32_t>(i / 2),
+                                static_cast<AccessKind>(i % 2),
+                                0,
+                                from.pages,
+                                from.counts,
+                                {}});
+    }
+    for (const SampledOperation& operation : sampled)
+      block.sampled.push_back({operation.kind, operation.compute_ns,
+                               std::span(op_accesses).subspan(operation.first, operation.count)});
+    writer->write(block);
+    total_ns += block.nominal_ns;
+    if (timed) timed_ns += block.nominal_ns;
+
+    for (Accumulator& accumulator : accumulators) accumulator.clear();
+    std::ranges::fill(compute, 0);
+    std::ranges::fill(lane_ns, 0);
+    std::ranges::fill(operations, 0);
+    events.clear();
+    sampled.clear();
+    op_accesses.clear();
+    ++epoch;
+  }
+
+  StreamInfo finish() {
+    if (in_operation) throw std::logic_error("recorder: finish() inside an operation");
+    if (busy() || !events.empty()) close();
+    info.pages = state.size();
+    info.nominal_seconds = timed_ns * 1e-9;
+    return writer->finish(info);
+  }
+
+  RecorderOptions options;
+  StreamInfo info;
+  LlcFilter llc;
+  Rng rng;
+  std::optional<Writer> writer;
+
+  std::vector<double> full_scale;  // per lane: full-scale ns per ns of simulated thread time
+  std::vector<double> cost_ns;     // per class: full-scale ns per entry
+  double limit_ns = 0;
+  double total_ns = 0;
+  double timed_ns = 0;
+  bool timed = true;
+
+  std::vector<PageState> state;  // per page of the address space
+
+  // The open block.
+  std::uint32_t epoch = 1;
+  std::vector<Accumulator> accumulators;  // class * 2 + kind
+  std::vector<double> compute;
+  std::vector<double> lane_ns;  // full scale
+  std::vector<std::uint64_t> operations;
+  std::vector<Event> events;
+  std::vector<SampledOperation> sampled;
+  std::vector<OpAccess> op_accesses;
+  bool in_operation = false;
+  bool sampling = false;
+};
+
+Recorder::Recorder(std::filesystem::path file, StreamInfo info, RecorderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(file), std::move(info), options)) {}
+Recorder::~Recorder() = default;
+
+Address Recorder::map(std::string_view site, std::uint64_t bytes) {
+  return impl_->map(site, bytes);
+}
+void Recorder::unmap(Address start) { impl_->unmap(start); }
+
+void Recorder::set_timed(bool timed) {
+  if (impl_->in_operation) throw std::logic_error("recorder: set_timed() inside an operation");
+  if (timed != impl_->timed && impl_->busy()) impl_->close();
+  impl_->timed = timed;
+}
+
+void Recorder::load(std::uint32_t stream_class, Address address, std::uint64_t bytes) {
+  impl_->access(stream_class, AccessKind::load, address, bytes);
+}
+void Recorder::store(std::uint32_t stream_class, Address address, std::uint64_t bytes) {
+  impl_->access(stream_class, AccessKind::store, address, bytes);
+}
+void Recorder::compute(std::uint32_t lane, double nanoseconds) {
+  impl_->add_compute(lane, nanoseconds);
+}
+void Recorder::begin_operation(std::uint32_t kind) { impl_->begin_operation(kind); }
+void Recorder::end_operation() { impl_->end_operation(); }
+
+double Recorder::timed_seconds() const {
+  return (impl_->timed_ns + (impl_->timed ? impl_->block_ns() : 0)) * 1e-9;
+}
+double Recorder::total_seconds() const { return (impl_->total_ns + impl_->block_ns()) * 1e-9; }
+
+StreamInfo Recorder::finish() { return impl_->finish(); }
+
+}  // namespace tt::trace
