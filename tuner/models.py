@@ -297,6 +297,7 @@ class TieringSpec(Model):
 
     migration_fixed_us: NonNegative
     migration_copy_gbps: Positive
+    migration_shootdown_us: NonNegative
     sample_assist_ns: NonNegative
     sample_drain_ns: NonNegative
     work_ns: WorkCosts

@@ -143,6 +143,7 @@ slow: {latency_ns: 200, read_gbps: 30, write_gbps: 20, store_stall: 0.2, loaded:
 tiering:
   migration_fixed_us: 2
   migration_copy_gbps: 5
+  migration_shootdown_us: 1
   sample_assist_ns: 200
   sample_drain_ns: 100
   work_ns: {tracker_update: 20, tracker_lookup: 15, cooling_step: 5, scan_step: 30,

@@ -111,7 +111,7 @@ def test_all_mistakes_are_reported_at_once(user_folder: Path) -> None:
         ("[1, 4]]", "[1, 1.2]]", ":8: fast: loaded must ascend"),
         ("[1, 4]]", "[1]]", ":9: fast.loaded[2]: found a list of 1 values; must have at least 2"),
         ("store_stall: 0.2", "store_stall: 2", ":10: slow.store_stall: found 2; must be less than"),
-        ("scan_step: 30,", "", ":16: tiering.work_ns.scan_step: missing"),
+        ("scan_step: 30,", "", ":17: tiering.work_ns.scan_step: missing"),
         ("cores: 16\n", "cores: 16.5\n", ":5: cores: found 16.5; must be an integer"),
         ("shares_cores: false", "shares_cores: off", "found the text 'off'; must be true or false"),
     ],

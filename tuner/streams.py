@@ -1,0 +1,294 @@
+"""The cache of access streams: each is made once, verified, and mapped by all workers.
+
+An entry is `KEY.tts` (the stream) and `KEY.json` (what it was made from, and the size and time of
+the file that was verified). A stream is trusted while its size and time are those of the note; any
+other file is verified again, and made again if it is bad. `KEY.lock` is held (flock) while an entry
+is made, so a maker that dies leaves nothing that blocks the next.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner import engine
+from tuner.errors import UserError
+from tuner.models import StreamRequest
+
+Progress = Callable[[float], None]
+
+
+class CorruptStream(UserError):
+    """A cached file is not the stream that it should be. The message names it and what is wrong."""
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """One cached stream. `bytes` is what its files take on disk."""
+
+    key: str
+    path: Path
+    request: StreamRequest
+    bytes: int
+
+    @property
+    def stale(self) -> bool:
+        """Made for another build of the engine: it will not be used again."""
+        return self.request.engine != engine.build_id()
+
+
+def folder() -> Path:
+    """$TIERTUNE_CACHE, else tiertune in $XDG_CACHE_HOME, else in ~/.cache."""
+    if own := os.environ.get("TIERTUNE_CACHE"):
+        return Path(own).absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tiertune"
+
+
+def path_of(request: StreamRequest) -> Path:
+    return folder() / f"{request.key}.tts"
+
+
+def ensure(
+    request: StreamRequest,
+    *,
+    progress: Progress | None = None,
+    note: Callable[[str], None] | None = None,
+) -> Path:
+    """The stream's file, made now if it is not there.
+
+    `progress` hears the fraction done while it is made; `note` hears one line when another process
+    is making it, or when a bad file is replaced. UserError when it cannot be made.
+    """
+    path = path_of(request)
+    if _trusted(path):
+        return path
+    _make_folder()
+    with _lock(request.key, note):
+        if _trusted(path):
+            return path
+        if path.exists():
+            try:
+                check(path)
+            except CorruptStream as error:
+                if note:
+                    note(f"{error}; making it again")
+                _remove(path)
+        if not path.exists():
+            _make(request, path, progress)
+            check(path)
+        _write_note(request, path)
+    return path
+
+
+def check(path: Path) -> None:
+    """Reads the whole stream. CorruptStream naming the file and what is wrong with it."""
+    try:
+        engine.native().verify_stream(str(path))
+    except RuntimeError as error:
+        text = str(error)
+        raise CorruptStream(text if str(path) in text else f"{path}: {text}") from error
+
+
+def distrust(path: Path) -> None:
+    """The next `ensure` verifies the file whatever its note says."""
+    _note(path).unlink(missing_ok=True)
+
+
+def entries() -> list[CacheEntry]:
+    """All finished streams, largest first."""
+    found = []
+    for path in folder().glob("*.tts"):
+        try:
+            request = StreamRequest.model_validate(json.loads(_note(path).read_text())["request"])
+            size = path.stat().st_size + _note(path).stat().st_size
+        except (OSError, ValueError, KeyError):
+            continue  # vanished, or being made: neither is an entry (see `leftovers`)
+        found.append(CacheEntry(path.stem, path, request, size))
+    return sorted(found, key=lambda entry: (-entry.bytes, entry.key))
+
+
+def size() -> int:
+    """Bytes of everything in the cache, unfinished files included."""
+    return sum(_size(path) for path in _files())
+
+
+def clear(*, only_stale: bool = False) -> tuple[int, int]:
+    """Removes streams that nobody is making right now; returns how many, and the bytes freed.
+
+    A stream in use stays readable for whoever has mapped it.
+    """
+    stale = {entry.key for entry in entries() if entry.stale}
+    streams, freed = 0, 0
+    for key in sorted({path.name.split(".")[0] for path in _files()}):
+        if only_stale and key not in stale:
+            continue
+        with _try_lock(key) as mine:
+            if not mine:
+                continue
+            for path in list(folder().glob(f"{key}.*")):
+                streams += path.suffix == ".tts"
+                freed += _size(path)
+                path.unlink(missing_ok=True)
+    return streams, freed
+
+
+def _files() -> list[Path]:
+    return [
+        path
+        for path in folder().glob("*")
+        if path.suffix in (".tts", ".json", ".lock", ".partial") and path.is_file()
+    ]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _note(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _trusted(path: Path) -> bool:
+    try:
+        note = json.loads(_note(path).read_text())
+        found = path.stat()
+        return bool(note["bytes"] == found.st_size and note["mtime_ns"] == found.st_mtime_ns)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _write_note(request: StreamRequest, path: Path) -> None:
+    found = path.stat()
+    content = {
+        "request": request.model_dump(),
+        "bytes": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+    }
+    beside = path.with_suffix(f".{os.getpid()}.partial")
+    try:
+        beside.write_text(json.dumps(content, indent=1))
+        beside.replace(_note(path))
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise _failed(error) from error
+
+
+def _remove(path: Path) -> None:
+    _note(path).unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def _make_folder() -> None:
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _failed(error) from error
+
+
+def _failed(error: OSError) -> UserError:
+    return UserError(
+        f"cannot use the stream cache {folder()}: {error.strerror}; set TIERTUNE_CACHE to a folder "
+        "that can be written"
+    )
+
+
+def _make(request: StreamRequest, path: Path, progress: Progress | None) -> None:
+    for leftover in folder().glob(f"{request.key}.*partial"):  # of a maker that was killed
+        leftover.unlink(missing_ok=True)
+    written, fraction = 0, 0.0
+
+    def watch(done: float) -> bool:
+        nonlocal written, fraction
+        if done >= fraction + 0.01:
+            fraction = done
+            written = sum(_size(partial) for partial in folder().glob(f"{request.key}.*partial"))
+        if progress:
+            progress(done)
+        return True
+
+    try:
+        engine.native().record(
+            request.kernel,
+            workload=request.workload,
+            input=request.input,
+            parameters=request.parameters,
+            scale=request.scale,
+            threads=request.threads,
+            llc_bytes=request.llc_bytes,
+            seed=request.seed,
+            path=str(path),
+            progress=watch,
+        )
+    except ValueError as error:
+        raise UserError(f"workload {request.workload}, input {request.input}: {error}") from error
+    except (RuntimeError, OSError) as error:
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        free = shutil.disk_usage(folder()).free + written
+        needed = written / fraction if fraction > 0.01 else None
+        about = f"needs about {human(needed)}" if needed else f"needs more than {human(written)}"
+        raise UserError(
+            f"the disk of the stream cache {folder()} is full: {human(free)} free, the stream of "
+            f"{request.workload} ({request.input}) {about}; free some space (`tune cache clear` "
+            "removes cached streams), or set TIERTUNE_CACHE to a folder on another disk"
+        ) from error
+
+
+@contextmanager
+def _lock(key: str, note: Callable[[str], None] | None) -> Iterator[None]:
+    """Waits until the entry is ours."""
+    path = folder() / f"{key}.lock"
+    while True:
+        try:
+            handle = path.open("a")
+        except OSError as error:
+            raise _failed(error) from error
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if note:
+                    note("another process is making the same stream; waiting for it")
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if _same_file(handle.fileno(), path):  # else `clear` removed it while we waited
+                yield
+                return
+
+
+@contextmanager
+def _try_lock(key: str) -> Iterator[bool]:
+    """Whether nobody makes the entry; until the end of the block nobody will."""
+    with (folder() / f"{key}.lock").open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+def _same_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def human(size: float) -> str:
+    """12.3 MiB"""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
