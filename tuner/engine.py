@@ -32,6 +32,11 @@ def build_id() -> str:
     return str(native().build_id())
 
 
+def stream_id() -> str:
+    """Hash of the sources that make access streams: a stream outlives a changed policy."""
+    return str(native().stream_id())
+
+
 @cache
 def policies() -> dict[str, PolicyDecl]:
     """Every policy with its knobs, by name, in the engine's order (family, name)."""

@@ -175,7 +175,7 @@ def cache(args: Namespace) -> int:
                     f"{e.request.scale:g}",
                     str(e.request.seed),
                     streams.human(e.bytes),
-                    "another build" if e.stale else "this build",
+                    "another" if e.stale else "this one",
                 )
                 for e in entries
             ],

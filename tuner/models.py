@@ -351,8 +351,8 @@ class SpaceSpec(Model):
 class StreamRequest(Model):
     """Everything that makes an access stream; equal requests give equal bytes.
 
-    `engine` is the build id of the engine that the request was made for: another build may record
-    another stream, so it is part of the key.
+    `maker` is `tuner._engine.stream_id()`: another recorder or kernel may make another stream, so
+    it is part of the key.
     """
 
     workload: str
@@ -363,17 +363,12 @@ class StreamRequest(Model):
     threads: Positive
     llc_bytes: Annotated[int, Field(ge=1)]
     seed: Annotated[int, Field(ge=0)] = 0
-    engine: str
+    maker: str
 
     @property
     def key(self) -> str:
         """Content hash. The names are labels: equal contents share one stream."""
-        content = self.model_dump(exclude={"workload", "input"})
-        return content_hash(content | {"format": STREAM_FORMAT})
-
-
-STREAM_FORMAT = 1
-"""Of the cache's files; part of every key. Goes up with `trace::format_version`."""
+        return content_hash(self.model_dump(exclude={"workload", "input"}))
 
 
 class Trial(Model):
@@ -393,6 +388,7 @@ class Trial(Model):
     operation: str | None = None
     repeats: Annotated[int, Field(ge=1)] = 1
     deadline_seconds: Positive | None = None
+    engine_build: str  # a worker with another engine refuses the trial
 
     @property
     def workload(self) -> str:
@@ -446,47 +442,26 @@ class Fingerprints(Model):
     machine: str
 
 
-class StudyRequest(Model):
-    """`tune run`, resolved: every name looked up, every default filled in.
-
-    `knobs` are the tuned ones with their narrowed limits, in the space's order; the policy's other
-    knobs stay at their defaults and are not listed. `out` is the folder that holds studies; the
-    study's directory is `out/study`.
-    """
+class Setting(Model):
+    """Everything about a run but the knobs: every name looked up, every default filled in."""
 
     study: Name
-    out: str
     workload: WorkloadSpec
     input: str
     policy: PolicyDecl
-    space: SpaceSpec
-    knobs: list[KnobDecl]
     machine: MachineSpec
     ratio: Ratio
     threads: Positive
     scale: Scale
-    page_bytes: Annotated[int, Field(ge=0)] = 0
+    page_bytes: Annotated[int, Field(ge=0)] = 0  # 0: the policy's own managed page
     objective: ObjectiveName
-    budget: Annotated[int, Field(ge=1)]
     repeats: Annotated[int, Field(ge=1)] = 1
     seed: Annotated[int, Field(ge=0)] = 0
     stream_seed: Annotated[int, Field(ge=0)] = 0
-    workers: Annotated[int, Field(ge=1)]
-    resume: bool = False
     deadline_seconds: Positive | None = None
-    ray_address: str | None = None
-    mlflow_uri: str | None = None
-    json_output: bool = False  # standard output belongs to the final object
     engine_version: str
     engine_build: str
-
-    @property
-    def fingerprints(self) -> Fingerprints:
-        return Fingerprints(
-            workload=self.workload.fingerprint(),
-            space=self.space.fingerprint(),
-            machine=self.machine.fingerprint(),
-        )
+    stream_maker: str
 
     def stream(self) -> StreamRequest:
         return StreamRequest(
@@ -498,11 +473,11 @@ class StudyRequest(Model):
             threads=self.threads,
             llc_bytes=self.machine.llc_bytes,
             seed=self.stream_seed,
-            engine=self.engine_build,
+            maker=self.stream_maker,
         )
 
     def trial(self, number: int, knobs: Mapping[str, KnobValue]) -> Trial:
-        """A trial of this study; `knobs` may leave out those that keep their default."""
+        """A trial in this setting; `knobs` may leave out those that keep their default."""
         defaults = {knob.name: knob.default for knob in self.policy.knobs}
         return Trial(
             study=self.study,
@@ -519,6 +494,34 @@ class StudyRequest(Model):
             operation=self.workload.operation,
             repeats=self.repeats,
             deadline_seconds=self.deadline_seconds,
+            engine_build=self.engine_build,
+        )
+
+
+class StudyRequest(Setting):
+    """`tune run`, resolved.
+
+    `knobs` are the tuned ones with their narrowed limits, in the space's order; the policy's other
+    knobs stay at their defaults and are not listed. `out` is the folder that holds studies; the
+    study's directory is `out/study`. `seed` is the optimizer's too.
+    """
+
+    out: str
+    space: SpaceSpec
+    knobs: list[KnobDecl]
+    budget: Annotated[int, Field(ge=1)]
+    workers: Annotated[int, Field(ge=1)]
+    resume: bool = False
+    ray_address: str | None = None
+    mlflow_uri: str | None = None
+    json_output: bool = False  # standard output belongs to the final object
+
+    @property
+    def fingerprints(self) -> Fingerprints:
+        return Fingerprints(
+            workload=self.workload.fingerprint(),
+            space=self.space.fingerprint(),
+            machine=self.machine.fingerprint(),
         )
 
 

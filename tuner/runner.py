@@ -52,9 +52,9 @@ def run(trial: Trial, *, progress: Callable[[float], None] | None = None) -> Tri
 
 
 def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str, Any]:
-    if trial.stream.engine != engine.build_id():
+    if trial.engine_build != engine.build_id():
         raise ValueError(
-            f"the trial was made for engine build {trial.stream.engine}, but this worker has "
+            f"the trial was made for engine build {trial.engine_build}, but this worker has "
             f"{engine.build_id()}; install the same version on every host"
         )
     path = streams.ensure(trial.stream)

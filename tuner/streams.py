@@ -40,8 +40,8 @@ class CacheEntry:
 
     @property
     def stale(self) -> bool:
-        """Made for another build of the engine: it will not be used again."""
-        return self.request.engine != engine.build_id()
+        """Made by another recorder than this engine's: it will not be used again."""
+        return self.request.maker != engine.stream_id()
 
 
 def folder() -> Path:

@@ -7,6 +7,7 @@ line, and progress is a line at the start and one at the end.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +16,17 @@ from typing import Any
 
 
 def print_json(value: Any) -> None:
-    """The only thing that a command with --json writes to standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """The only thing that a command with --json writes to standard output. JSON has no infinity and
+    no NaN: they become null."""
+    print(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def say(message: str) -> None:

@@ -41,6 +41,7 @@ def request() -> StudyRequest:
         workers=2,
         engine_version="1",
         engine_build="b1",
+        stream_maker="m1",
     )
 
 
@@ -120,7 +121,7 @@ def test_a_stream_key_depends_on_what_is_recorded() -> None:
         {"threads": 8.0},
         {"llc_bytes": 1 << 20},
         {"seed": 1},
-        {"engine": "b2"},
+        {"maker": "m2"},
     ]
     keys = {stream.model_copy(update=change).key for change in changes}
     assert len(keys) == len(changes)

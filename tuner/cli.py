@@ -1,0 +1,242 @@
+"""The command line. Only the arguments are here: each command imports what it needs when it runs,
+so that `tune --help` answers at once.
+
+Exit codes: 0 done, 1 the command ran and failed (or a defect of ours), 2 the user can put it right,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+EPILOG = """\
+examples:
+  tune run --workload cachelib --budget 100     find good knobs for a workload
+  tune best --workload cachelib                 print the best known configuration
+  tune sim --workload cachelib --config best.yaml   replay it
+  tune knobs hybridtier                         what can be set, and what it means
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The `tune` command; returns its exit code."""
+    parser = _parser()
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    if not arguments:
+        parser.print_help()
+        return 0
+    args = parser.parse_args(arguments)
+    from tuner.errors import UserError
+
+    try:
+        module, function = args.command.split(":")
+        run: Callable[[argparse.Namespace], int] = getattr(
+            importlib.import_module(f"tuner.{module}"), function
+        )
+        code = run(args)
+        sys.stdout.flush()
+    except UserError as error:
+        print(f"tune: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("tune: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has left. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+class _Version(argparse.Action):
+    """Reads the version only when asked: package metadata takes a while to load."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: object) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="print the version and leave")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"tune {version('tiertune')}")
+        parser.exit()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tune",
+        description="Finds, explains and replays the best configuration of a memory-tiering "
+        "engine, per workload.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action=_Version)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+
+    def command(name: str, target: str, help: str, **more: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(
+            name, help=help, description=more.get("description", help), allow_abbrev=False
+        )
+        sub.set_defaults(command=target)
+        return sub
+
+    run = command(
+        "run",
+        "launch:run",
+        "find good knobs for a workload",
+        description="Tunes the knobs of a policy for a workload on a simulated tiered machine: "
+        "the default configuration first, then a Bayesian search.",
+    )
+    _target_options(run, workload_required=True)
+    run.add_argument("--policy", default="hybridtier", help="what to tune (default: %(default)s)")
+    run.add_argument("--space", help="name or YAML file of the knobs' ranges (default: the policy)")
+    run.add_argument(
+        "--budget", type=_positive, default=100, metavar="N", help="trials (default: %(default)s)"
+    )
+    run.add_argument(
+        "--workers",
+        type=_positive,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="trials at a time (default: the CPUs of this machine, %(default)s)",
+    )
+    run.add_argument(
+        "--deadline",
+        type=_seconds,
+        default=600.0,
+        metavar="S",
+        help="seconds after which a trial counts as timed out (default: %(default)g)",
+    )
+    _out_option(run)
+    run.add_argument("--name", help="name of the study (default: made from the parameters)")
+    run.add_argument("--resume", action="store_true", help="go on with a study that was stopped")
+    run.add_argument("--ray-address", metavar="ADDRESS", help="use this Ray cluster")
+    run.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
+    _json_option(run)
+
+    sim = command(
+        "sim",
+        "replay:sim",
+        "run one configuration",
+        description="Replays a workload under one configuration and shows where the time goes. "
+        "With --config, checks that the recorded objective is reproduced exactly.",
+    )
+    _target_options(sim, workload_required=False)
+    what = sim.add_mutually_exclusive_group()
+    what.add_argument("--config", metavar="FILE", help="a best.yaml")
+    what.add_argument("--policy", help="a policy (default: hybridtier)")
+    sim.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        help="set a knob, over the default or over --config (repeatable)",
+    )
+    sim.add_argument("--deadline", type=_seconds, metavar="S", help="give up after so many seconds")
+    sim.add_argument("--series", metavar="FILE", help="write the per-second time series as CSV")
+    _json_option(sim)
+
+    best = command("best", "known:best", "print the best known configuration of a workload")
+    best.add_argument("--workload", "-w", required=True, metavar="W", help="name or YAML file")
+    best.add_argument("--policy", help="only of this policy (default: of any)")
+    for option in ("input", "machine", "ratio", "objective"):
+        best.add_argument(f"--{option}", help=f"only of this {option} (default: the usual one)")
+    _out_option(best)
+    _json_option(best)
+
+    smoke = command(
+        "smoke", "smoke:smoke", "a few trials of every policy on every workload's smoke input"
+    )
+    smoke.add_argument("--policy", action="append", help="only this one (repeatable)")
+    smoke.add_argument("--workload", "-w", action="append", help="only this one (repeatable)")
+    smoke.add_argument("--workers", type=_positive, default=len(os.sched_getaffinity(0)))
+    smoke.add_argument("--seed", type=_seed, default=0, help="of the random configurations")
+    _json_option(smoke)
+
+    _json_option(command("policies", "listing:policies", "list the tiering policies"))
+    knobs = command("knobs", "listing:knobs", "list the knobs of a policy")
+    knobs.add_argument("policy", metavar="POLICY")
+    _json_option(knobs)
+    _json_option(command("workloads", "listing:workloads", "list the workloads and their inputs"))
+    _json_option(command("machines", "listing:machines", "list the machine profiles"))
+    cache = command("cache", "listing:cache", "list or clear the cached access streams")
+    cache.add_argument("action", nargs="?", choices=("list", "clear"), default="list")
+    cache.add_argument(
+        "--stale", action="store_true", help="clear only what another engine build made"
+    )
+    _json_option(cache)
+
+    ui = command("ui", "ui:ui", "open the studies in the MLflow UI")
+    _out_option(ui)
+    ui.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
+    ui.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
+    ui.add_argument("--port", type=_positive, default=5000, help="default: %(default)s")
+    return parser
+
+
+def _target_options(parser: argparse.ArgumentParser, *, workload_required: bool) -> None:
+    """What runs where; everything that is left out has the workload's default."""
+    group = parser.add_argument_group("what runs where")
+    group.add_argument(
+        "--workload", "-w", metavar="W", required=workload_required, help="name or YAML file"
+    )
+    group.add_argument("--input", "-i", metavar="I", help="input of the workload")
+    group.add_argument("--machine", metavar="M", help="name or YAML file of a machine profile")
+    group.add_argument("--ratio", metavar="F:S", help="fast to slow capacity (default: 1:8)")
+    group.add_argument("--objective", metavar="O", help="throughput, runtime, p50, p90, p99, p999")
+    group.add_argument("--threads", type=_number, metavar="N", help="application threads")
+    group.add_argument("--scale", type=_number, metavar="R", help="real pages per simulated page")
+    group.add_argument(
+        "--page-bytes", type=_positive, metavar="B", help="managed page (default: the policy's)"
+    )
+    group.add_argument("--repeats", type=_positive, metavar="N", help="runs per trial; the median")
+    group.add_argument("--seed", type=_seed, metavar="N", help="of search and sampling (default 0)")
+    group.add_argument("--stream-seed", type=_seed, metavar="N", help="of the workload (default 0)")
+
+
+def _out_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", default="results", metavar="DIR", help="folder of studies (default: %(default)s)"
+    )
+
+
+def _json_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = _number(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"found {text}; must be more than 0 seconds")
+    return value
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"found {text}; must be at least 1")
+    return value
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"found {text}; must be 0 or more")
+    return value
+
+
+for _type, _told in ((_number, "number"), (_seconds, "number"), (_positive, "integer")):
+    _type.__name__ = _told  # argparse says "invalid number value: 'x'"
+_seed.__name__ = "integer"

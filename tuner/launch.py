@@ -1,0 +1,22 @@
+"""`tune run`: resolves the arguments, makes sure of the stream, and hands over to the study."""
+
+from __future__ import annotations
+
+import importlib
+from argparse import Namespace
+
+from tuner import settings, streams
+from tuner.models import StudySummary
+from tuner.terminal import progress, say
+
+
+def run(args: Namespace) -> int:
+    """Exit code 0 when the study is complete and at least one trial succeeded."""
+    request = settings.study_request(args)
+    with progress(f"recording {request.workload.name} ({request.input})") as tell:
+        streams.ensure(request.stream(), progress=tell, note=say)
+
+    summary: StudySummary = importlib.import_module("tuner.study").run_study(request)
+    if request.json_output:
+        print(summary.model_dump_json(indent=2))
+    return 0 if summary.best_objective is not None else 1
