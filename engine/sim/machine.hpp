@@ -34,11 +34,11 @@ struct MachineProfile {
   std::array<TierProfile, tier_count> tiers;
 
   // What tiering itself costs.
-  double migration_fixed_us =
-      0;  // per move of one managed page: system call share, unmap, shootdown
-  double migration_copy_gbps = 0;  // one mover thread's copy speed, before the tiers' own limits
-  double sample_assist_ns = 0;     // per sample, on the application thread that it hits
-  double sample_drain_ns = 0;      // per sample, on the tiering thread
+  double migration_fixed_us = 0;      // per move, on the mover: system call share, unmap, remap
+  double migration_copy_gbps = 0;     // one mover thread's copy speed, before the tiers' own limits
+  double migration_shootdown_us = 0;  // per move, on every application thread: TLB invalidation
+  double sample_assist_ns = 0;        // per sample, on the application thread that it hits
+  double sample_drain_ns = 0;         // per sample, on the tiering thread
   std::array<double, work_count> work_ns{};  // per Work item, on the tiering thread
   double huge_page_gain = 0;  // relative saving of latency with 2 MiB pages (address translation)
   bool daemon_shares_cores = false;  // tiering threads take their time from the application's

@@ -1,0 +1,80 @@
+#include "sim/sampler.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace tt::sim {
+
+void Sampler::set(const SamplingRequest& request) {
+  for (const auto& event : {request.loads, request.stores})
+    if (event.mode != SamplingRequest::Mode::off && !(event.value > 0))
+      throw std::invalid_argument("a sampling period or frequency must be positive");
+  request_ = request;
+  apply(AccessKind::load);
+  apply(AccessKind::store);
+}
+
+void Sampler::observe(AccessKind kind, double events, double nanoseconds) {
+  if (nanoseconds <= 0) return;
+  const std::size_t k = index(kind);
+  const double now = events / nanoseconds * 1e9;
+  constexpr double window_ns = 50e6;
+  const double weight = seen_[k] ? -std::expm1(-nanoseconds / window_ns) : 1;
+  rate_[k] += weight * (now - rate_[k]);
+  seen_[k] = true;
+  const auto& event = kind == AccessKind::load ? request_.loads : request_.stores;
+  if (event.mode == SamplingRequest::Mode::frequency) apply(kind);
+}
+
+void Sampler::apply(AccessKind kind) {
+  const std::size_t k = index(kind);
+  const auto& event = kind == AccessKind::load ? request_.loads : request_.stores;
+  double period = off;
+  if (event.mode == SamplingRequest::Mode::period) period = event.value;
+  // More samples than events cannot be had.
+  if (event.mode == SamplingRequest::Mode::frequency && seen_[k])
+    period = std::max(1.0, rate_[k] / event.value);
+  // The gap has no memory: what is left of it stretches with the period.
+  if (period == off) {
+    next_[k] = off;
+  } else if (period_[k] == off) {
+    next_[k] = rng_.exponential(period);
+  } else {
+    next_[k] *= period / period_[k];
+  }
+  period_[k] = period;
+}
+
+std::uint64_t Sampler::hit(const trace::Segment& segment, unsigned shift, const PageBits& slow,
+                           std::vector<Sample>& out) {
+  const std::size_t k = index(segment.kind);
+  double next = next_[k];
+  const auto sum = static_cast<double>(segment.sum);
+  std::uint64_t taken = 0;
+  std::size_t chunk = 0;
+  std::uint64_t chunk_start = 0;  // events before the chunk
+  while (next < sum) {
+    const auto event = static_cast<std::uint64_t>(next);
+    while (chunk < segment.chunk_sums.size() && event - chunk_start >= segment.chunk_sums[chunk])
+      chunk_start += segment.chunk_sums[chunk++];
+    std::size_t entry = chunk * trace::chunk;
+    const std::size_t end = std::min(entry + trace::chunk, segment.pages.size());
+    if (entry >= end) break;  // sums and counts disagree: verify() reports such a stream
+    std::uint64_t left = event - chunk_start;
+    while (entry + 1 < end && left >= segment.counts[entry]) left -= segment.counts[entry++];
+    const PageId page{segment.pages[entry] >> shift};
+    out.push_back({page, slow.test(page.value) ? Tier::slow : Tier::fast, segment.kind});
+    ++taken;
+    next += rng_.exponential(period_[k]);
+  }
+  next_[k] = std::max(0.0, next - sum);
+  return taken;
+}
+
+void Sampler::shuffle(std::vector<Sample>& samples) {
+  for (std::size_t i = samples.size(); i > 1; --i)
+    std::swap(samples[i - 1], samples[rng_.below(i)]);
+}
+
+}  // namespace tt::sim

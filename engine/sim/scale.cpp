@@ -1,0 +1,83 @@
+#include "sim/scale.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+#include <variant>
+
+namespace tt::sim {
+
+double poisson_tail(double mean, double count) {
+  if (count <= 0) return 1;
+  if (mean <= 0) return 0;
+  // Terms from `count` upward shrink once they are beyond the mean; the sum is exact to rounding
+  // for the small tails that are asked for here.
+  double term = std::exp(count * std::log(mean) - mean - std::lgamma(count + 1));
+  double sum = 0;
+  for (double k = count; k < count + 10000; ++k) {
+    sum += term;
+    if (k > mean && term < sum * 1e-17) break;
+    term *= mean / (k + 1);
+  }
+  return std::min(sum, 1.0);
+}
+
+double extreme_threshold(double threshold, double pages, double scale) {
+  if (scale <= 1 || threshold <= 1 || pages <= 1) return threshold;
+  // Even odds that none of `pages` has reached it; a single page cannot have a tail above one half.
+  const double target = std::min(std::numbers::ln2 / pages, 0.5);
+  const double scaled_target = std::min(std::numbers::ln2 * scale / pages, 0.5);
+  double low = 0;
+  double high = threshold;
+  for (int i = 0; i < 200 && high - low > 1e-12 * high; ++i) {
+    const double middle = 0.5 * (low + high);
+    (poisson_tail(middle, threshold) < target ? low : high) = middle;
+  }
+  const double mean = 0.5 * (low + high);
+  // The tail falls with the count: the first count whose tail is at most the target, and the one
+  // before it, bracket the answer.
+  double count = 1;
+  double previous = 1;  // tail at count - 1
+  double tail = poisson_tail(mean, count);
+  while (tail > scaled_target && count < threshold) {
+    ++count;
+    previous = tail;
+    tail = poisson_tail(mean, count);
+  }
+  if (tail > scaled_target) return threshold;
+  const double share =
+      (std::log(previous) - std::log(scaled_target)) / (std::log(previous) - std::log(tail));
+  return std::clamp(count - 1 + share, 1.0, threshold);
+}
+
+Knobs scale_knobs(std::span<const KnobDecl> declared, const Knobs& knobs, double scale,
+                  double fast_pages) {
+  if (!(scale >= 1)) throw std::invalid_argument("scale must be at least 1");
+  Knobs scaled = knobs;
+  for (const KnobDecl& knob : declared) {
+    switch (knob.unit) {
+      case Unit::pages:
+      case Unit::samples:
+      case Unit::gib_per_second:
+      case Unit::hertz:
+        scaled.set(knob.name, knobs.real(knob.name) / scale);
+        break;
+      case Unit::extreme_per_page:
+        scaled.set(knob.name, extreme_threshold(knobs.real(knob.name), fast_pages, scale));
+        break;
+      case Unit::none:
+      case Unit::ratio:
+      case Unit::count_per_page:
+      case Unit::milliseconds:
+      case Unit::seconds:
+      case Unit::cycles:
+      case Unit::events_per_sample:
+      case Unit::samples_per_page:
+        break;
+    }
+  }
+  return scaled;
+}
+
+}  // namespace tt::sim

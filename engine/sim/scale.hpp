@@ -1,0 +1,32 @@
+// Applies full-scale knob values to a miniature: one simulated page stands for `scale` real pages.
+//
+// A miniature keeps 1/R of the pages and every access to them, in full-scale time. What belongs to
+// one page or to time (counts per page, milliseconds, events per sample, ratios) is therefore
+// unchanged; what adds up over the system (pages, samples, bytes per second, samples per second) is
+// divided by R. A trigger on the *hottest* page is neither: see extreme_threshold().
+#pragma once
+
+#include <span>
+
+#include "core/knob.hpp"
+
+namespace tt::sim {
+
+/// `knobs` must be complete (tt::resolve). `fast_pages` is the fast tier's size in managed pages at
+/// full scale: the population among which the hottest page is found.
+[[nodiscard]] Knobs scale_knobs(std::span<const KnobDecl> declared, const Knobs& knobs,
+                                double scale, double fast_pages);
+
+/// A rule "when any page's count reaches T" fires on a maximum over all hot pages, and a maximum
+/// over N/R pages is lower than one over N: unscaled, a miniature would fire later. This returns
+/// the threshold T' for which the rule fires at the same mean count. Sampled counts of equally hot
+/// pages are Poisson; the maximum of N of them reaches T with even odds when
+///     N * P(Poisson(m) >= T) = ln 2,
+/// which gives the mean m at which the full system fires, and T' solves the same equation for N/R
+/// pages at that m. T' is real: the tail is interpolated between integers (on a logarithmic scale).
+[[nodiscard]] double extreme_threshold(double threshold, double pages, double scale);
+
+/// P(Poisson(mean) >= count) for integer counts.
+[[nodiscard]] double poisson_tail(double mean, double count);
+
+}  // namespace tt::sim

@@ -1,0 +1,122 @@
+#include "sim/timing.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tt::sim {
+
+double loaded_factor(const TierProfile& tier, double utilisation) {
+  const auto& points = tier.loaded;
+  if (points.empty()) return 1;
+  if (utilisation <= points.front().first) return points.front().second;
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    const auto& [x1, y1] = points[i];
+    if (utilisation > x1) continue;
+    const auto& [x0, y0] = points[i - 1];
+    return y0 + (y1 - y0) * (utilisation - x0) / (x1 - x0);
+  }
+  return points.back().second;
+}
+
+double transfer_ns(const TierProfile& tier, const Traffic& traffic) {
+  double time = 0;
+  if (tier.read_gbps > 0) time = std::max(time, traffic.read / tier.read_gbps);
+  if (tier.write_gbps > 0) time = std::max(time, traffic.written / tier.write_gbps);
+  if (tier.total_gbps > 0)
+    time = std::max(time, (traffic.read + traffic.written) / tier.total_gbps);
+  return time;
+}
+
+LaneTime& LaneTime::operator+=(const LaneTime& more) {
+  total += more.total;
+  compute += more.compute;
+  for (std::size_t t = 0; t < tier_count; ++t) stall[t] += more.stall[t];
+  bandwidth += more.bandwidth;
+  migration += more.migration;
+  sampling += more.sampling;
+  policy += more.policy;
+  return *this;
+}
+
+LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& tiers) {
+  std::array<double, tier_count> transfer{};
+  double least = 0;
+  LaneTime time;
+  for (const Tier tier : {Tier::fast, Tier::slow}) {
+    const std::size_t t = index(tier);
+    transfer[t] = transfer_ns(tiers[t], work.traffic[t]);
+    const double alone = transfer[t] / (1 - work.background[t]);
+    if (alone > least) time.limiting = tier;
+    least = std::max(least, alone);
+  }
+  time.compute = work.compute_ns;
+  for (const Term& term : work.terms) time.compute += term.accesses * term.issue_ns;
+  time.compute /= work.threads;
+  time.sampling = work.sampling_ns / work.threads;
+  time.policy = work.policy_ns / work.threads;
+  const double moves = work.migration_ns / work.threads;
+
+  // The time that the threads need if the block lasts `block` ns.
+  const auto needed = [&](double block) {
+    for (std::size_t t = 0; t < tier_count; ++t) {
+      const double own = transfer[t] > 0 ? transfer[t] / block : 0;
+      time.factor[t] = loaded_factor(tiers[t], own + work.background[t]);
+    }
+    time.stall = {};
+    for (const Term& term : work.terms) {
+      const std::size_t t = index(term.tier);
+      time.stall[t] += term.accesses * std::max(0.0, term.wait_ns * time.factor[t] - term.issue_ns);
+    }
+    for (double& stall : time.stall) stall /= work.threads;
+    time.migration = moves;
+    if (work.in_flight_ns2 > 0)
+      time.migration +=
+          std::min(work.in_flight_ns2 / block, work.in_flight_limit_ns) / work.threads;
+    return time.compute + time.stall[0] + time.stall[1] + time.migration + time.sampling +
+           time.policy;
+  };
+
+  // needed() falls with the block's length: the idle machine bounds it from below.
+  double low = std::max(least, needed(1e300));
+  if (low <= 0) return time;
+  double above = needed(low) - low;  // > 0: the block must be longer than `low`
+  if (above > 0) {
+    double high = low + above;  // needed(high) <= needed(low) = high
+    double below = needed(high) - high;
+    for (int i = 0; i < 100 && high - low > 1e-10 * high && below < 0; ++i) {
+      // Regula falsi, halved toward the middle every third step so that it cannot creep.
+      double middle = low + (high - low) * above / (above - below);
+      if (i % 3 == 2) middle = 0.5 * (low + high);
+      middle = std::clamp(middle, low, high);
+      const double left = needed(middle) - middle;
+      if (std::abs(left) <= 1e-11 * middle) {
+        low = high = middle;
+      } else if (left > 0) {
+        low = middle;
+        above = left;
+      } else {
+        high = middle;
+        below = left;
+      }
+    }
+    low = high;
+  }
+  const double threads_need = needed(low);
+  time.bandwidth = std::max(0.0, least - threads_need);
+  time.total = threads_need + time.bandwidth;
+  return time;
+}
+
+double move_ns(const MachineProfile& machine, Tier to, double page_bytes, double movers) {
+  const TierProfile& source = machine.tiers[index(other(to))];
+  const TierProfile& target = machine.tiers[index(to)];
+  const double speed = std::min(
+      {machine.migration_copy_gbps, source.read_gbps / movers, target.write_gbps / movers});
+  return machine.migration_fixed_us * 1e3 + page_bytes / speed;
+}
+
+double outstanding_ns(double latency_ns, double mlp, double issue_ns) {
+  return latency_ns > issue_ns ? std::max(issue_ns, latency_ns / mlp) : latency_ns;
+}
+
+}  // namespace tt::sim

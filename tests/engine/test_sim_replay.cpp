@@ -1,0 +1,641 @@
+// Whole runs on the simulated machine: hand-computed times, conservation, determinism, costs.
+#include <functional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "check.hpp"
+#include "sim/address_space.hpp"
+#include "sim/simulate.hpp"
+#include "sim_streams.hpp"
+
+namespace {
+
+using namespace tt;
+using namespace tt::sim;
+using simtest::StreamWriter;
+using simtest::TempStream;
+
+/// What a test policy does; every hook is optional.
+struct Hooks {
+  std::function<Tier(PageRange)> placement;
+  std::function<void(Memory&)> start;
+  std::function<void(Memory&, Nanos)> tick;
+  std::function<void(Memory&, std::span<const Sample>, Nanos)> samples;
+  std::function<void(Memory&, std::span<const MigrationResult>, Nanos)> migrated;
+  std::function<void(PageRange, bool)> range;  // true: mapped
+  std::function<Heat(PageId)> heat;
+  std::function<void(const Knobs&)> knobs;
+  Nanos period = from_millis(10);
+};
+const Hooks* hooks = nullptr;  // of the run under way; tests run one after the other
+
+class Scripted final : public Policy {
+ public:
+  explicit Scripted(const PolicyContext& context) : memory_(context.memory) {
+    if (hooks->knobs) hooks->knobs(context.knobs);
+    if (hooks->start) hooks->start(memory_);
+  }
+  void on_map(PageRange range, Nanos) override {
+    if (hooks->range) hooks->range(range, true);
+  }
+  void on_unmap(PageRange range, Nanos) override {
+    if (hooks->range) hooks->range(range, false);
+  }
+  [[nodiscard]] Tier placement(PageRange range) const override {
+    return hooks->placement ? hooks->placement(range) : Tier::fast;
+  }
+  void on_samples(std::span<const Sample> samples, Nanos now) override {
+    if (hooks->samples) hooks->samples(memory_, samples, now);
+  }
+  void tick(Nanos now) override {
+    if (hooks->tick) hooks->tick(memory_, now);
+  }
+  [[nodiscard]] Nanos tick_period() const override { return hooks->period; }
+  void on_migrated(std::span<const MigrationResult> results, Nanos now) override {
+    if (hooks->migrated) hooks->migrated(memory_, results, now);
+  }
+  [[nodiscard]] std::uint64_t metadata_bytes() const override { return 1000; }
+  void gauges(Gauges& out) const override { out["answer"] = 42; }
+  [[nodiscard]] Heat heat(PageId page) const override {
+    return hooks->heat ? hooks->heat(page) : Heat::cold;
+  }
+
+ private:
+  Memory& memory_;
+};
+
+PolicyInfo scripted(PolicyTraits traits = {}, std::vector<KnobDecl> knobs = {}) {
+  PolicyInfo info;
+  info.name = "scripted";
+  info.family = "test";
+  info.knobs = std::move(knobs);
+  info.traits = traits;
+  info.make = [](const PolicyContext& context) -> std::unique_ptr<Policy> {
+    return std::make_unique<Scripted>(context);
+  };
+  return info;
+}
+
+RunResult run(TempStream& stream, const MachineProfile& machine, const Hooks& what,
+              RunOptions options = {}, PolicyTraits traits = {}) {
+  hooks = &what;
+  return simulate(stream.reader(), machine, scripted(traits), {}, options);
+}
+
+RunOptions share(double fast_share) {
+  RunOptions options;
+  options.fast_share = fast_share;
+  return options;
+}
+
+/// `blocks` timed blocks, each 100 loads of every page.
+void write_even(const TempStream& file, std::uint32_t pages, int blocks, double scale = 1,
+                AccessKind kind = AccessKind::load) {
+  StreamWriter writer{file, simtest::one_class(pages, scale, 2)};
+  simtest::map_and_touch(writer, 0, pages);
+  writer.block(false, 1000);
+  for (int b = 0; b < blocks; ++b) {
+    simtest::Part part;
+    part.kind = kind;
+    for (std::uint32_t page = 0; page < pages; ++page) {
+      part.pages.push_back(page);
+      part.counts.push_back(100);
+    }
+    writer.parts = {part};
+    writer.block(true, 100.0 * pages * scale * 100 / 2 / 4);
+  }
+  writer.finish();
+}
+
+void check_breakdown(const RunResult& result) {
+  double sum = 0;
+  for (const auto& [name, seconds] : result.breakdown) {
+    CHECK(seconds >= 0);
+    sum += seconds;
+  }
+  CHECK_NEAR(sum, result.seconds, 1e-9 * result.seconds);
+}
+
+/// A policy that throws pages about at random and keeps asking for what is gone or there already.
+Hooks restless(std::uint64_t pages, std::uint64_t seed) {
+  Hooks hooks;
+  auto rng = std::make_shared<Rng>(seed);
+  hooks.placement = [](PageRange range) {
+    return range.first.value % 3 == 0 ? Tier::slow : Tier::fast;
+  };
+  hooks.tick = [=](Memory& memory, Nanos) {
+    for (const Tier to : {Tier::fast, Tier::slow, Tier::fast}) {
+      std::vector<PageId> wanted;
+      for (int i = 0; i < 40; ++i) wanted.push_back(PageId{rng->below(pages + 20)});
+      (void)memory.request(to, wanted);
+    }
+  };
+  return hooks;
+}
+
+}  // namespace
+
+TEST("sim: time of a run by hand") {
+  // 10 pages, all fast: 5 blocks * 1000 loads * 64 (R) * 100 ns / MLP 2 / 4 threads = 4 ms.
+  TempStream stream;
+  write_even(stream, 10, 5, 64);
+  const RunResult fast = run(stream, simtest::plain_machine(), {}, share(1));
+  CHECK_NEAR(fast.seconds, 4e-3, 1e-12);
+  CHECK_NEAR(fast.breakdown.at("fast_stall"), 4e-3, 1e-12);
+  CHECK_NEAR(fast.metrics.at("loads_fast"), 5 * 1000 * 64, 0);
+  CHECK_NEAR(fast.metrics.at("fast_hit_ratio"), 1, 0);
+  // Three of ten pages fit: 30 % at 100 ns, 70 % at 300 ns.
+  const RunResult mixed = run(stream, simtest::plain_machine(), {}, share(0.3));
+  CHECK_NEAR(mixed.seconds, 4e-3 * (0.3 + 0.7 * 3), 1e-12);
+  CHECK_NEAR(mixed.metrics.at("fast_hit_ratio"), 0.3, 1e-12);
+  CHECK_NEAR(mixed.metrics.at("fast_capacity_bytes"), 3 * 4096 * 64, 0);
+  CHECK_NEAR(mixed.metrics.at("footprint_bytes"), 10 * 4096 * 64, 0);
+  // Twice the threads, half the time; fast_bytes overrides the share.
+  RunOptions options = share(0.3);
+  options.threads = 8;
+  options.fast_bytes = 10 * 4096 * 64;
+  CHECK_NEAR(run(stream, simtest::plain_machine(), {}, options).seconds, 2e-3, 1e-12);
+  check_breakdown(mixed);
+}
+
+TEST("sim: stores cost their share of the latency and twice the bandwidth") {
+  TempStream stream;
+  write_even(stream, 10, 5, 64, AccessKind::store);
+  // 1000 * 64 * 100 ns * 0.5 (store_stall) / 2 / 4 threads per block = 0.4 ms.
+  CHECK_NEAR(run(stream, simtest::plain_machine(), {}, share(1)).seconds, 2e-3, 1e-12);
+  // In the slow tier: 1.2 ms a block; 64000 * 64 bytes written at 10 GB/s take 0.4 ms, read and
+  // written at 24 GB/s 0.34: no limit. At 2 GB/s of writes they take 2.048 ms.
+  CHECK_NEAR(run(stream, simtest::plain_machine(), {}, share(0)).seconds, 6e-3, 1e-12);
+  MachineProfile nvm = simtest::plain_machine();
+  nvm.tiers[1].write_gbps = 2;
+  const RunResult limited = run(stream, nvm, {}, share(0));
+  CHECK_NEAR(limited.seconds, 5 * 2.048e-3, 1e-9);
+  CHECK_NEAR(limited.breakdown.at("bandwidth"), 5 * (2.048e-3 - 1.2e-3), 1e-9);
+}
+
+TEST("sim: huge pages save address translation, and hold 512 base pages") {
+  TempStream stream;
+  write_even(stream, 1024, 2);
+  MachineProfile machine = simtest::plain_machine();
+  machine.huge_page_gain = 0.1;
+  RunOptions options = share(0.5);
+  options.page_bytes = 2 << 20;
+  const RunResult huge = run(stream, machine, {}, options);
+  CHECK_NEAR(huge.metrics.at("footprint_bytes"), 4 << 20, 0);
+  CHECK_NEAR(huge.metrics.at("fast_hit_ratio"), 0.5, 0);
+  const double base = run(stream, machine, {}, share(0.5)).seconds;
+  CHECK_NEAR(huge.seconds, 0.9 * base, 1e-12);
+}
+
+TEST("sim: every page is in one tier, no tier is over capacity, no access is lost") {
+  for (const std::uint64_t page_bytes : {std::uint64_t{4096}, std::uint64_t{2} << 20}) {
+    const bool huge = page_bytes > 4096;
+    const std::uint32_t pages = huge ? 200 * 512 : 200;
+    TempStream stream;
+    StreamWriter writer{stream, simtest::one_class(pages, 4)};
+    Rng rng{11};
+    std::uint64_t accesses = 0;
+    std::vector<std::uint32_t> live;
+    const std::uint32_t part_pages = pages / 10;
+    std::vector<bool> mapped(10);
+    for (int b = 0; b < 400; ++b) {
+      const auto arena = static_cast<std::uint32_t>(rng.below(10));
+      if (mapped[arena]) {
+        if (rng.uniform() < 0.3)
+          writer.events.push_back({trace::EventType::unmap, 0, arena * part_pages, part_pages}),
+              mapped[arena] = false;
+      } else {
+        simtest::map_and_touch(writer, arena * part_pages, part_pages);
+        mapped[arena] = true;
+      }
+      simtest::Part part;
+      for (std::uint32_t page = 0; page < pages; page += huge ? 97 : 1) {
+        if (!mapped[page / part_pages]) continue;
+        part.pages.push_back(page);
+        part.counts.push_back(static_cast<std::uint16_t>(1 + rng.below(50)));
+        accesses += part.counts.back();
+      }
+      if (!part.pages.empty()) writer.parts.push_back(part);
+      writer.block(true, 1e6);
+    }
+    writer.finish();
+
+    const std::uint64_t managed = pages * 4096ULL / page_bytes;
+    Hooks policy = restless(managed, 5);
+    std::uint64_t checks = 0;
+    std::unordered_map<std::uint64_t, int> outcomes;
+    std::unordered_set<std::uint64_t> exists;
+    policy.range = [&](PageRange range, bool is_mapped) {
+      for (std::uint64_t page = range.first.value; page < range.end().value; ++page) {
+        CHECK(exists.contains(page) != is_mapped);
+        if (is_mapped) {
+          exists.insert(page);
+        } else {
+          exists.erase(page);
+        }
+      }
+    };
+    policy.migrated = [&](Memory& memory, std::span<const MigrationResult> results, Nanos) {
+      // At a border nothing is in flight: counting pages by tier gives what the tiers say.
+      std::vector<Residency> where(managed + 5);
+      memory.residency(PageId{0}, where);
+      std::uint64_t in[3] = {0, 0, 0};
+      for (const Residency residency : where) ++in[static_cast<int>(residency)];
+      CHECK_EQ(in[0], memory.capacity(Tier::fast) - memory.free_pages(Tier::fast));
+      CHECK_EQ(in[1], memory.capacity(Tier::slow) - memory.free_pages(Tier::slow));
+      CHECK(in[0] <= memory.capacity(Tier::fast));
+      for (std::uint64_t page = 0; page < managed; ++page)
+        CHECK((where[page] != Residency::absent) == exists.contains(page));
+      for (const MigrationResult& result : results) {
+        ++outcomes[static_cast<std::uint64_t>(result.outcome)];
+        if (result.outcome == Outcome::done && where[result.page.value] != Residency::absent)
+          CHECK(static_cast<int>(where[result.page.value]) == static_cast<int>(result.to));
+      }
+      ++checks;
+    };
+    policy.period = Nanos{1000};
+    RunOptions options = share(0.25);
+    options.page_bytes = page_bytes;
+    const RunResult result = run(stream, simtest::full_machine(), policy, options);
+    const auto& metrics = result.metrics;
+    CHECK(checks > 50);
+    CHECK(outcomes[static_cast<std::uint64_t>(Outcome::done)] > 50);
+    CHECK(outcomes[static_cast<std::uint64_t>(Outcome::no_space)] > 0);
+    CHECK(outcomes[static_cast<std::uint64_t>(Outcome::gone)] > 0);
+    CHECK_NEAR(metrics.at("loads_fast") + metrics.at("loads_slow"),
+               static_cast<double>(accesses) * 4, 0);
+    CHECK_NEAR(metrics.at("promotions_started"), metrics.at("promotions"), 0);
+    CHECK_NEAR(metrics.at("demotions_started"), metrics.at("demotions"), 0);
+    CHECK(metrics.at("promotions") > 0 && metrics.at("demotions") > 0);
+    CHECK_NEAR(
+        metrics.at("migrated_bytes"),
+        (metrics.at("promotions") + metrics.at("demotions")) * static_cast<double>(page_bytes), 0);
+    CHECK(metrics.at("ping_pongs") > 0);
+    check_breakdown(result);
+  }
+}
+
+TEST("sim: the same seed gives the same result, another seed another one") {
+  TempStream stream;
+  simtest::write_zipf(stream, {.full_pages = 1 << 16, .seconds = 1});
+  const auto once = [&](std::uint64_t seed) {
+    Hooks policy = restless(1024, seed);
+    policy.start = [](Memory& memory) {
+      memory.set_sampling({.loads = {SamplingRequest::Mode::period, 100},
+                           .stores = {SamplingRequest::Mode::frequency, 500}});
+    };
+    std::uint64_t digest = 0;
+    policy.samples = [&](Memory& memory, std::span<const Sample> samples, Nanos now) {
+      for (const Sample& sample : samples) {
+        digest = mix64(digest ^ sample.page.value ^ static_cast<std::uint64_t>(now.count()) << 20 ^
+                       static_cast<std::uint64_t>(sample.tier) << 18 ^
+                       static_cast<std::uint64_t>(sample.kind) << 19);
+      }
+      memory.charge(Work::tracker_update, samples.size());
+    };
+    RunOptions options = share(0.2);
+    options.seed = seed;
+    RunResult result = run(stream, simtest::full_machine(), policy, options);
+    result.metrics["digest"] = static_cast<double>(digest);
+    return result;
+  };
+  const RunResult a = once(1);
+  const RunResult b = once(1);
+  const RunResult c = once(2);
+  CHECK(a.seconds == b.seconds && a.total_seconds == b.total_seconds);
+  CHECK(a.metrics == b.metrics);
+  CHECK(a.series == b.series);
+  CHECK(a.breakdown == b.breakdown);
+  CHECK(a.latency.at("get").p99 == b.latency.at("get").p99);
+  CHECK(a.metrics.at("digest") != c.metrics.at("digest"));
+  CHECK(a.metrics.at("samples") > 0);
+}
+
+TEST("sim: a moved page takes effect at the border, and costs what a move costs") {
+  // One page moves up: one block in which it is served, then it is fast.
+  TempStream stream;
+  write_even(stream, 10, 40, 1);
+  Hooks policy;
+  policy.placement = [](PageRange) { return Tier::slow; };
+  policy.period = Nanos{1};
+  bool asked = false;
+  std::vector<MigrationResult> seen;
+  policy.tick = [&](Memory& memory, Nanos) {
+    if (std::exchange(asked, true)) return;
+    const PageId page{3};
+    CHECK_EQ(memory.request(Tier::fast, {&page, 1}), 1u);
+    CHECK_EQ(memory.pending(Tier::fast), 1u);
+    CHECK_EQ(memory.request(Tier::fast, {&page, 1}), 1u);  // on its way: dropped
+    CHECK_EQ(memory.pending(Tier::fast), 1u);
+  };
+  policy.migrated = [&](Memory& memory, std::span<const MigrationResult> results, Nanos) {
+    seen.insert(seen.end(), results.begin(), results.end());
+    CHECK_EQ(memory.pending(Tier::fast), 0u);
+  };
+  MachineProfile machine = simtest::plain_machine();
+  const RunResult result = run(stream, machine, policy, share(0.1));
+  CHECK_EQ(seen.size(), 1u);
+  CHECK(!seen.empty() && seen[0].outcome == Outcome::done && seen[0].page == PageId{3});
+  CHECK_NEAR(result.metrics.at("promotions"), 1, 0);
+  CHECK_NEAR(result.metrics.at("mover_cpu_seconds"), 11e-6, 1e-12);  // 10 us + 4096 B / 4.096
+  // 100 accesses in a block of 37.5 us to a page that is away for 11 us of it.
+  const double block = 1000 * 300 / 2 / 4.0;
+  const double waited = 100 * (11000 / block) * (11000 / 2.0) / 4;
+  CHECK(result.breakdown.at("migration") > 0);
+  CHECK_NEAR(result.breakdown.at("migration") * 1e9, std::min(waited, 5500.0), 0.15 * waited);
+  // A shootdown stops every thread.
+  machine.migration_shootdown_us = 2;
+  asked = false;
+  const RunResult slower = run(stream, machine, policy, share(0.1));
+  CHECK_NEAR(slower.breakdown.at("migration") - result.breakdown.at("migration"), 2e-6, 0.3e-6);
+  // Only stores wait for a write-protected page.
+  asked = false;
+  machine.migration_shootdown_us = 0;
+  const RunResult protected_move =
+      run(stream, machine, policy, share(0.1), {.write_protected_moves = true});
+  CHECK_NEAR(protected_move.breakdown.at("migration"), 0, 0);
+}
+
+TEST("sim: the mover's speed is that of its threads") {
+  // 2000 requests of 11 us: one thread moves 91 pages a millisecond, four of them 364.
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(4000, 1)};
+  simtest::map_and_touch(writer, 0, 4000);
+  writer.block(false, 1);
+  for (int b = 0; b < 10; ++b) {
+    writer.compute()[0] = 4e6;  // a block of 1 ms on 4 threads
+    writer.block(true, 1e6);
+  }
+  writer.finish();
+  for (const unsigned threads : {1U, 4U}) {
+    Hooks policy;
+    policy.placement = [](PageRange) { return Tier::slow; };
+    bool asked = false;
+    policy.tick = [&](Memory& memory, Nanos) {
+      if (std::exchange(asked, true)) return;
+      std::vector<PageId> pages;
+      for (std::uint64_t page = 0; page < 2000; ++page) pages.push_back(PageId{page});
+      CHECK_EQ(memory.request(Tier::fast, pages), 2000u);
+    };
+    policy.period = Nanos{1};
+    const RunResult result =
+        run(stream, simtest::plain_machine(), policy, share(0.5), {.mover_threads = threads});
+    // Asked at the end of the first timed block: nine blocks of moves.
+    CHECK_NEAR(result.metrics.at("promotions"), std::min(2000.0, 9e6 / 11e3 * threads), 8);
+  }
+}
+
+TEST("sim: a demotion makes room for the promotion behind it") {
+  TempStream stream;
+  write_even(stream, 10, 60, 1);
+  Hooks policy;
+  policy.period = Nanos{1};
+  bool asked = false;
+  std::vector<MigrationResult> seen;
+  policy.tick = [&](Memory& memory, Nanos) {
+    if (std::exchange(asked, true)) return;
+    CHECK_EQ(memory.free_pages(Tier::fast), 0u);
+    const PageId refused{7};
+    const PageId up{8};
+    const PageId down{0};
+    (void)memory.request(Tier::fast, {&refused, 1});
+    (void)memory.request(Tier::slow, {&down, 1});
+    (void)memory.request(Tier::fast, {&up, 1});
+  };
+  policy.migrated = [&](Memory&, std::span<const MigrationResult> results, Nanos) {
+    seen.insert(seen.end(), results.begin(), results.end());
+  };
+  (void)run(stream, simtest::plain_machine(), policy, share(0.5));
+  CHECK_EQ(seen.size(), 3u);
+  if (seen.size() != 3) return;
+  CHECK(seen[0].page == PageId{7} && seen[0].outcome == Outcome::no_space);
+  CHECK(seen[1].page == PageId{0} && seen[1].outcome == Outcome::done);
+  CHECK(seen[2].page == PageId{8} && seen[2].outcome == Outcome::done);
+}
+
+TEST("sim: sampling costs the threads that are hit, and full rings lose samples") {
+  TempStream stream;
+  write_even(stream, 100, 200, 16);
+  Hooks policy;
+  policy.start = [](Memory& memory) {
+    memory.set_sampling({.loads = {SamplingRequest::Mode::period, 10}, .stores = {}});
+  };
+  std::uint64_t delivered = 0;
+  policy.samples = [&](Memory&, std::span<const Sample> samples, Nanos) {
+    delivered += samples.size();
+  };
+  MachineProfile machine = simtest::plain_machine();
+  machine.sample_assist_ns = 200;
+  const RunResult result = run(stream, machine, policy, share(1));
+  const double samples = result.metrics.at("samples");
+  CHECK_NEAR(samples, 200 * 10000 * 16 / 10, 0.02 * 200 * 10000 * 16 / 10);
+  CHECK_NEAR(result.breakdown.at("sampling"), samples * 200e-9 / 4, 1e-9);
+  CHECK_NEAR(static_cast<double>(delivered) * 16, samples, 0);
+  CHECK_NEAR(result.metrics.at("samples_lost"), 0, 0);
+  CHECK_NEAR(result.metrics.at("tiering_cpu_seconds"), 0, 0);
+  // Draining takes longer than a core has time: the rest fills the rings and is lost.
+  machine.sample_assist_ns = 0;
+  machine.sample_drain_ns = 1000;
+  machine.sample_queue = 16000;
+  delivered = 0;
+  const RunResult busy = run(stream, machine, policy, share(1));
+  CHECK_NEAR(static_cast<double>(delivered) * 16, busy.seconds * 1e6, 0.02 * busy.seconds * 1e6);
+  CHECK_NEAR(busy.metrics.at("samples_lost"),
+             busy.metrics.at("samples") - static_cast<double>(delivered) * 16, 16000);
+  CHECK_NEAR(busy.metrics.at("policy_cpu_share"), 1, 0.02);
+}
+
+TEST(
+    "sim: the policy's work takes its thread's time, and the application's when cores are shared") {
+  TempStream stream;
+  write_even(stream, 100, 200, 16);
+  Hooks policy;
+  policy.period = Nanos{1};
+  std::uint64_t ticks = 0;
+  policy.tick = [&](Memory& memory, Nanos) {
+    ++ticks;
+    memory.charge(Work::scan_step, 100);  // 100 * 16 * 25 ns = 40 us
+  };
+  MachineProfile machine = simtest::plain_machine();
+  machine.work_ns[static_cast<std::size_t>(Work::scan_step)] = 25;
+  const RunResult apart = run(stream, machine, policy, share(1));
+  CHECK(ticks >= 200);
+  CHECK_NEAR(apart.metrics.at("tiering_cpu_seconds"), 200 * 40e-6, 1e-4);
+  CHECK_NEAR(apart.breakdown.at("policy"), 0, 0);
+  machine.daemon_shares_cores = true;
+  const RunResult shared = run(stream, machine, policy, share(1));
+  CHECK_NEAR(shared.breakdown.at("policy"), 200 * 40e-6 / 4, 1e-4);
+  CHECK_NEAR(shared.seconds - apart.seconds, shared.breakdown.at("policy"), 1e-9);
+}
+
+TEST("sim: without mover threads the tiering thread moves pages when it has time") {
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(4000, 1)};
+  simtest::map_and_touch(writer, 0, 4000);
+  writer.block(false, 1);
+  for (int b = 0; b < 20; ++b) {
+    writer.compute()[0] = 4e6;
+    writer.block(true, 1e6);
+  }
+  writer.finish();
+  const auto moved = [&](double busy_share) {
+    Hooks policy;
+    policy.placement = [](PageRange) { return Tier::slow; };
+    bool asked = false;
+    policy.period = Nanos{1};
+    policy.tick = [&](Memory& memory, Nanos) {
+      memory.charge(Work::scan_step, static_cast<std::uint64_t>(busy_share * 1e6));
+      if (std::exchange(asked, true)) return;
+      std::vector<PageId> pages;
+      for (std::uint64_t page = 0; page < 2000; ++page) pages.push_back(PageId{page});
+      (void)memory.request(Tier::fast, pages);
+    };
+    MachineProfile machine = simtest::plain_machine();
+    machine.work_ns[static_cast<std::size_t>(Work::scan_step)] = 1;
+    return run(stream, machine, policy, share(0.5), {.mover_threads = 0}).metrics.at("promotions");
+  };
+  const double free = moved(0);
+  CHECK_NEAR(free, 19e6 / 11e3, 12);
+  CHECK_NEAR(moved(0.5), free / 2, 0.05 * free);
+}
+
+TEST("sim: lanes run on their own; the run is as long as its slowest lane") {
+  // Lane a: 1000 loads of the first page a block, lane b: 1000 of the second; one thread each.
+  TempStream stream;
+  trace::StreamInfo info = simtest::one_class(2, 1);
+  info.lanes = {{"a", 0}, {"b", 0}};
+  info.classes = {{"a", 1, 0, 0}, {"b", 1, 0, 1}};
+  StreamWriter writer{stream, info};
+  simtest::map_and_touch(writer, 0, 2);
+  writer.block(false, 1);
+  for (int b = 0; b < 10; ++b) {
+    // a works in the first half and b in the second.
+    const auto which = static_cast<std::uint32_t>(b / 5);
+    writer.parts = {{which, AccessKind::load, {which}, {1000}}};
+    writer.block(true, 1e5);
+  }
+  writer.finish();
+  Hooks policy;
+  policy.placement = [](PageRange range) {
+    return range.first.value == 0 ? Tier::fast : Tier::slow;
+  };
+  // Both in one touch event: placed by its first page; half of the pages fit.
+  const RunResult result = run(stream, simtest::plain_machine(), policy, share(0.5));
+  // a: 5 * 1000 * 100 ns = 0.5 ms; b: 5 * 1000 * 300 ns = 1.5 ms, at the same time.
+  CHECK_NEAR(result.seconds, 1.5e-3, 1e-12);
+  CHECK_NEAR(result.breakdown.at("slow_stall"), 1.5e-3, 1e-12);
+  check_breakdown(result);
+}
+
+TEST("sim: operation latency is the sum of its own accesses") {
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(2, 1, 2, 10)};
+  simtest::map_and_touch(writer, 0, 2);
+  writer.block(false, 1);
+  const std::vector<trace::OpAccess> first = {{0, 3, 0, AccessKind::load}};
+  const std::vector<trace::OpAccess> second = {{0, 1, 0, AccessKind::load},
+                                               {1, 2, 0, AccessKind::load}};
+  writer.parts = {{0, AccessKind::load, {0, 1}, {400, 400}}};
+  writer.operations()[0] = 2;
+  writer.sampled = {{0, 25, first}, {0, 35, second}};
+  writer.block(true, 1e5);
+  writer.finish();
+  const RunResult result = run(stream, simtest::plain_machine(), {}, share(0.5));
+  // Page 0 fast: 50 ns an access; page 1 slow: 150 ns.
+  const LatencySummary& get = result.latency.at("get");
+  CHECK_EQ(get.operations, 2u);
+  CHECK_NEAR(get.p50, 25 + 3 * 50, 1e-3);
+  CHECK_NEAR(get.p99, 35 + 50 + 2 * 150, 1e-3);
+  CHECK_NEAR(get.mean, (175 + 385) / 2.0, 1e-3);
+  CHECK_NEAR(result.operations, 2, 0);
+}
+
+TEST("sim: AOL is what the counters say") {
+  TempStream stream;
+  write_even(stream, 10, 5, 64);
+  // MLP 2 at 100 ns: 50 ns outstanding per read, 2 GHz: 100 cycles; all slow: 300.
+  CHECK_NEAR(run(stream, simtest::plain_machine(), {}, share(1)).metrics.at("aol_cycles"), 100,
+             1e-9);
+  CHECK_NEAR(run(stream, simtest::plain_machine(), {}, share(0)).metrics.at("aol_cycles"), 300,
+             1e-9);
+}
+
+TEST("sim: one row a second, every column as long") {
+  TempStream stream;
+  simtest::write_zipf(stream, {.full_pages = 1 << 16, .seconds = 3});
+  Hooks policy;
+  policy.heat = [](PageId page) { return page.value % 4 == 0 ? Heat::hot : Heat::warm; };
+  const RunResult result = run(stream, simtest::plain_machine(), policy, share(0.3));
+  const auto rows = static_cast<std::size_t>(result.seconds);
+  CHECK(rows >= 1);
+  for (const char* column :
+       {"second", "fast_hit_ratio", "promotions", "demotions", "ping_pongs", "migrated_bytes",
+        "samples", "samples_lost", "aol_cycles", "fast_used_share", "fast_hot_share",
+        "fast_warm_share", "fast_cold_share", "policy_cpu_share", "metadata_bytes",
+        "operations_per_second", "get_p50_ns", "policy.answer"})
+    CHECK(result.series.contains(column));
+  for (const auto& [name, values] : result.series) CHECK_EQ(values.size(), rows);
+  double operations = 0;
+  for (const double value : result.series.at("operations_per_second")) operations += value;
+  CHECK(operations > 0 && operations <= result.operations);
+  CHECK_NEAR(result.series.at("fast_used_share")[0], 1, 0);
+  CHECK_NEAR(result.series.at("fast_hot_share")[0], 0.25, 0.06);
+  CHECK_NEAR(result.series.at("fast_warm_share")[0], 0.75, 0.06);
+  CHECK_NEAR(result.series.at("metadata_bytes")[0], 64000, 0);
+  CHECK_NEAR(result.series.at("policy.answer")[0], 42, 0);
+}
+
+TEST("sim: the set-up counts toward the total only") {
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(1, 1)};
+  simtest::map_and_touch(writer, 0, 1);
+  for (const bool timed : {false, true, false, true}) {
+    writer.parts = {{0, AccessKind::load, {0}, {1000}}};
+    writer.operations()[0] = 7;
+    writer.block(timed, 25000);
+  }
+  writer.finish();
+  const RunResult result = run(stream, simtest::plain_machine(), {}, share(1));
+  CHECK_NEAR(result.seconds, 2 * 25e-6, 1e-12);
+  CHECK_NEAR(result.total_seconds, 4 * 25e-6, 1e-12);
+  CHECK_NEAR(result.operations, 14, 0);
+  CHECK_NEAR(result.metrics.at("loads_fast"), 2000, 0);
+}
+
+TEST("sim: nothing beats a fast tier that holds everything") {
+  TempStream stream;
+  simtest::write_zipf(stream, {.full_pages = 1 << 16, .rate = 200e6, .seconds = 1});
+  const double all_fast =
+      run(stream, simtest::full_machine(), {}, share(0.1), {.unbounded_fast = true}).seconds;
+  CHECK(run(stream, simtest::full_machine(), {}, share(0.1)).seconds >= all_fast);
+  CHECK(run(stream, simtest::full_machine(), restless(1024, 1), share(0.5)).seconds >= all_fast);
+  CHECK(run(stream, simtest::full_machine(), restless(1024, 1), share(1)).seconds >= all_fast);
+  CHECK_NEAR(run(stream, simtest::full_machine(), {}, share(1)).seconds, all_fast, 0);
+}
+
+TEST("sim: bad options, deadlines and interruptions") {
+  TempStream stream;
+  write_even(stream, 10, 300, 1);
+  CHECK_THROWS(run(stream, simtest::plain_machine(), {}, share(1.5)), "fast_share");
+  RunOptions options;
+  options.page_bytes = 8192;
+  CHECK_THROWS(run(stream, simtest::plain_machine(), {}, options), "page_bytes");
+  MachineProfile machine = simtest::plain_machine();
+  machine.ghz = 0;
+  CHECK_THROWS(run(stream, machine, {}, {}), "ghz");
+  options = {};
+  options.deadline_seconds = 0;
+  bool late = false;
+  try {
+    (void)run(stream, simtest::plain_machine(), {}, options);
+  } catch (const DeadlineExceeded&) {
+    late = true;
+  }
+  CHECK(late);
+}
+
+TEST("sim: the bare loop counts first-touch misses") {
+  TempStream stream;
+  write_even(stream, 10, 5, 64);
+  CHECK_EQ(bare_lookup(stream.reader(), 0.3), 5u * 7 * 100);
+}
