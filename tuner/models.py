@@ -46,8 +46,12 @@ def _finite(value: float) -> float:
     return value
 
 
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+"""Of documents and studies: they become names of files."""
+
+
 def _name(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+    if not re.fullmatch(NAME, value):
         raise ValueError("must consist of letters, digits, '.', '_' and '-'")
     return value
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from tuner import catalog, engine
 from tuner.errors import UserError, unknown
 from tuner.models import (
+    NAME,
     OBJECTIVES,
     PolicyDecl,
     Setting,
@@ -19,35 +22,68 @@ from tuner.models import (
 DEFAULT_RATIO = "1:8"
 
 
-def resolve(args: Namespace, *, policy: PolicyDecl, study: str | None = None) -> Setting:
+OPTIONS = (
+    "input",
+    "machine",
+    "ratio",
+    "objective",
+    "threads",
+    "scale",
+    "page_bytes",
+    "repeats",
+    "seed",
+    "stream_seed",
+)
+"""What `resolve` takes besides the workload; None stands for the default."""
+
+
+def given(args: Namespace) -> dict[str, Any]:
+    """Those of the `OPTIONS` that the command line sets."""
+    return {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
+
+
+def resolve(
+    workload_name: str,
+    *,
+    policy: PolicyDecl,
+    study: str | None = None,
+    input: str | None = None,
+    machine: str | None = None,
+    ratio: str | None = None,
+    objective: str | None = None,
+    threads: float | None = None,
+    scale: float | None = None,
+    page_bytes: int = 0,
+    repeats: int = 1,
+    seed: int = 0,
+    stream_seed: int = 0,
+    deadline_seconds: float | None = None,
+) -> Setting:
     """UserError for anything that does not exist or does not fit."""
-    workload = catalog.workload(args.workload).spec
-    input = args.input or workload.default_input
+    workload = catalog.workload(workload_name).spec
+    input = input or workload.default_input
     if input not in workload.inputs:
         raise unknown(f"input of workload {workload.name}", input, workload.inputs)
-    machine = catalog.machine(args.machine or workload.machine).spec
-    ratio = checked_ratio(args.ratio)
-    objective = checked_objective(args.objective, workload)
     setting = Setting(
         study="x",
         workload=workload,
         input=input,
         policy=policy,
-        machine=machine,
-        ratio=ratio,
-        threads=_at_least("--threads", args.threads, workload.threads, 1),
-        scale=_at_least("--scale", args.scale, workload.scale_of(input), 1),
-        page_bytes=args.page_bytes or 0,
-        objective=objective,
-        repeats=args.repeats,
-        seed=args.seed or 0,
-        stream_seed=args.stream_seed or 0,
-        deadline_seconds=args.deadline,
+        machine=catalog.machine(machine or workload.machine).spec,
+        ratio=checked_ratio(ratio),
+        threads=_at_least("--threads", threads, workload.threads, 1),
+        scale=_at_least("--scale", scale, workload.scale_of(input), 1),
+        page_bytes=page_bytes,
+        objective=checked_objective(objective, workload),
+        repeats=repeats,
+        seed=seed,
+        stream_seed=stream_seed,
+        deadline_seconds=deadline_seconds,
         engine_version=engine.version(),
         engine_build=engine.build_id(),
         stream_maker=engine.stream_id(),
     )
-    return setting.model_copy(update={"study": study or study_name(setting)})
+    return setting.model_copy(update={"study": _checked_name(study) or study_name(setting)})
 
 
 def study_request(args: Namespace) -> StudyRequest:
@@ -61,7 +97,13 @@ def study_request(args: Namespace) -> StudyRequest:
     space = catalog.space(args.space or policy.name).spec
     if space.policy != policy.name:
         raise UserError(f"space '{args.space}' is of policy {space.policy}, not of {policy.name}")
-    setting = resolve(args, policy=policy, study=args.name)
+    setting = resolve(
+        args.workload,
+        policy=policy,
+        study=args.name,
+        deadline_seconds=args.deadline,
+        **given(args),
+    )
     return StudyRequest(
         **dict(setting),
         out=str(Path(args.out).absolute()),
@@ -99,6 +141,14 @@ def study_name(setting: Setting) -> str:
         parts.append(f"stream{setting.stream_seed}")
     parts.append(f"seed{setting.seed}")
     return "-".join(parts)
+
+
+def _checked_name(name: str | None) -> str | None:
+    if name is not None and not re.fullmatch(NAME, name):
+        raise UserError(
+            f"--name: found '{name}'; must consist of letters, digits, '.', '_' and '-'"
+        )
+    return name
 
 
 def checked_ratio(ratio: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ sources: [nobody]
 kernel: walk
 operation: step
 objective: throughput
-objectives: [throughput, p50]
+objectives: [throughput, p50, runtime]
 footprint_gib: 8
 scale: 64
 threads: 16
@@ -186,3 +187,87 @@ def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toy_engine: Non
         (tmp_path / folder / f"{name}.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+class FakeNative:
+    """Stands in for the native module where a test must make it fail, or count its calls.
+
+    A stream is a text of what it was made from; a `simulate` is arithmetic on the knobs.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.calls = folder / "calls"
+        self.on_record: Callable[[Path], None] = lambda path: None
+        self.on_simulate: Callable[[dict[str, Any]], None] = lambda arguments: None
+
+    def version(self) -> str:
+        return "1.2.3"
+
+    def build_id(self) -> str:
+        return "build-1"
+
+    def stream_id(self) -> str:
+        return "maker-1"
+
+    def resolve(self, policy: str, knobs: dict[str, Any]) -> dict[str, Any]:
+        declared = {k["name"]: k for k in KNOBS}
+        for name, value in knobs.items():
+            limits = declared[name]
+            if limits["type"] in ("integer", "real") and not (
+                limits["min"] <= value <= limits["max"]
+            ):
+                raise ValueError(f"knob {name}: found {value}, allowed {limits['min']} to ...")
+        return {name: k["default"] for name, k in declared.items()} | knobs
+
+    def record(self, kernel: str, *, path: str, progress: Any, **request: Any) -> dict[str, Any]:
+        with self.calls.open("a") as calls:
+            calls.write("record\n")
+        partial = Path(f"{path}.abcdef.partial")
+        partial.write_text("half")
+        progress(0.5)
+        self.on_record(partial)
+        partial.write_text(f"stream {kernel} {sorted(request.items())}")
+        partial.rename(path)
+        progress(1.0)
+        return {}
+
+    def verify_stream(self, path: str) -> None:
+        if not Path(path).read_text().startswith("stream "):
+            raise RuntimeError(f"{path}: checksum of block 0 is wrong")
+
+    def simulate(self, path: str, **arguments: Any) -> dict[str, Any]:
+        self.verify_stream(path)
+        self.on_simulate(arguments)
+        if arguments["progress"]:
+            arguments["progress"](1.0)
+        seconds = 10.0 / arguments["knobs"]["threshold"] + arguments["seed"] % 3
+        return {
+            "seconds": seconds,
+            "total_seconds": seconds + 1,
+            "operations": 1000.0,
+            "latency": {
+                "step": {
+                    "operations": 10,
+                    "mean": 600.0,
+                    "p50": 500.0 + arguments["seed"],
+                    "p90": 700.0,
+                    "p99": 900.0,
+                    "p999": 1000.0,
+                }
+            },
+            "metrics": {"promotions": 3.0},
+            "breakdown": {"compute": seconds / 2, "slow_stall": seconds / 2},
+            "series": {"second": [0.0, 1.0], "hit_ratio": [0.5, 0.75]},
+        }
+
+    def recorded(self) -> int:
+        return len(self.calls.read_text().splitlines()) if self.calls.exists() else 0
+
+
+@pytest.fixture
+def fake(user_folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNative:
+    """A fake native module, an empty stream cache, and the user's folder."""
+    native = FakeNative(user_folder)
+    monkeypatch.setattr(engine, "native", lambda: native)
+    monkeypatch.setenv("TIERTUNE_CACHE", str(user_folder / "cache"))
+    return native

@@ -1,0 +1,463 @@
+"""The command line as its users meet it: exit codes, messages, and clean standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import FakeNative
+
+from tuner import best as best_file
+from tuner import cli, engine, runner, settings
+from tuner.models import BestConfiguration, Fingerprints, StudyRequest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def tune(*arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | more
+    return subprocess.run(
+        [sys.executable, "-m", "tuner", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+class Outcome:
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(*arguments: str) -> Outcome:
+        capsys.readouterr()
+        code = cli.main(arguments)
+        return Outcome(code, *capsys.readouterr())
+
+    return call
+
+
+# --- The front door -------------------------------------------------------------------------------
+
+
+def test_without_arguments_it_prints_help(tmp_path: Path) -> None:
+    done = tune(cwd=tmp_path)
+    assert done.returncode == 0
+    assert "find good knobs for a workload" in done.stdout
+    assert done.stdout == tune("--help", cwd=tmp_path).stdout
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys, tuner.cli\n"
+        "try: tuner.cli.main(['run', '--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'pydantic', 'yaml', 'rich', 'numpy', 'ray', 'smac', 'mlflow', 'tuner._engine'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--budget" in done.stdout
+    assert done.stderr.strip() == "[]"
+
+
+def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("run", "sim", "best", "smoke", "policies", "knobs", "workloads", "machines"):
+        with pytest.raises(SystemExit) as left:
+            cli.main([command, "--help"])
+        assert left.value.code == 0
+        assert f"usage: tune {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fly"], "invalid choice: 'fly'"),
+        (["run"], "the following arguments are required: --workload/-w"),
+        (["run", "-w", "x", "--budget", "0"], "argument --budget: found 0; must be at least 1"),
+        (["run", "-w", "x", "--budget", "ten"], "argument --budget: invalid integer value: 'ten'"),
+        (["run", "-w", "x", "--deadline", "-1"], "--deadline: found -1; must be more than 0 seco"),
+        (["run", "-w", "x", "--threads", "nan"], "argument --threads: invalid number value: 'nan'"),
+        (["run", "-w", "x", "--seed", "-1"], "argument --seed: found -1; must be 0 or more"),
+        (["sim", "--config", "a", "--policy", "b"], "not allowed with argument --config"),
+        (["run", "--work", "x"], "required: --workload"),
+    ],
+)
+def test_wrong_arguments_exit_with_2(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    assert left.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_interrupt_is_one_line(
+    run: Any, user_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "policies", interrupt)
+    outcome = run("policies")
+    assert (outcome.code, outcome.out, outcome.err) == (130, "", "tune: interrupted\n")
+
+
+def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "tuner", "machines"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- Listings -------------------------------------------------------------------------------------
+
+
+def test_listings_are_tables(run: Any, fake: FakeNative) -> None:
+    assert run("policies").out.splitlines() == [
+        "policy  family  knobs  summary                 published in",
+        "toy     test        5  A policy of the tests.  nobody, 2026",
+    ]
+    knobs = run("knobs", "toy").out.splitlines()
+    assert knobs[0].split() == [
+        *("knob", "type", "default", "limits", "tuned", "in", "unit", "meaning", "source")
+    ]
+    threshold = next(line for line in knobs if line.startswith("threshold"))
+    assert "1 .. 100 (log)" in threshold
+    assert "1 .. 50 (log)" in threshold
+    assert "[with aol.enabled = true]" in knobs[-1]
+    workloads = run("workloads").out
+    assert "big (default)" in workloads
+    assert "the small one" in workloads
+    assert "testbed" in run("machines").out
+
+
+def test_listings_as_json(run: Any, fake: FakeNative) -> None:
+    assert [policy["name"] for policy in run("policies", "--json").json] == ["toy"]
+    knobs = {knob["name"]: knob for knob in run("knobs", "toy", "--json").json}
+    assert knobs["threshold"]["default"] == 5
+    assert knobs["threshold"]["tuned"] == {"min": 1.0, "max": 50.0, "choices": []}
+    assert knobs["aol.low"]["condition"] == {"parent": "aol.enabled", "values": [True]}
+    workloads = {workload["name"]: workload for workload in run("workloads", "--json").json}
+    assert workloads["walker"]["inputs"]["small"]["scale"] == 4096
+    machines = {machine["name"]: machine for machine in run("machines", "--json").json}
+    assert machines["testbed"]["slow"]["latency_ns"] == 200
+
+
+def test_an_unknown_policy_lists_the_known(run: Any, fake: FakeNative) -> None:
+    outcome = run("knobs", "toi")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == "tune: error: no policy 'toi'; did you mean 'toy'? (known: toy)\n"
+
+
+def test_one_broken_document_does_not_hide_the_others(run: Any, fake: FakeNative) -> None:
+    Path("machines/broken.yaml").write_text("name: broken\n")
+    outcome = run("machines", "--json")
+    assert outcome.code == 2
+    assert "testbed" in {machine["name"] for machine in outcome.json}
+    assert "machines/broken.yaml:1: ghz: missing" in outcome.err
+
+
+def test_the_cache_is_shown_and_cleared(run: Any, fake: FakeNative) -> None:
+    assert run("cache").out == f"0 streams, 0 B, in {Path('cache').absolute()}\n"
+    run("sim", "--workload", "walker", "--policy", "toy")
+    outcome = run("cache")
+    assert "walker    big" in outcome.out
+    assert "1 streams, " in outcome.out
+    (stream,) = run("cache", "--json").json["streams"]
+    assert (stream["workload"], stream["input"], stream["stale"]) == ("walker", "big", False)
+    assert run("cache", "clear", "--stale", "--json").json["removed"] == 0
+    assert run("cache", "clear").out.startswith("removed 1 streams, ")
+    assert run("cache", "--json").json["streams"] == []
+
+
+# --- tune run -------------------------------------------------------------------------------------
+
+
+def request_of(*arguments: str) -> StudyRequest:
+    """What `tune run` hands to the study."""
+    args = cli._parser().parse_args(["run", *arguments])
+    return settings.study_request(args)
+
+
+def test_run_resolves_everything(fake: FakeNative) -> None:
+    request = request_of("--workload", "walker", "--policy", "toy", "--budget", "7")
+    assert request.study == "walker-big-toy-testbed-1to8-throughput-seed0"
+    assert request.out == str(Path("results").absolute())
+    assert (request.input, request.ratio, request.objective) == ("big", "1:8", "throughput")
+    assert (request.threads, request.scale, request.budget) == (16, 64, 7)
+    assert [knob.name for knob in request.knobs][:2] == ["threshold", "period"]
+    assert request.knobs[0].max == 50
+    assert request.workers == len(os.sched_getaffinity(0))
+    assert StudyRequest.from_json(request.to_json()) == request
+
+
+def test_run_takes_every_option(fake: FakeNative) -> None:
+    Path("other.yaml").write_text(Path("spaces/toy.yaml").read_text().replace("50", "40"))
+    request = request_of(
+        *("--workload", "workloads/walker.yaml", "--policy", "toy", "--space", "other.yaml"),
+        *("--input", "small", "--machine", "machines/testbed.yaml", "--ratio", "1:4"),
+        *("--objective", "p50", "--threads", "8", "--scale", "128", "--page-bytes", "2097152"),
+        *("--repeats", "3", "--seed", "5", "--stream-seed", "6", "--workers", "1"),
+        *("--deadline", "9", "--out", "elsewhere", "--resume", "--ray-address", "auto"),
+        *("--mlflow-uri", "sqlite:///x.db", "--json"),
+    )
+    assert request.study == (
+        "walker-small-toy-testbed-1to4-p50-8threads-scale128-2097152bytes-3repeats-stream6-seed5"
+    )
+    assert request.out == str(Path("elsewhere").absolute())
+    assert request.knobs[0].max == 40
+    assert (request.seed, request.stream_seed, request.repeats) == (5, 6, 3)
+    assert (request.deadline_seconds, request.workers, request.resume) == (9, 1, True)
+    assert (request.ray_address, request.mlflow_uri) == ("auto", "sqlite:///x.db")
+    assert request.json_output
+    trial = request.trial(2, {"threshold": 6})
+    assert (trial.page_bytes, trial.stream.llc_bytes) == (2097152, 24 << 20)
+    assert request_of("--workload", "walker", "--policy", "toy", "--name", "mine").study == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-w", "walkr"], "no workload 'walkr'; did you mean 'walker'?"),
+        (["-w", "walker", "--policy", "toi"], "no policy 'toi'; did you mean 'toy'?"),
+        (["-w", "walker", "--input", "bug"], "no input of workload walker 'bug'; did you mean 'b"),
+        (["-w", "walker", "--machine", "tastbed"], "no machine 'tastbed'; did you mean 'testbed'"),
+        (["-w", "walker", "--ratio", "8"], "--ratio: found '8'; must be FAST:SLOW"),
+        (["-w", "walker", "--objective", "p99"], "no objective of workload walker 'p99'"),
+        (["-w", "walker", "--threads", "0"], "--threads: found 0; must be at least 1"),
+        (["-w", "walker", "--name", "a/b"], "--name: found 'a/b'; must consist of letters"),
+        (["-w", "walker", "--space", "toy2"], "no space 'toy2'; did you mean 'toy'?"),
+    ],
+)
+def test_run_refuses_what_does_not_exist(
+    run: Any, fake: FakeNative, arguments: list[str], message: str
+) -> None:
+    outcome = run("run", "--policy", "toy", *arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith(f"tune: error: {message}")
+    assert fake.recorded() == 0
+
+
+# --- tune sim -------------------------------------------------------------------------------------
+
+SIM = ("sim", "--workload", "walker", "--policy", "toy")
+
+
+def test_sim_shows_where_the_time_goes(run: Any, fake: FakeNative) -> None:
+    outcome = run(*SIM)
+    assert outcome.code == 0
+    assert "throughput: 500 ops/s" in outcome.out
+    assert ["slow_stall", "1.000", "50.0%"] in [line.split() for line in outcome.out.splitlines()]
+    assert "recording walker (big)" in outcome.err
+
+
+def test_sim_sets_knobs(run: Any, fake: FakeNative) -> None:
+    outcome = run(
+        *SIM,
+        *("--set", "threshold=10", "--set", "mode=both", "--set", "aol.enabled=true", "--json"),
+    )
+    assert outcome.json["objective"] == 1000.0
+    assert outcome.json["knobs"]["threshold"] == 10
+    assert outcome.json["knobs"]["mode"] == "both"
+    assert outcome.json["knobs"]["aol.enabled"] is True
+    assert outcome.json["reproduced"] is None
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("threshold", "--set threshold: expected KNOB=VALUE"),
+        ("treshold=1", "no knob of policy toy 'treshold'; did you mean 'threshold'?"),
+        ("threshold=1.5", "--set threshold: found '1.5'; must be an integer"),
+        ("period=x", "--set period: found 'x'; must be a number"),
+        ("aol.enabled=1", "--set aol.enabled: found '1'; must be true or false"),
+        ("threshold=1000", "knob threshold: found 1000"),
+    ],
+)
+def test_sim_refuses_bad_knobs(run: Any, fake: FakeNative, assignment: str, message: str) -> None:
+    outcome = run(*SIM, "--set", assignment)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith(f"tune: error: {message}")
+
+
+def test_sim_reports_a_failed_simulation(run: Any, fake: FakeNative) -> None:
+    def fail(arguments: dict[str, Any]) -> None:
+        raise TimeoutError
+
+    fake.on_simulate = fail
+    outcome = run(*SIM, "--deadline", "2", "--json")
+    assert outcome.code == 1
+    assert outcome.json["status"] == "timeout"
+    assert "its deadline of 2 s passed" in outcome.err
+
+
+def test_sim_writes_the_series(run: Any, fake: FakeNative) -> None:
+    run(*SIM, "--series", "series.csv")
+    assert Path("series.csv").read_text().split() == ["second,hit_ratio", "0.0,0.5", "1.0,0.75"]
+    outcome = run(*SIM, "--series", "no/such/folder.csv")
+    assert outcome.code == 2
+    assert "cannot write no/such/folder.csv" in outcome.err
+
+
+# --- best.yaml ------------------------------------------------------------------------------------
+
+
+def find_best(name: str, *arguments: str, **changes: Any) -> BestConfiguration:
+    """A study directory with a best.yaml as a study leaves it."""
+    request = request_of("--workload", "walker", "--policy", "toy", "--name", name, *arguments)
+    trial = request.trial(3, {"threshold": changes.pop("threshold", 10)})
+    best = BestConfiguration.of(
+        request,
+        trial,
+        runner.run(trial),
+        default_value=500.0,
+        date=datetime(2026, 1, 2, tzinfo=UTC),
+        git_commit=None,
+    ).model_copy(update=changes)
+    folder = Path(request.out) / name
+    folder.mkdir(parents=True)
+    best_file.write(best, folder / "best.yaml")
+    return best
+
+
+def test_best_prints_the_best_study(run: Any, fake: FakeNative) -> None:
+    find_best("worse", threshold=6)
+    best = find_best("better", threshold=10)
+    find_best("other-ratio", "--ratio", "1:4", threshold=40)
+    outcome = run("best", "--workload", "walker")
+    assert outcome.code == 0
+    Path("printed.yaml").write_text(outcome.out)
+    assert best_file.read(Path("printed.yaml")) == best
+    assert "better/best.yaml" in outcome.err
+    found = run("best", "--workload", "walker", "--json").json
+    assert found["path"] == str(Path("results/better/best.yaml").absolute())
+    assert found["knobs"]["threshold"] == 10
+    assert run("best", "-w", "walker", "--ratio", "1:4", "--json").json["knobs"]["threshold"] == 40
+
+
+def test_best_says_what_there_is(run: Any, fake: FakeNative) -> None:
+    assert "no folder of studies at" in run("best", "--workload", "walker").err
+    find_best("one", "--ratio", "1:4")
+    outcome = run("best", "--workload", "walker")
+    assert outcome.code == 2
+    assert "no configuration is known for walker, big, testbed, 1:8, throughput" in outcome.err
+    assert "\n  big, testbed, 1:4, throughput, toy\n" in outcome.err
+
+
+def test_best_survives_a_damaged_study(run: Any, fake: FakeNative) -> None:
+    find_best("good")
+    Path("results/bad").mkdir()
+    Path("results/bad/best.yaml").write_text("policy: [")
+    outcome = run("best", "--workload", "walker", "--json")
+    assert outcome.json["provenance"]["study"] == "good"
+    assert "skipped: results/bad/best.yaml:1: not valid YAML" in outcome.err
+
+
+def test_best_takes_the_lower_latency(run: Any, fake: FakeNative) -> None:
+    find_best("a", "--objective", "p50", "--seed", "9")
+    find_best("b", "--objective", "p50", "--seed", "0")
+    found = run("best", "--workload", "walker", "--objective", "p50", "--json").json
+    assert found["provenance"]["study"] == "b"
+
+
+def test_a_recorded_objective_is_reproduced(run: Any, fake: FakeNative) -> None:
+    find_best("study", "--ratio", "1:4", "--seed", "3", "--repeats", "3", "--threads", "4")
+    config = "results/study/best.yaml"
+    outcome = run("sim", "--workload", "walker", "--config", config)
+    assert outcome.code == 0
+    assert "reproduced exactly: throughput 500.0 ops/s" in outcome.out
+    found = run("sim", "--config", config, "--json").json  # the workload is in the file
+    assert (found["ratio"], found["seed"], found["threads"]) == ("1:4", 3, 4)
+    assert (found["recorded_objective"], found["reproduced"]) == (500.0, True)
+
+
+def test_an_unexplained_difference_is_a_failure(run: Any, fake: FakeNative) -> None:
+    best = find_best("study")
+    wrong = best.objective.model_copy(update={"value": best.objective.value * (1 + 1e-15)})
+    path = Path("results/study/best.yaml")
+    best_file.write(best.model_copy(update={"objective": wrong}), path)
+    outcome = run("sim", "--config", str(path))
+    assert outcome.code == 1
+    assert "NOT REPRODUCED although nothing has changed" in outcome.out
+
+
+def test_an_explained_difference_is_named(run: Any, fake: FakeNative) -> None:
+    best = find_best("study")
+    path = Path("results/study/best.yaml")
+    changed = best.provenance.model_copy(
+        update={
+            "engine_build": "build-0",
+            "fingerprints": Fingerprints(workload="w", space="s", machine="m"),
+        }
+    )
+    worse = best.objective.model_copy(update={"value": 1.0})
+    best_file.write(best.model_copy(update={"provenance": changed, "objective": worse}), path)
+    outcome = run("sim", "--config", str(path))
+    assert outcome.code == 0
+    assert "not the recorded objective (recorded 1.0 ops/s, reproduced 1000.0 ops/s)" in outcome.out
+    assert "found with engine build build-0, this one is build-1" in outcome.out
+    assert "the workload walker has changed since (w then" in outcome.out
+    assert "the machine testbed has changed since (m then" in outcome.out
+
+
+def test_a_config_with_changes_is_no_reproduction(run: Any, fake: FakeNative) -> None:
+    find_best("study")
+    config = ("sim", "--config", "results/study/best.yaml", "--json")
+    assert run(*config, "--ratio", "1:8").json["reproduced"] is True  # as recorded
+    assert run(*config, "--ratio", "1:2").json["reproduced"] is None
+    assert run(*config, "--set", "threshold=7").json["knobs"]["threshold"] == 7
+    assert run("sim", "--json").err == (
+        "tune: error: what to run? give --workload, --config, or both\n"
+    )
+
+
+# --- tune ui --------------------------------------------------------------------------------------
+
+
+def test_ui_needs_a_store(run: Any, fake: FakeNative) -> None:
+    outcome = run("ui")
+    assert outcome.code == 2
+    assert "no studies are tracked in" in outcome.err
+
+
+def test_ui_becomes_mlflow(run: Any, fake: FakeNative, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda program, arguments: called.append(arguments))
+    Path("results").mkdir()
+    Path("results/mlflow.db").write_text("")
+    run("ui", "--port", "5001")
+    uri = f"sqlite:///{Path('results/mlflow.db').absolute()}"
+    assert called[0][1:] == [
+        *("-m", "mlflow", "ui", "--backend-store-uri", uri),
+        *("--host", "127.0.0.1", "--port", "5001"),
+    ]

@@ -1,0 +1,96 @@
+"""tune smoke: what it runs, and that any error fails it."""
+
+from __future__ import annotations
+
+import math
+import random
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import FakeNative
+
+from tuner import catalog, cli, engine, runner, smoke, streams
+from tuner.models import Trial, TrialResult
+
+
+def drawn(count: int) -> list[dict[str, Any]]:
+    policy = engine.policies()["toy"]
+    knobs = catalog.tuned_knobs(catalog.space("toy").spec, policy)
+    rng = random.Random(1)
+    return [smoke.random_configuration(knobs, policy, rng) for _ in range(count)]
+
+
+@pytest.mark.usefixtures("user_folder")
+def test_random_configurations_stay_in_the_space() -> None:
+    for knobs in drawn(300):
+        assert isinstance(knobs["threshold"], int)
+        assert 1 <= knobs["threshold"] <= 50
+        assert 0.5 <= knobs["period"] <= 10
+        assert knobs["mode"] in ("paper", "both")
+        assert ("aol.low" in knobs) == knobs["aol.enabled"]
+
+
+@pytest.mark.usefixtures("user_folder")
+def test_a_log_knob_is_uniform_on_its_scale() -> None:
+    below = sum(knobs["threshold"] < math.sqrt(50) for knobs in drawn(400))
+    assert 150 < below < 250
+    assert {knobs["aol.enabled"] for knobs in drawn(50)} == {True, False}
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> list[Trial]:
+    """The pool's work done here, where the fake engine is."""
+    ran: list[Trial] = []
+
+    def run(trials: list[Trial], workers: int) -> list[TrialResult]:
+        ran.extend(trials)
+        return [runner.run(trial) for trial in trials]
+
+    monkeypatch.setattr(smoke, "_run", run)
+    return ran
+
+
+ONLY = ("--policy", "toy", "--workload", "walker")
+
+
+def test_default_and_random_trials_on_the_smoke_input(
+    fake: FakeNative, in_process: list[Trial], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["smoke", *ONLY]) == 0
+    assert [trial.number for trial in in_process] == [0, 1, 2]
+    assert {trial.input for trial in in_process} == {"small"}
+    defaults = {knob.name: knob.default for knob in engine.policies()["toy"].knobs}
+    assert in_process[0].knobs == defaults
+    assert in_process[1].knobs != in_process[2].knobs
+    assert "3 trials in" in capsys.readouterr().out
+    assert len(streams.entries()) == 1
+
+
+def test_a_failed_trial_fails_it(
+    fake: FakeNative, in_process: list[Trial], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(arguments: dict[str, Any]) -> None:
+        if arguments["knobs"]["threshold"] != 5:
+            raise RuntimeError("assertion failed")
+
+    fake.on_simulate = fail
+    assert cli.main(["smoke", *ONLY]) == 1
+    errors = capsys.readouterr().err
+    assert errors.count("toy on walker: failed: assertion failed (knobs: ") == 2
+
+
+def test_a_broken_document_fails_it(
+    fake: FakeNative, in_process: list[Trial], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("spaces/toy.yaml").write_text("policy: toy\n")
+    assert cli.main(["smoke", *ONLY]) == 1
+    assert "spaces/toy.yaml:1: summary: missing" in capsys.readouterr().err
+    assert in_process == []
+
+
+def test_an_unknown_workload_is_named(fake: FakeNative) -> None:
+    errors: list[str] = []
+    with pytest.raises(smoke.UserError, match="no workload 'walkr'; did you mean 'walker'"):
+        smoke._trials(Namespace(policy=["toy"], workload=["walkr"], seed=0), errors)

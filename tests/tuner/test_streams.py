@@ -1,0 +1,219 @@
+"""The stream cache: made once, trusted only as verified, and never blocked by a crash."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from conftest import FakeNative
+
+from tuner import engine, settings, streams
+from tuner.errors import UserError
+from tuner.models import StreamRequest
+
+
+def request_of(**options: object) -> StreamRequest:
+    policy = engine.policies()["toy"]
+    return settings.resolve("walker", policy=policy, **options).stream()  # type: ignore[arg-type]
+
+
+def cached() -> list[str]:
+    return sorted(path.suffix for path in streams.folder().iterdir())
+
+
+@pytest.fixture
+def processes(fake: FakeNative) -> multiprocessing.context.ForkContext:
+    """Children that share the fake engine."""
+    return multiprocessing.get_context("fork")
+
+
+def test_a_stream_is_made_once(fake: FakeNative) -> None:
+    told: list[float] = []
+    path = streams.ensure(request_of(), progress=told.append)
+    assert path.read_text().startswith("stream walk")
+    assert told == [0.5, 1.0]
+    assert streams.ensure(request_of(), progress=told.append) == path
+    assert fake.recorded() == 1
+    assert told == [0.5, 1.0]
+
+
+def test_another_request_is_another_stream(fake: FakeNative) -> None:
+    paths = {
+        streams.ensure(r)
+        for r in (request_of(), request_of(input="small"), request_of(stream_seed=1))
+    }
+    assert len(paths) == fake.recorded() == 3
+
+
+def test_many_processes_make_it_once(
+    fake: FakeNative, processes: multiprocessing.context.ForkContext
+) -> None:
+    together = processes.Barrier(4)
+    request = request_of()
+
+    def work() -> None:
+        together.wait()
+        streams.ensure(request)
+
+    workers = [processes.Process(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
+    assert fake.recorded() == 1
+
+
+def test_waiting_for_another_maker_is_told(
+    fake: FakeNative, processes: multiprocessing.context.ForkContext
+) -> None:
+    started, finish = processes.Event(), processes.Event()
+    request = request_of()
+
+    def slow_record(partial: Path) -> None:
+        started.set()
+        finish.wait()
+
+    def work() -> None:
+        fake.on_record = slow_record
+        streams.ensure(request)
+
+    worker = processes.Process(target=work)
+    worker.start()
+    started.wait()
+    notes: list[str] = []
+
+    def note(text: str) -> None:
+        notes.append(text)
+        finish.set()
+
+    streams.ensure(request, note=note)
+    worker.join()
+    assert notes == ["another process is making the same stream; waiting for it"]
+    assert fake.recorded() == 1
+
+
+def test_a_killed_maker_leaves_nothing_that_blocks(
+    fake: FakeNative, processes: multiprocessing.context.ForkContext
+) -> None:
+    request = request_of()
+
+    def work() -> None:
+        fake.on_record = lambda partial: os.kill(os.getpid(), signal.SIGKILL)
+        streams.ensure(request)
+
+    worker = processes.Process(target=work)
+    worker.start()
+    worker.join()
+    assert worker.exitcode == -signal.SIGKILL
+    assert ".partial" in cached()
+    assert streams.entries() == []
+    assert streams.size() > 0
+    streams.ensure(request)
+    assert cached() == [".json", ".lock", ".tts"]
+
+
+def test_a_changed_file_is_verified_and_made_again(fake: FakeNative) -> None:
+    path = streams.ensure(request_of())
+    path.write_text("rotten")
+    notes: list[str] = []
+    streams.ensure(request_of(), note=notes.append)
+    assert path.read_text().startswith("stream ")
+    assert fake.recorded() == 2
+    assert notes == [f"{path}: checksum of block 0 is wrong; making it again"]
+
+
+def test_a_touched_but_good_file_is_kept(fake: FakeNative) -> None:
+    path = streams.ensure(request_of())
+    os.utime(path, (1, 1))
+    streams.ensure(request_of())
+    assert fake.recorded() == 1
+    os.utime(path, (1, 1))
+    path.with_suffix(".json").write_text("{half")
+    assert streams.ensure(request_of()) == path
+    assert fake.recorded() == 1
+
+
+def test_a_full_disk_is_one_clear_error(fake: FakeNative) -> None:
+    def fail(partial: Path) -> None:
+        partial.write_bytes(b"x" * 1000)
+        partial.unlink()
+        raise RuntimeError(f"{partial}: cannot write: No space left on device")
+
+    fake.on_record = fail
+    with pytest.raises(UserError) as caught:
+        streams.ensure(request_of())
+    message = str(caught.value)
+    assert f"the disk of the stream cache {streams.folder()} is full" in message
+    assert "free, the stream of walker (big) needs about 8 B" in message  # 4 B were half of it
+    assert "TIERTUNE_CACHE" in message
+
+
+def test_an_unusable_folder_is_one_clear_error(
+    fake: FakeNative, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(UserError, match=r"cannot use the stream cache .*/file/cache: Not a dir"):
+        streams.ensure(request_of())
+
+
+def test_a_bad_parameter_is_the_users_error(fake: FakeNative) -> None:
+    def fail(partial: Path) -> None:
+        raise ValueError("keys: found 5, expected at least 10")
+
+    fake.on_record = fail
+    with pytest.raises(UserError, match="workload walker, input big: keys: found 5"):
+        streams.ensure(request_of())
+
+
+def test_entries_and_clear(fake: FakeNative, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams.ensure(request_of())
+    streams.ensure(request_of(input="small"))
+    found = {entry.request.input: entry for entry in streams.entries()}
+    assert found.keys() == {"big", "small"}
+    assert not found["big"].stale
+    assert sum(entry.bytes for entry in found.values()) == streams.size()
+
+    monkeypatch.setattr(fake, "stream_id", lambda: "maker-2")
+    streams.ensure(request_of())
+    assert sorted(entry.stale for entry in streams.entries()) == [False, True, True]
+    count, freed = streams.clear(only_stale=True)
+    assert count == 2
+    assert freed > 0
+    assert [entry.request.maker for entry in streams.entries()] == ["maker-2"]
+    assert streams.clear()[0] == 1
+    assert list(streams.folder().iterdir()) == []
+    assert streams.clear() == (0, 0)
+
+
+def test_clear_spares_what_is_being_made(fake: FakeNative) -> None:
+    cleared: list[tuple[int, int]] = []
+    fake.on_record = lambda partial: cleared.append(streams.clear())
+    path = streams.ensure(request_of())
+    assert cleared == [(0, 0)]
+    assert path.exists()
+
+
+def test_the_folder_is_the_users_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TIERTUNE_CACHE", "own")
+    assert streams.folder() == Path.cwd() / "own"
+    monkeypatch.delenv("TIERTUNE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert streams.folder() == tmp_path / "tiertune"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert streams.folder() == tmp_path / ".cache" / "tiertune"
+
+
+def test_human_sizes() -> None:
+    assert [streams.human(n) for n in (0, 1023, 1024, 1.5 * 2**20, 3 * 2**40)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "1.5 MiB",
+        "3.0 TiB",
+    ]
