@@ -6,9 +6,9 @@
 namespace tt::classify {
 
 AdaptiveThreshold::AdaptiveThreshold(const Options& options)
-    : options_(options), histogram_(Histogram::for_counter(options.ceiling)) {
-  set(options.initial);
-}
+    : options_(options),
+      histogram_(Histogram::for_counter(options.ceiling)),
+      value_(options.initial) {}
 
 void AdaptiveThreshold::set(std::uint32_t value) {
   value_ = std::clamp(value, options_.floor, options_.ceiling);

@@ -18,9 +18,10 @@ class AdaptiveThreshold {
   };
   struct Options {
     Rule rule = Rule::fill;
-    std::uint32_t initial = 1;  // count/page
-    std::uint32_t floor = 1;    // never below
-    std::uint32_t ceiling = 1;  // never above: the largest count that the tracker can hold
+    std::uint32_t initial =
+        1;                    // count/page; holds until the first adaptation, even below the floor
+    std::uint32_t floor = 1;  // never adapted below
+    std::uint32_t ceiling = 1;  // never adapted above: the largest count that the tracker can hold
     double fast_pages = 0;
     double period = 0;  // samples between two adaptations
   };
@@ -33,7 +34,7 @@ class AdaptiveThreshold {
   bool advance(std::uint64_t samples);
 
   [[nodiscard]] std::uint32_t value() const { return value_; }
-  /// Within floor and ceiling.
+  /// Kept within floor and ceiling.
   void set(std::uint32_t value);
   [[nodiscard]] std::uint32_t floor() const { return options_.floor; }
   /// Pages at or above the threshold.

@@ -1,0 +1,188 @@
+#include "check.hpp"
+#include "classify/adaptive_threshold.hpp"
+#include "classify/cooling.hpp"
+#include "classify/histogram.hpp"
+#include "fake_memory.hpp"
+#include "track/exact.hpp"
+
+using namespace tt;
+using classify::AdaptiveThreshold;
+using classify::Histogram;
+
+TEST("histogram: exponential bins hold [2^n, 2^(n+1)), the last is open") {
+  const auto h = Histogram::exponential(4);
+  CHECK_EQ(h.bin(1), 0u);
+  CHECK_EQ(h.bin(2), 1u);
+  CHECK_EQ(h.bin(3), 1u);
+  CHECK_EQ(h.bin(4), 2u);
+  CHECK_EQ(h.bin(7), 2u);
+  CHECK_EQ(h.bin(8), 3u);
+  CHECK_EQ(h.bin(1000), 3u);
+  CHECK_EQ(h.least(2), 4u);
+  CHECK_EQ(h.least(-1), 0u);
+}
+
+TEST("histogram: linear bins hold one count each") {
+  const auto h = Histogram::linear(15);
+  CHECK_EQ(h.bins().size(), 15u);
+  CHECK_EQ(h.bin(1), 0u);
+  CHECK_EQ(h.bin(15), 14u);
+  CHECK_EQ(h.least(4), 5u);
+}
+
+TEST("histogram: counter width chooses the finer affordable bins") {
+  CHECK_EQ(Histogram::for_counter(15).bins().size(), 15u);
+  CHECK_EQ(Histogram::for_counter(255).bins().size(), 255u);
+  CHECK_EQ(Histogram::for_counter(65535).bins().size(), 16u);
+}
+
+TEST("histogram: pages move between bins, and an unseen page leaves no negative bin") {
+  auto h = Histogram::exponential();
+  h.add(1);
+  h.move(1, 2);
+  h.move(2, 3);  // same bin
+  CHECK_EQ(h.bins()[0], 0u);
+  CHECK_EQ(h.bins()[1], 1u);
+  h.move(9, 10);  // raised to 9 by a collision that nobody reported
+  CHECK_EQ(h.bins()[3], 1u);
+  h.remove(3);
+  h.remove(3);
+  CHECK_EQ(h.bins()[1], 0u);
+}
+
+TEST("histogram: cooling moves every page to the bin of half its count") {
+  for (const bool linear : {true, false}) {
+    auto h = linear ? Histogram::linear(31) : Histogram::exponential();
+    auto expected = h;
+    for (std::uint32_t count = 1; count <= 31; ++count) {
+      for (std::uint32_t n = 0; n < count; ++n) {  // as many pages as the count says
+        h.add(count);
+        expected.add(count / 2);
+      }
+    }
+    h.cool();
+    for (std::size_t b = 0; b < h.bins().size(); ++b) CHECK_EQ(h.bins()[b], expected.bins()[b]);
+  }
+}
+
+TEST("histogram: MEMTIS Algorithm 1 by hand") {
+  auto h = Histogram::exponential(4);  // pages per bin: 100, 50, 20, 10
+  const std::uint64_t pages[] = {100, 50, 20, 10};
+  for (int b = 0; b < 4; ++b) {
+    for (std::uint64_t n = 0; n < pages[b]; ++n) h.add(h.least(b));
+  }
+  struct {
+    double fast, alpha;
+    int hot, warm, cold;
+  } cases[] = {
+      {5, 0.9, 4, 3, 2},       // not even the top bin fits; nothing is hot, s = 0
+      {10, 0.9, 3, 3, 2},      // exactly the top bin: s = 10 > 9, no warm band
+      {29, 0.9, 3, 2, 1},      // s = 10 <= 26.1: the bin below is warm
+      {30, 0.9, 2, 2, 1},      // two bins fill it
+      {33, 0.9, 2, 2, 1},      // s = 30 > 29.7
+      {34, 0.9, 2, 1, 0},      // s = 30 <= 30.6
+      {34, 0.75, 2, 2, 1},     // s = 30 > 25.5: the artifact's alpha
+      {80, 0.9, 1, 1, 0},      //
+      {180, 0.9, 0, 0, -1},    // all fits exactly
+      {1000, 0.9, 0, -1, -2},  // all fits with room to spare; stops at b < 0
+  };
+  for (const auto& c : cases) {
+    const auto t = h.fill(c.fast, c.alpha);
+    CHECK_EQ(t.hot, c.hot);
+    CHECK_EQ(t.warm, c.warm);
+    CHECK_EQ(t.cold, c.cold);
+  }
+}
+
+TEST("histogram: at_least counts the pages of a hot set") {
+  auto h = Histogram::linear(15);
+  for (std::uint32_t count : {1u, 1u, 5u, 7u, 15u}) h.add(count);
+  CHECK_EQ(h.at_least(0), 5u);
+  CHECK_EQ(h.at_least(2), 3u);
+  CHECK_EQ(h.at_least(15), 1u);
+}
+
+namespace {
+
+AdaptiveThreshold adaptive(AdaptiveThreshold::Rule rule, double fast_pages) {
+  return AdaptiveThreshold({.rule = rule,
+                            .initial = 5,
+                            .floor = 3,
+                            .ceiling = 15,
+                            .fast_pages = fast_pages,
+                            .period = 100});
+}
+
+}  // namespace
+
+TEST("threshold: the fill rule jumps to the lowest count whose pages fit") {
+  auto t = adaptive(AdaptiveThreshold::Rule::fill, 25);
+  for (int n = 0; n < 20; ++n) t.move(0, 9);
+  for (int n = 0; n < 20; ++n) t.move(0, 6);
+  CHECK(!t.advance(99));
+  CHECK_EQ(t.value(), 5u);
+  CHECK(t.advance(1));
+  CHECK_EQ(t.value(), 7u);  // counts 7..15 hold 20 pages; 6 would make 40
+  CHECK_EQ(t.hot_pages(), 20u);
+}
+
+TEST("threshold: stays within floor and ceiling") {
+  auto low = adaptive(AdaptiveThreshold::Rule::fill, 1000);
+  low.move(0, 1);
+  low.advance(100);
+  CHECK_EQ(low.value(), 3u);
+  auto high = adaptive(AdaptiveThreshold::Rule::fill, 1);
+  for (int n = 0; n < 20; ++n) high.move(0, 15);
+  high.advance(100);
+  CHECK_EQ(high.value(), 15u);
+}
+
+TEST("threshold: the step rule climbs while the hot set is too large, sinks while it fits") {
+  auto t = adaptive(AdaptiveThreshold::Rule::step, 10);
+  for (int n = 0; n < 20; ++n) t.move(0, 6);
+  t.advance(100);
+  CHECK_EQ(t.value(), 6u);
+  t.advance(100);
+  CHECK_EQ(t.value(), 7u);  // nobody is hot now,
+  t.advance(100);
+  CHECK_EQ(t.value(), 7u);  // but at 6 too many would be: no swinging
+  t.cool();                 // 6 -> 3: all thresholds above 3 fit
+  for (int n = 0; n < 10; ++n) t.advance(100);
+  CHECK_EQ(t.value(), 4u);
+}
+
+TEST("threshold: the fixed rule never adapts, and periods carry their remainder") {
+  auto fixed = adaptive(AdaptiveThreshold::Rule::fixed, 1);
+  for (int n = 0; n < 20; ++n) fixed.move(0, 9);
+  CHECK(!fixed.advance(1000));
+  CHECK_EQ(fixed.value(), 5u);
+  auto t = adaptive(AdaptiveThreshold::Rule::fill, 1);
+  CHECK(t.advance(150));
+  CHECK(t.advance(50));
+}
+
+TEST("cooling clock: halves every period, in slices that end within half a period") {
+  const auto tracker = track::make_exact(10000);
+  std::vector<PageId> pages;
+  for (std::uint64_t p = 0; p < 10000; ++p) pages.push_back({p});
+  for (int n = 0; n < 8; ++n) tracker->increment(pages);
+  test::FakeMemory memory(1, 1);
+  classify::CoolingClock clock(*tracker, 1000.5);
+  CHECK_EQ(clock.room(), 1001u);
+  for (int n = 0; n < 10; ++n) CHECK(!clock.advance(100, memory));
+  CHECK_EQ(clock.room(), 1u);
+  CHECK_EQ(memory.work(Work::cooling_step), 0u);
+  CHECK(clock.advance(1, memory));
+  CHECK_EQ(clock.epoch(), 1u);
+  CHECK(tracker->cooling());
+  CHECK_EQ(tracker->get({5}), 4u);  // as if all were halved at once
+  std::uint64_t most = 0;
+  for (int n = 0; n < 6; ++n) {
+    const auto before = memory.work(Work::cooling_step);
+    clock.advance(100, memory);
+    most = std::max(most, memory.work(Work::cooling_step) - before);
+  }
+  CHECK(!tracker->cooling());
+  CHECK(most <= tracker->lines() / 4);  // no batch paid for more than its share
+  CHECK_EQ(tracker->get({5}), 4u);
+}

@@ -1,0 +1,257 @@
+#include "check.hpp"
+#include "fake_memory.hpp"
+#include "migrate/address_space.hpp"
+#include "migrate/allowance.hpp"
+#include "migrate/demotion_scan.hpp"
+#include "migrate/promotion_batch.hpp"
+#include "migrate/second_chance.hpp"
+
+using namespace tt;
+using migrate::AddressSpace;
+using migrate::DemotionScan;
+using migrate::SecondChance;
+using test::FakeMemory;
+
+namespace {
+
+PageRange range(std::uint64_t first, std::uint64_t count) { return {{first}, count}; }
+
+std::vector<std::uint64_t> walk(const AddressSpace& space, std::uint64_t from,
+                                std::uint64_t chunk) {
+  std::vector<std::uint64_t> pages;
+  PageId cursor{from};
+  while (pages.size() < space.pages()) {
+    const auto run = space.next(cursor, chunk);
+    for (std::uint64_t i = 0; i < run.count; ++i) pages.push_back(run.first.value + i);
+    cursor = run.end();
+  }
+  return pages;
+}
+
+}  // namespace
+
+TEST("address space: maps, merges, splits; harmless when told twice") {
+  AddressSpace space;
+  CHECK_EQ(space.next({0}, 10).count, 0u);
+  space.map(range(10, 5));
+  space.map(range(20, 5));
+  space.map(range(15, 5));  // joins both
+  CHECK_EQ(space.pages(), 15u);
+  CHECK(space.next({10}, 100) == range(10, 15));
+  space.map(range(12, 4));  // known already
+  CHECK_EQ(space.pages(), 15u);
+  space.unmap(range(14, 2));
+  CHECK_EQ(space.pages(), 13u);
+  CHECK(space.contains({13}));
+  CHECK(!space.contains({14}));
+  CHECK(!space.contains({15}));
+  CHECK(space.contains({16}));
+  space.unmap(range(0, 12));
+  CHECK_EQ(space.pages(), 11u);
+  space.unmap(range(100, 12));
+  space.unmap(range(0, 1000));
+  CHECK_EQ(space.pages(), 0u);
+}
+
+TEST("address space: against a plain set of pages, at random") {
+  AddressSpace space;
+  std::set<std::uint64_t> pages;
+  std::uint64_t x = 1;
+  for (int n = 0; n < 2000; ++n) {
+    x = mix64(x + 1);
+    const auto r = range(x % 200, (x >> 20) % 30);
+    for (std::uint64_t i = 0; i < r.count; ++i) {
+      if (x >> 63) {
+        pages.insert(r.first.value + i);
+      } else {
+        pages.erase(r.first.value + i);
+      }
+    }
+    x >> 63 ? space.map(r) : space.unmap(r);
+    CHECK_EQ(space.pages(), pages.size());
+    CHECK_EQ(space.contains({x % 230}), pages.contains(x % 230));
+    auto all = walk(space, 0, 7);
+    CHECK(std::ranges::equal(all, pages));
+  }
+}
+
+TEST("address space: a cursor wraps and survives ranges that appear and vanish") {
+  AddressSpace space;
+  space.map(range(10, 10));
+  space.map(range(100, 10));
+  CHECK(space.next({15}, 3) == range(15, 3));
+  CHECK(space.next({18}, 5) == range(18, 2));  // a run ends with its range
+  CHECK(space.next({20}, 5) == range(100, 5));
+  CHECK(space.next({110}, 5) == range(10, 5));  // wraps
+  space.unmap(range(100, 10));
+  CHECK(space.next({104}, 5) == range(10, 5));
+  space.map(range(105, 2));
+  CHECK(space.next({104}, 5) == range(105, 2));
+}
+
+namespace {
+
+struct ScanRig {
+  FakeMemory memory{100, 1000};
+  AddressSpace space;
+  std::set<std::uint64_t> cold;
+  std::vector<std::uint64_t> judged;
+
+  explicit ScanRig(std::uint64_t pages) {
+    space.map(range(0, pages));
+    for (std::uint64_t p = 0; p < pages; ++p) memory.touch({p}, Tier::fast);
+  }
+  DemotionScan::Result run(DemotionScan& scan) {
+    return scan.run(memory, space, [&](auto fast, auto& victims) {
+      for (const PageId page : fast) {
+        judged.push_back(page.value);
+        if (cold.contains(page.value)) victims.push_back(page);
+      }
+    });
+  }
+};
+
+}  // namespace
+
+TEST("demotion scan: starts below the promote watermark, runs to the demote watermark") {
+  ScanRig rig(95);
+  for (std::uint64_t p = 0; p < 95; ++p) rig.cold.insert(p);
+  DemotionScan scan({.promote_watermark = 0.05, .demote_watermark = 0.10, .chunk = 1});
+  CHECK(!rig.run(scan).triggered);  // exactly 5 % free: not below
+  rig.memory.touch({95}, Tier::fast);
+  rig.space.map(range(95, 1));
+  const auto result = rig.run(scan);
+  CHECK(result.triggered);
+  CHECK_EQ(result.requested, 6u);  // 4 free, 10 wanted
+  CHECK_EQ(result.scanned, 6u);
+  CHECK_EQ(rig.memory.work(Work::scan_step), 6u);
+  CHECK(!rig.run(scan).triggered);  // demotions under way count as free
+  rig.memory.complete();
+  CHECK_EQ(rig.memory.free_pages(Tier::fast), 10u);
+}
+
+TEST("demotion scan: resumes where it stopped, and asks chunk by chunk") {
+  ScanRig rig(100);
+  for (std::uint64_t p = 0; p < 100; ++p) rig.cold.insert(p);
+  DemotionScan scan({.promote_watermark = 0.01, .demote_watermark = 0.10, .chunk = 4});
+  auto result = rig.run(scan);
+  CHECK_EQ(result.scanned, 12u);  // whole chunks
+  CHECK_EQ(rig.memory.residency_calls, 3u);
+  CHECK(scan.cursor() == PageId{12});
+  rig.memory.complete();
+  for (std::uint64_t p = 100; p < 112; ++p) rig.memory.touch({p}, Tier::fast);
+  rig.space.map(range(100, 12));
+  rig.judged.clear();
+  rig.run(scan);
+  CHECK_EQ(rig.judged.front(), 12u);
+}
+
+TEST("demotion scan: one pass at most; an empty one is told apart") {
+  ScanRig rig(100);
+  DemotionScan scan({.promote_watermark = 0.5, .demote_watermark = 0.5, .chunk = 7});
+  auto result = rig.run(scan);
+  CHECK(result.empty);
+  CHECK_EQ(result.scanned, 100u);
+  CHECK_EQ(rig.judged.size(), 100u);
+  rig.cold = {50};
+  result = rig.run(scan);
+  CHECK(!result.empty);
+  CHECK_EQ(result.requested, 1u);
+  CHECK_EQ(result.scanned, 100u);
+}
+
+TEST("demotion scan: stops at a full queue; absent and slow pages are not judged") {
+  ScanRig rig(120);  // 20 of them in the slow tier
+  for (std::uint64_t p = 0; p < 100; ++p) rig.cold.insert(p);
+  rig.memory.free(range(0, 2));
+  rig.memory.queue_limit = 5;
+  DemotionScan scan({.promote_watermark = 0.1, .demote_watermark = 0.5, .chunk = 4});
+  const auto result = rig.run(scan);
+  CHECK_EQ(result.requested, 5u);
+  CHECK_EQ(rig.judged.front(), 2u);
+  CHECK(rig.judged.size() < 10);
+}
+
+TEST("demotion scan: watermarks in the wrong order are refused by name") {
+  CHECK_THROWS(DemotionScan({.promote_watermark = 0.2, .demote_watermark = 0.1}),
+               "demote_watermark: found 0.1");
+}
+
+TEST("demotion scan: nothing mapped") {
+  FakeMemory memory(0, 10);
+  AddressSpace space;
+  DemotionScan scan({.promote_watermark = 0.1, .demote_watermark = 0.5, .chunk = 4});
+  const auto result = scan.run(memory, space, [](auto, auto&) {});
+  CHECK_EQ(result.scanned, 0u);
+}
+
+TEST("second chance: due after the revisit time, once, in order; bounded; no page twice") {
+  SecondChance chances(from_seconds(60), 2);
+  CHECK(chances.mark({1}, 9, 0, from_seconds(0)));
+  CHECK(!chances.mark({1}, 9, 0, from_seconds(1)));
+  CHECK(chances.mark({2}, 9, 0, from_seconds(2)));
+  CHECK(!chances.mark({3}, 9, 0, from_seconds(3)));  // full
+  CHECK(!chances.due(from_seconds(59)));
+  CHECK_EQ(chances.due(from_seconds(60))->page.value, 1u);
+  CHECK(!chances.due(from_seconds(60)));
+  CHECK(chances.mark({1}, 9, 0, from_seconds(61)));  // may be marked again
+  CHECK_EQ(chances.due(from_seconds(300))->page.value, 2u);
+  CHECK_EQ(chances.due(from_seconds(300))->page.value, 1u);
+  CHECK_EQ(chances.size(), 0u);
+}
+
+TEST("second chance: limits of a miniature, and none at all") {
+  SecondChance tiny(from_seconds(1), 0.2);
+  CHECK(tiny.mark({1}, 9, 0, {}));
+  CHECK(!tiny.mark({2}, 9, 0, {}));
+  SecondChance none(from_seconds(1), 0);
+  CHECK(!none.mark({1}, 9, 0, {}));
+}
+
+TEST("second chance: growth is judged against what cooling left of the remembered count") {
+  const SecondChance::Marked marked{{1}, 9, 3, {}};
+  CHECK(!SecondChance::grew(marked, 9, 3));  // untouched
+  CHECK(SecondChance::grew(marked, 10, 3));
+  CHECK(!SecondChance::grew(marked, 4, 4));  // untouched, halved once
+  CHECK(SecondChance::grew(marked, 5, 4));   // smaller than remembered, and yet it was accessed
+  CHECK(!SecondChance::grew(marked, 0, 40));
+  CHECK(SecondChance::grew(marked, 1, 40));
+}
+
+TEST("allowance: half a page per pass is one page in two passes") {
+  migrate::PerPass half(0.5);
+  std::uint64_t total = 0;
+  for (int n = 0; n < 10; ++n) total += half.next();
+  CHECK_EQ(total, 5u);
+  migrate::PerPass more(2.25);
+  total = 0;
+  for (int n = 0; n < 8; ++n) total += more.next();
+  CHECK_EQ(total, 18u);
+}
+
+TEST("rate limiter: accrues with time, saves up to its burst, keeps fractions") {
+  migrate::RateLimiter limiter(0.4, 2);
+  CHECK_EQ(limiter.available(from_seconds(2)), 0u);
+  CHECK_EQ(limiter.available(from_seconds(3)), 1u);
+  limiter.spend(1);
+  CHECK_EQ(limiter.available(from_seconds(5)), 1u);  // 0.2 left of before + 0.8
+  CHECK_EQ(limiter.available(from_seconds(500)), 2u);
+  limiter.spend(2);
+  CHECK_EQ(limiter.available(from_seconds(500)), 0u);
+  CHECK_EQ(limiter.available(from_seconds(400)), 0u);  // time never runs back
+}
+
+TEST("promotion batch: one request, each page once, order kept") {
+  FakeMemory memory(10, 10);
+  for (std::uint64_t p = 0; p < 4; ++p) memory.touch({p}, Tier::slow);
+  migrate::PromotionBatch batch;
+  CHECK_EQ(batch.flush(memory), 0u);
+  CHECK_EQ(memory.request_calls, 0u);
+  for (std::uint64_t p : {3, 1, 3, 2, 1}) batch.add({p});
+  CHECK_EQ(batch.flush(memory), 3u);
+  CHECK_EQ(memory.request_calls, 1u);
+  CHECK((memory.queued(Tier::fast) == std::vector<std::uint64_t>{3, 1, 2}));
+  memory.queue.clear();
+  batch.add({3});
+  CHECK_EQ(batch.flush(memory), 1u);  // the next batch starts afresh
+}
