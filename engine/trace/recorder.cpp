@@ -81,8 +81,10 @@ struct Recorder::Impl {
           options.scale /
           (lane.thread_share == 0 ? 1 : std::max(1.0, lane.thread_share * options.threads)));
     for (const StreamClass& entry : info.classes)
-      cost_ns.push_back(std::max(entry.issue_ns, options.nominal_latency_ns / entry.mlp) *
-                        full_scale.at(entry.lane));
+      for (const double waits : {1.0, 0.25})  // loads, stores
+        cost_ns.push_back(std::max(entry.issue_ns, waits * options.nominal_latency_ns / entry.mlp) *
+                          full_scale.at(entry.lane));
+    until_sample = draw_sample();
     limit_ns = options.block_ms * 1e6;
     writer.emplace(std::move(file), info);
   }
@@ -160,11 +162,12 @@ struct Recorder::Impl {
                     static_cast<std::uint32_t>(page_end - line), kind == AccessKind::store);
       line = page_end;
       if (count == 0) continue;
-      accumulators[stream_class * 2 + index(kind)].add(static_cast<std::uint32_t>(page), count,
-                                                       epoch, state.size());
-      lane_ns[info.classes[stream_class].lane] += count * cost_ns[stream_class];
+      const std::size_t way = stream_class * 2 + index(kind);
+      accumulators[way].add(static_cast<std::uint32_t>(page), count, epoch, state.size());
+      const std::uint32_t lane = info.classes[stream_class].lane;
+      lane_ns[lane] += count * cost_ns[way];
       if (sampling) note(static_cast<std::uint32_t>(page), count, stream_class, kind);
-      close_if_full();
+      if (!in_operation && lane_ns[lane] >= limit_ns) close();
     }
   }
 
@@ -185,22 +188,33 @@ struct Recorder::Impl {
     compute.at(lane) += nanoseconds;
     lane_ns[lane] += nanoseconds * full_scale[lane];
     if (sampling) sampled.back().compute_ns += nanoseconds;
-    close_if_full();
+    if (!in_operation && lane_ns[lane] >= limit_ns) close();
+  }
+
+  /// Operations until the next sampled one: geometric, so that one draw serves many operations.
+  [[nodiscard]] std::uint64_t draw_sample() {
+    const double p = options.op_sample_probability;
+    if (p >= 1) return 0;
+    if (p <= 0) return std::numeric_limits<std::uint64_t>::max();
+    const double skipped = std::log1p(-rng.uniform()) / std::log1p(-p);
+    return static_cast<std::uint64_t>(std::min(skipped, 1e18));
   }
 
   void begin_operation(std::uint32_t kind) {
     if (in_operation) throw std::logic_error("recorder: operations do not nest");
     ++operations.at(kind);
     in_operation = true;
-    sampling = rng.uniform() < options.op_sample_probability;
-    if (sampling) sampled.push_back({kind, 0, op_accesses.size(), 0});
+    if (until_sample-- > 0) return;
+    sampling = true;
+    until_sample = draw_sample();
+    sampled.push_back({kind, 0, op_accesses.size(), 0});
   }
 
   void end_operation() {
     if (!in_operation) throw std::logic_error("recorder: no operation to end");
     if (sampling) sampled.back().count = op_accesses.size() - sampled.back().first;
     in_operation = sampling = false;
-    close_if_full();
+    if (block_ns() >= limit_ns) close();
   }
 
   // ------------------------------------------------------------------------------------ blocks
@@ -210,10 +224,6 @@ struct Recorder::Impl {
   /// Whether the open block holds anything besides events.
   [[nodiscard]] bool busy() const {
     return block_ns() > 0 || std::ranges::any_of(operations, [](auto count) { return count > 0; });
-  }
-
-  void close_if_full() {
-    if (!in_operation && block_ns() >= limit_ns) close();
   }
 
   void close() {
@@ -265,7 +275,7 @@ struct Recorder::Impl {
   std::optional<Writer> writer;
 
   std::vector<double> full_scale;  // per lane: full-scale ns per ns of simulated thread time
-  std::vector<double> cost_ns;     // per class: full-scale ns per entry
+  std::vector<double> cost_ns;     // per class * 2 + kind: full-scale ns per entry
   double limit_ns = 0;
   double total_ns = 0;
   double timed_ns = 0;
@@ -284,6 +294,7 @@ struct Recorder::Impl {
   std::vector<OpAccess> op_accesses;
   bool in_operation = false;
   bool sampling = false;
+  std::uint64_t until_sample = 0;
 };
 
 Recorder::Recorder(std::filesystem::path file, StreamInfo info, RecorderOptions options)

@@ -13,8 +13,10 @@
 //    line is evicted does not matter to a block, so evictions are not tracked.
 //
 // Nominal time is what a block would take on memory of nominal_latency_ns: per lane the compute
-// time and, per entry, the larger of issue_ns and latency / mlp, times R, over the lane's threads;
-// the longest lane counts.
+// time and, per load, the larger of issue_ns and latency / mlp, times R, over the lane's threads;
+// the longest lane counts. A store waits only while write buffers are full: it counts a quarter of
+// the latency. Nominal time decides where blocks end and when a kernel has recorded enough; no
+// result is computed from it.
 //
 // Page numbers are dense from 0 in order of map() and are never given twice: a freed range stays
 // unused, so that a page number means one allocation for the whole run.
@@ -40,7 +42,7 @@ struct RecorderOptions {
   unsigned llc_ways = 16;                 // 1 to 16
   double block_ms = 10;                   // nominal block length, full-scale time
   double threads = 16;                    // nominal threads, for block_ms and nominal_seconds only
-  double nominal_latency_ns = 100;        // likewise
+  double nominal_latency_ns = 90;         // likewise; local DRAM
   double op_sample_probability = 0.01;    // share of operations kept whole for latency percentiles
   std::uint64_t seed = 0;
 };

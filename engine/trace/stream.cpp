@@ -67,7 +67,8 @@ static_assert(sizeof(IndexEntry) == 32);
 // A block: header, double compute_ns[lanes], std::uint64_t operations[op kinds], Event[events],
 // SegmentHeader[segments], OperationHeader[sampled], OpAccess[op_accesses]; then per segment, each
 // at a multiple of 64 bytes: std::uint32_t pages[], std::uint32_t chunk_sums[],
-// std::uint16_t counts[].
+// std::uint16_t counts[]. A segment that repeats the pages and counts of the one before it (the
+// loads and the stores of read-modify-writes) has no arrays of its own.
 struct BlockHeader {
   std::uint32_t timed;
   std::uint32_t segments;
@@ -81,7 +82,8 @@ static_assert(sizeof(BlockHeader) == 64);
 
 struct SegmentHeader {
   std::uint32_t stream_class;
-  std::uint32_t kind;
+  std::uint16_t kind;
+  std::uint16_t repeats;  // 1: the arrays are those of the segment before
   std::uint64_t size;
   std::uint64_t sum;
 };
@@ -396,6 +398,14 @@ struct Reader::Impl {
       to.stream_class = from.stream_class;
       to.kind = static_cast<AccessKind>(from.kind);
       to.sum = from.sum;
+      if (from.repeats != 0) {
+        if (s == 0 || from.size != segments[s - 1].size)
+          corrupt(file, "a segment repeats none or another");
+        to.pages = out.segments[s - 1].pages;
+        to.chunk_sums = out.segments[s - 1].chunk_sums;
+        to.counts = out.segments[s - 1].counts;
+        continue;
+      }
       in.align();
       to.pages = in.take<std::uint32_t>(from.size);
       in.align();
@@ -539,14 +549,22 @@ struct Writer::Impl {
       if (event.count != 0)
         last_page = std::max(last_page, std::uint64_t{event.first} + event.count);
     }
-    for (const Segment& segment : block.segments) {
+    const auto repeats = [&block](std::size_t s) {
+      if (s == 0) return false;
+      const Segment& before = block.segments[s - 1];
+      return std::ranges::equal(before.pages, block.segments[s].pages) &&
+             std::ranges::equal(before.counts, block.segments[s].counts);
+    };
+    for (std::size_t s = 0; s < block.segments.size(); ++s) {
+      const Segment& segment = block.segments[s];
       if (segment.stream_class >= info.classes.size() ||
           segment.pages.size() != segment.counts.size())
         throw std::invalid_argument(file.string() + ": a segment is malformed");
       std::uint64_t sum = 0;
       for (const std::uint16_t count : segment.counts) sum += count;
-      buffer.value(SegmentHeader{segment.stream_class, static_cast<std::uint32_t>(segment.kind),
-                                 segment.pages.size(), sum});
+      buffer.value(SegmentHeader{segment.stream_class, static_cast<std::uint16_t>(segment.kind),
+                                 static_cast<std::uint16_t>(repeats(s)), segment.pages.size(),
+                                 sum});
       accesses += sum;
       entries += segment.pages.size();
     }
@@ -562,7 +580,16 @@ struct Writer::Impl {
       for (const OpAccess& access : operation.accesses)
         last_page = std::max(last_page, std::uint64_t{access.page} + 1);
     }
-    for (const Segment& segment : block.segments) {
+    for (std::size_t s = 0; s < block.segments.size(); ++s) {
+      const Segment& segment = block.segments[s];
+      for (const std::uint32_t page : segment.pages)
+        last_page = std::max(last_page, std::uint64_t{page} + 1);
+      if (block.timed) {
+        if (totals.size() < last_page) totals.resize(last_page);
+        for (std::size_t e = 0; e < segment.pages.size(); ++e)
+          totals[segment.pages[e]] += segment.counts[e];
+      }
+      if (repeats(s)) continue;
       buffer.align();
       buffer.array(segment.pages);
       buffer.align();
@@ -575,12 +602,6 @@ struct Writer::Impl {
       }
       buffer.align();
       buffer.array(segment.counts);
-      for (const std::uint32_t page : segment.pages)
-        last_page = std::max(last_page, std::uint64_t{page} + 1);
-      if (!block.timed) continue;
-      if (totals.size() < last_page) totals.resize(last_page);
-      for (std::size_t e = 0; e < segment.pages.size(); ++e)
-        totals[segment.pages[e]] += segment.counts[e];
     }
     buffer.align();
     index.push_back({offset, buffer.bytes().size(), checksum(buffer.bytes()), 0});

@@ -68,6 +68,12 @@ void write(const std::filesystem::path& file, std::size_t blocks, std::size_t en
                        0,
                        std::span(pages).first(entries / 2),
                        std::span(counts).first(entries / 2),
+                       {}},
+                      {1,
+                       AccessKind::load,
+                       0,
+                       std::span(pages).first(entries / 2),
+                       std::span(counts).first(entries / 2),
                        {}}};
     block.sampled = {{1, 55.5, accesses}, {0, 1.5, std::span(accesses).first(1)}, {0, 0, {}}};
     writer.write(block);
@@ -122,7 +128,7 @@ TEST("trace: what is written is read") {
   CHECK_EQ(info.scale, 64.0);
   CHECK_EQ(info.pages, 1000u);
   CHECK_EQ(info.blocks, 4u);
-  CHECK_EQ(info.entries, 4u * (150 + 75));
+  CHECK_EQ(info.entries, 4u * (150 + 75 + 75));
   CHECK_EQ(info.operations, 1u + 2 + 2 + 2);  // blocks 1 and 2 are timed
   CHECK_EQ(info.nominal_seconds, 1.5);
   CHECK_EQ(info.lanes.size(), 2u);
@@ -146,11 +152,14 @@ TEST("trace: what is written is read") {
     CHECK_EQ(block.events.size(), 2u);
     CHECK(block.events[1].type == EventType::touch);
     CHECK_EQ(block.events[1].first, 900u);
-    CHECK_EQ(block.segments.size(), 2u);
+    CHECK_EQ(block.segments.size(), 3u);
     CHECK_EQ(block.segments[0].pages.size(), 150u);
     CHECK_EQ(block.segments[0].chunk_sums.size(), 3u);
     CHECK(block.segments[1].kind == AccessKind::store);
     CHECK_EQ(block.segments[1].stream_class, 1u);
+    CHECK_EQ(block.segments[2].pages.data(), block.segments[1].pages.data());  // stored once
+    CHECK(block.segments[2].kind == AccessKind::load);
+    CHECK_EQ(block.segments[2].sum, block.segments[1].sum);
     for (const Segment& segment : block.segments) {
       CHECK_EQ(reinterpret_cast<std::uintptr_t>(segment.pages.data()) % 64, 0u);
       CHECK_EQ(reinterpret_cast<std::uintptr_t>(segment.counts.data()) % 64, 0u);

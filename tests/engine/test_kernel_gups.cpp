@@ -1,0 +1,169 @@
+// GUPS: where updates go, when the hot set moves, and what an update is to memory.
+#include <algorithm>
+#include <numeric>
+
+#include "check.hpp"
+#include "kernels/kernel.hpp"
+#include "scratch.hpp"
+
+using namespace tt;
+using namespace tt::trace;
+using check::Scratch;
+
+namespace {
+
+kernels::RecordRequest small(const std::filesystem::path& file) {
+  kernels::RecordRequest request;
+  request.workload = "gups";
+  request.input = "test";
+  request.scale = 1024;  // 16,384 pages, 2,048 hot
+  request.threads = 12;
+  request.llc_bytes = 18 << 20;
+  request.seed = 3;
+  request.file = file;
+  request.parameters["updates_g"] = 1.0;  // 976,563 simulated
+  return request;
+}
+
+/// Load counts per page of the timed blocks with numbers in [from, to) of their share of all.
+std::vector<double> loads(const Reader& reader, double from, double to) {
+  std::vector<double> sums(reader.info().pages);
+  Block block;
+  double done = 0;
+  for (std::uint64_t i = 0; i < reader.info().blocks; ++i) {
+    reader.read(i, block);
+    if (!block.timed) continue;
+    const double share = done / static_cast<double>(reader.info().operations);
+    done += static_cast<double>(block.operations[0]);
+    if (share < from || share >= to) continue;
+    for (const Segment& segment : block.segments)
+      if (segment.kind == AccessKind::load)
+        for (std::size_t e = 0; e < segment.pages.size(); ++e)
+          sums[segment.pages[e]] += segment.counts[e];
+  }
+  return sums;
+}
+
+double sum(const std::vector<double>& values, std::size_t first, std::size_t count) {
+  return std::accumulate(values.begin() + static_cast<std::ptrdiff_t>(first),
+                         values.begin() + static_cast<std::ptrdiff_t>(first + count), 0.0);
+}
+
+}  // namespace
+
+TEST("gups: nine in ten updates go to the hot set, which moves half-way") {
+  const Scratch scratch;
+  const StreamInfo info = kernels::record("gups", small(scratch.file("g.tts")));
+  const Reader reader{scratch.file("g.tts")};
+  reader.verify();
+  CHECK_EQ(info.pages, 16384u);
+  CHECK_EQ(info.operations, 976563u);
+  // Four regions of 4,096 pages; their first 512 are hot, later 512 from the middle.
+  const auto before = loads(reader, 0, 0.45);
+  const auto after = loads(reader, 0.55, 1);
+  double hot_before = 0;
+  double hot_after = 0;
+  for (std::size_t region = 0; region < 4; ++region) {
+    hot_before += sum(before, region * 4096, 512);
+    hot_after += sum(after, region * 4096 + 2048, 512);
+    CHECK_NEAR(sum(before, region * 4096, 4096) / sum(before, 0, 16384), 0.25, 0.001);
+  }
+  // 0.9 to the hot part and an eighth of the uniform 0.1 too.
+  CHECK_NEAR(hot_before / sum(before, 0, 16384), 0.9125, 0.002);
+  CHECK_NEAR(hot_after / sum(after, 0, 16384), 0.9125, 0.002);
+}
+
+TEST("gups: an update is one line read and one line written") {
+  const Scratch scratch;
+  const StreamInfo info = kernels::record("gups", small(scratch.file("g.tts")));
+  const Reader reader{scratch.file("g.tts")};
+  Block block;
+  std::uint64_t read = 0;
+  std::uint64_t written = 0;
+  std::uint64_t set_up = 0;
+  std::uint64_t touched = 0;
+  for (std::uint64_t i = 0; i < info.blocks; ++i) {
+    reader.read(i, block);
+    for (const Event& event : block.events)
+      if (event.type == EventType::touch) {
+        CHECK_EQ(event.first, touched);  // initialised in order
+        touched += event.count;
+      }
+    for (const Segment& segment : block.segments)
+      (!block.timed ? set_up : segment.kind == AccessKind::load ? read : written) += segment.sum;
+    if (!block.timed) CHECK_EQ(block.operations[0], 0u);
+  }
+  CHECK_EQ(touched, info.pages);
+  CHECK_EQ(set_up, info.pages * 64);
+  CHECK_NEAR(static_cast<double>(read) / static_cast<double>(info.operations), 1, 0.01);
+  CHECK_NEAR(static_cast<double>(written) / static_cast<double>(read), 1, 0.001);
+}
+
+TEST("gups: a part of the hot set may move, or none") {
+  const Scratch scratch;
+  auto request = small(scratch.file("g.tts"));
+  request.parameters["move_fraction"] = 0.25;
+  request.parameters["regions"] = std::int64_t{1};
+  (void)kernels::record("gups", request);
+  auto after = loads(Reader{scratch.file("g.tts")}, 0.55, 1);
+  CHECK_NEAR(sum(after, 8192, 512) / sum(after, 0, 16384), 0.225 + 0.1 / 32, 0.002);
+  CHECK_NEAR(sum(after, 512, 1536) / sum(after, 0, 16384), 0.675 + 0.3 / 32, 0.002);
+  request.parameters["move_at"] = 1.0;
+  (void)kernels::record("gups", request);
+  after = loads(Reader{scratch.file("g.tts")}, 0.55, 1);
+  CHECK_NEAR(sum(after, 0, 2048) / sum(after, 0, 16384), 0.9125, 0.002);
+}
+
+TEST("gups: same seed, same bytes; other seed, other bytes") {
+  const Scratch scratch;
+  auto request = small(scratch.file("a.tts"));
+  request.parameters["updates_g"] = 0.1;
+  (void)kernels::record("gups", request);
+  request.file = scratch.file("b.tts");
+  (void)kernels::record("gups", request);
+  request.file = scratch.file("c.tts");
+  request.seed = 4;
+  (void)kernels::record("gups", request);
+  CHECK(check::bytes_of(scratch.file("a.tts")) == check::bytes_of(scratch.file("b.tts")));
+  CHECK(check::bytes_of(scratch.file("a.tts")) != check::bytes_of(scratch.file("c.tts")));
+}
+
+TEST("kernels: bad requests are refused with their place") {
+  const Scratch scratch;
+  const auto with = [&](const char* name, kernels::Value value) {
+    auto request = small(scratch.file("a.tts"));
+    request.parameters[name] = std::move(value);
+    return kernels::record("gups", request);
+  };
+  CHECK_THROWS(kernels::record("gupps", small(scratch.file("a.tts"))), "known: ");
+  CHECK_THROWS(with("hot", 1.0), "no parameter hot; it has memory_gib, hot_gib");
+  CHECK_THROWS(with("hot_share", 1.5), "gups: parameter hot_share: found 1.5, allowed 0 to 1");
+  CHECK_THROWS(with("hot_share", std::string{"all"}), "hot_share: found 'all', expected a number");
+  CHECK_THROWS(with("hot_share", std::nan("")), "expected a number");
+  CHECK_THROWS(with("regions", 1.5), "regions: found 1.5, expected an integer");
+  CHECK_THROWS(with("hot_gib", std::int64_t{40}), "hot_gib: found 40, allowed 0 to 32");
+  CHECK_THROWS(with("memory_gib", 0.0), "memory_gib");
+  auto request = small(scratch.file("a.tts"));
+  request.scale = 0;
+  CHECK_THROWS(kernels::record("gups", request), "scale: found 0");
+  CHECK_EQ(scratch.files(), 0u);
+}
+
+TEST("kernels: a recording that is stopped leaves no file") {
+  const Scratch scratch;
+  auto request = small(scratch.file("a.tts"));
+  std::vector<double> fractions;
+  request.progress = [&](double fraction) {
+    fractions.push_back(fraction);
+    return fraction < 0.5;
+  };
+  bool interrupted = false;
+  try {
+    (void)kernels::record("gups", request);
+  } catch (const kernels::Interrupted&) {
+    interrupted = true;
+  }
+  CHECK(interrupted);
+  CHECK(fractions.size() > 3 && std::ranges::is_sorted(fractions));
+  CHECK_EQ(scratch.files(), 0u);
+}
