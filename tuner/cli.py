@@ -145,7 +145,9 @@ def _parser() -> argparse.ArgumentParser:
     best.add_argument("--workload", "-w", required=True, metavar="W", help="name or YAML file")
     best.add_argument("--policy", help="only of this policy (default: of any)")
     for option in ("input", "machine", "ratio", "objective"):
-        best.add_argument(f"--{option}", help=f"only of this {option} (default: the usual one)")
+        best.add_argument(f"--{option}", help=f"only of this {option} (default: as `tune run`)")
+    best.add_argument("--threads", type=_number, metavar="N", help="only of so many threads")
+    best.add_argument("--scale", type=_number, metavar="R", help="only of this scale")
     _out_option(best)
     _json_option(best)
 
@@ -192,7 +194,7 @@ def _target_options(parser: argparse.ArgumentParser, *, workload_required: bool)
     group.add_argument("--threads", type=_number, metavar="N", help="application threads")
     group.add_argument("--scale", type=_number, metavar="R", help="real pages per simulated page")
     group.add_argument(
-        "--page-bytes", type=_positive, metavar="B", help="managed page (default: the policy's)"
+        "--page-bytes", type=int, choices=(4096, 2 << 20), help="managed page (default: policy's)"
     )
     group.add_argument("--repeats", type=_positive, metavar="N", help="runs per trial; the median")
     group.add_argument("--seed", type=_seed, metavar="N", help="of search and sampling (default 0)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from tuner import best as best_file
 from tuner import catalog, engine, settings
@@ -12,16 +13,24 @@ from tuner.errors import UserError
 from tuner.models import OBJECTIVES, BestConfiguration
 from tuner.terminal import print_json, say
 
+COMPARABLE = ("workload", "input", "machine", "ratio", "objective", "threads", "scale")
+"""Two configurations compete when they agree in all of these."""
+
 
 def best(args: Namespace) -> int:
     """Prints best.yaml of the best study; what is wrong with other studies is said on the side."""
-    workload = catalog.workload(args.workload).spec
+    # A setting has a policy; which one makes no difference to what is compared here.
+    policy = engine.policy(args.policy) if args.policy else next(iter(engine.policies().values()))
+    asked = {name: getattr(args, name) for name in COMPARABLE}
+    setting = settings.resolve(asked.pop("workload"), policy=policy, **asked)
     wanted = {
-        "workload": workload.name,
-        "input": args.input or workload.default_input,
-        "machine": args.machine or workload.machine,
-        "ratio": settings.checked_ratio(args.ratio),
-        "objective": settings.checked_objective(args.objective, workload),
+        "workload": setting.workload.name,
+        "input": setting.input,
+        "machine": setting.machine.name,
+        "ratio": setting.ratio,
+        "objective": setting.objective,
+        "threads": setting.threads,
+        "scale": setting.scale,
     }
     out = Path(args.out)
     known = find(out)
@@ -32,7 +41,7 @@ def best(args: Namespace) -> int:
     ]
     if not matching:
         raise UserError(_nothing(out, wanted, args.policy, known))
-    objective = OBJECTIVES[wanted["objective"]]
+    objective = OBJECTIVES[setting.objective]
     path, winner = min(matching, key=lambda item: objective.cost(item[1].objective.value))
     for difference in differences(winner):
         say(f"tune: note: {difference}")
@@ -80,35 +89,30 @@ def differences(best: BestConfiguration) -> list[str]:
     return changed
 
 
-def _setting(best: BestConfiguration) -> dict[str, str]:
-    return {
-        "workload": best.workload,
-        "input": best.input,
-        "machine": best.machine,
-        "ratio": best.ratio,
-        "objective": best.objective.name,
-    }
+def _setting(best: BestConfiguration) -> dict[str, Any]:
+    own = best.model_dump(include=set(COMPARABLE))
+    return own | {"objective": best.objective.name}
+
+
+def _told(setting: dict[str, Any], policy: str | None) -> str:
+    """1:8 on testbed, ..."""
+    texts = [str(setting[name]) for name in ("input", "machine", "ratio", "objective")]
+    texts += [f"{setting['threads']:g} threads", f"scale {setting['scale']:g}"]
+    return ", ".join([*texts, *([policy] if policy else [])])
 
 
 def _nothing(
     out: Path,
-    wanted: dict[str, str],
+    wanted: dict[str, Any],
     policy: str | None,
     known: list[tuple[Path, BestConfiguration]],
 ) -> str:
-    asked = ", ".join([*wanted.values(), *([policy] if policy else [])])
-    message = f"no configuration is known for {asked} in {out.absolute()}"
-    others = sorted(
-        {
-            ", ".join([*list(_setting(found).values())[1:], found.policy])
-            for _, found in known
-            if found.workload == wanted["workload"]
-        }
-    )
+    workload = wanted["workload"]
+    message = f"no configuration is known for {workload} ({_told(wanted, policy)}) in {out}"
+    others = {
+        _told(_setting(found), found.policy) for _, found in known if found.workload == workload
+    }
     if not others:
-        return f"{message}; `tune run --workload {wanted['workload']}` finds one"
-    listed = "".join(f"\n  {other}" for other in others)
-    return (
-        f"{message}; known for this workload (input, machine, ratio, objective, policy; choose "
-        f"with the options of these names):{listed}"
-    )
+        return f"{message}; `tune run --workload {workload}` finds one"
+    listed = "".join(f"\n  {other}" for other in sorted(others))
+    return f"{message}; known are, to be chosen with the options of these names:{listed}"

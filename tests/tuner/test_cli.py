@@ -354,6 +354,7 @@ def test_best_prints_the_best_study(run: Any, fake: FakeNative) -> None:
     find_best("worse", threshold=6)
     best = find_best("better", threshold=10)
     find_best("other-ratio", "--ratio", "1:4", threshold=40)
+    find_best("other-threads", "--threads", "32", threshold=41)
     outcome = run("best", "--workload", "walker")
     assert outcome.code == 0
     Path("printed.yaml").write_text(outcome.out)
@@ -363,6 +364,8 @@ def test_best_prints_the_best_study(run: Any, fake: FakeNative) -> None:
     assert found["path"] == str(Path("results/better/best.yaml").absolute())
     assert found["knobs"]["threshold"] == 10
     assert run("best", "-w", "walker", "--ratio", "1:4", "--json").json["knobs"]["threshold"] == 40
+    found = run("best", "-w", "walker", "--threads", "32", "--json").json
+    assert found["knobs"]["threshold"] == 41
 
 
 def test_best_says_what_there_is(run: Any, fake: FakeNative) -> None:
@@ -370,8 +373,10 @@ def test_best_says_what_there_is(run: Any, fake: FakeNative) -> None:
     find_best("one", "--ratio", "1:4")
     outcome = run("best", "--workload", "walker")
     assert outcome.code == 2
-    assert "no configuration is known for walker, big, testbed, 1:8, throughput" in outcome.err
-    assert "\n  big, testbed, 1:4, throughput, toy\n" in outcome.err
+    assert (
+        "no configuration is known for walker (big, testbed, 1:8, throughput, 16 threads, scale 64)"
+    ) in outcome.err
+    assert "\n  big, testbed, 1:4, throughput, 16 threads, scale 64, toy\n" in outcome.err
 
 
 def test_best_survives_a_damaged_study(run: Any, fake: FakeNative) -> None:
