@@ -7,7 +7,7 @@ from argparse import Namespace
 
 from tuner import settings, streams
 from tuner.models import StudySummary
-from tuner.terminal import progress, say
+from tuner.terminal import print_json, progress, say
 
 
 def run(args: Namespace) -> int:
@@ -18,5 +18,5 @@ def run(args: Namespace) -> int:
 
     summary: StudySummary = importlib.import_module("tuner.study").run_study(request)
     if request.json_output:
-        print(summary.model_dump_json(indent=2))
+        print_json(summary.model_dump())
     return 0 if summary.best_objective is not None else 1

@@ -185,10 +185,12 @@ def cache(args: Namespace) -> int:
 
 
 def show(value: KnobValue) -> str:
-    """5, 0.25, true, paper"""
+    """5, 0.25, 1048576, 1e+08, true, paper: nothing is rounded away."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, str):
+        return value
+    return str(int(value)) if value == int(value) and abs(value) < 1e7 else f"{value:.12g}"
 
 
 def limits(knob: KnobDecl) -> str:
@@ -197,7 +199,8 @@ def limits(knob: KnobDecl) -> str:
         return "true, false"
     if knob.type == "choice":
         return ", ".join(knob.choices)
-    return f"{knob.min:g} .. {knob.max:g}" + (" (log)" if knob.log else "")
+    assert knob.min is not None and knob.max is not None
+    return f"{show(knob.min)} .. {show(knob.max)}" + (" (log)" if knob.log else "")
 
 
 def _condition(knob: KnobDecl) -> str:

@@ -166,7 +166,7 @@ def _show(trial: Trial, result: TrialResult) -> None:
         ("where the time goes", ">seconds", ">share"),
         [
             (name, f"{value:.3f}", f"{value / total:.1%}" if total else "-")
-            for name, value in result.breakdown.items()
+            for name, value in sorted(result.breakdown.items(), key=lambda part: -part[1])
         ],
     )
     if result.latency:

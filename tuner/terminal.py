@@ -39,11 +39,14 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = ""
     names = [name.removeprefix(">") for name in columns]
     right = [name.startswith(">") for name in columns]
     if sys.stdout.isatty():
+        from rich.box import SIMPLE_HEAD
         from rich.console import Console
         from rich.markup import escape
         from rich.table import Table
 
-        drawn = Table(title=title or None, title_justify="left", header_style="bold")
+        drawn = Table(
+            title=title or None, title_justify="left", header_style="bold", box=SIMPLE_HEAD
+        )
         for name, to_right in zip(names, right, strict=True):
             drawn.add_column(name, justify="right" if to_right else "left", overflow="fold")
         for row in rows:
