@@ -1,0 +1,213 @@
+// Speed of the replay loop, in simulated accesses per second (coalesced repeats count), printed as
+// one JSON object.
+//
+//   bench_replay [STREAM]
+//
+// With a recorded cachelib stream: `hybridtier` at its default sampling on one core, the bare loop
+// (tier lookups only) over the same file, and their ratio; medians of five alternating runs.
+// Always: 64 Mi pages without coalescing, half Zipf and half uniform, from a stream that the bench
+// writes itself, and the peak resident size of that run.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/rng.hpp"
+#include "core/seam.hpp"
+#include "sim/simulate.hpp"
+#include "trace/stream.hpp"
+
+namespace {
+
+using namespace tt;
+using Figures = std::map<std::string, double>;
+
+/// The figures of engine/machines/hybridtier-cxl.yaml.
+sim::MachineProfile machine() {
+  sim::MachineProfile profile;
+  profile.name = "hybridtier-cxl";
+  profile.ghz = 2.4;
+  profile.cores = 16;
+  profile.threads = 16;
+  profile.llc_bytes = 24 << 20;
+  profile.tiers[0] = {85, 136, 82, 136, {{0, 1}, {0.5, 1.12}, {0.81, 1.56}, {0.98, 2}, {1, 2.1}},
+                      0.3};
+  profile.tiers[1] = {124, 34, 30, 51, {{0, 1}, {0.5, 1.15}, {0.8, 1.6}, {0.95, 2.1}, {1, 2.4}},
+                      0.3};
+  profile.migration_fixed_us = 11;
+  profile.migration_copy_gbps = 4;
+  profile.migration_shootdown_us = 0.5;
+  profile.sample_assist_ns = 250;
+  profile.sample_drain_ns = 120;
+  profile.work_ns = {60, 30, 5, 100, 500};
+  profile.huge_page_gain = 0.1;
+  profile.daemon_shares_cores = true;
+  profile.sample_queue = 419424;
+  return profile;
+}
+
+double timed(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+constexpr double fast_share = 1.0 / 9;
+
+void replay(const trace::Reader& stream) {
+  sim::RunOptions options;
+  options.fast_share = fast_share;
+  const auto result = sim::simulate(stream, machine(), policy("hybridtier"), {}, options);
+  if (result.total_seconds <= 0) throw std::runtime_error("the replay took no virtual time");
+}
+
+Figures recorded(const std::filesystem::path& file) {
+  const trace::Reader stream{file};
+  stream.verify();  // also brings the file into memory
+  const auto accesses = static_cast<double>(stream.info().accesses);
+  std::vector<double> full;
+  std::vector<double> bare;
+  std::uint64_t found = 0;
+  for (int round = 0; round < 5; ++round) {
+    bare.push_back(timed([&] { found += sim::bare_lookup(stream, fast_share); }));
+    full.push_back(timed([&] { replay(stream); }));
+  }
+  if (found == 0) throw std::runtime_error("no access to the slow tier: not a tiering workload");
+  return {{"replay.hybridtier.cachelib", accesses / median(full)},
+          {"replay.bare.cachelib", accesses / median(bare)},
+          {"replay.ratio_to_bare", median(bare) / median(full)},
+          {"replay.entries_per_second", static_cast<double>(stream.info().entries) / median(full)}};
+}
+
+/// 64 Mi pages, R = 1, every access an entry of its own, in random order.
+void write_large(const std::filesystem::path& file) {
+  constexpr std::uint32_t pages = 1U << 26;
+  constexpr std::size_t per_block = std::size_t{1} << 21;
+  trace::StreamInfo info;
+  info.workload = "zipf and uniform";
+  info.pages = pages;
+  info.classes = {{"all", 4, 5, 0}};
+  info.lanes = {{"all", 1}};
+  info.objects = {{"heap", 0, pages}};
+  trace::Writer writer{file, info};
+  Rng rng{1};
+  std::vector<std::uint32_t> page(per_block);
+  const std::vector<std::uint16_t> count(per_block, 1);
+  const std::vector<double> compute(1);
+  for (int b = 0; b < 64; ++b) {
+    for (std::size_t i = 0; i < per_block; ++i) {
+      if (i % 2 == 0) {
+        page[i] = static_cast<std::uint32_t>(rng.next()) % pages;
+      } else {
+        // Zipf 0.9 by inverting its continuous distribution; ranks scattered by an odd factor.
+        const auto rank = static_cast<std::uint32_t>(pages * std::pow(rng.uniform(), 10.0));
+        page[i] = rank * 0x9e3779b1U % pages;
+      }
+    }
+    trace::Block block;
+    block.timed = b > 0;
+    block.nominal_ns = 10e6;
+    block.compute_ns = compute;
+    const std::vector<trace::Event> events = {{trace::EventType::map, 0, 0, pages},
+                                              {trace::EventType::touch, 0, 0, pages}};
+    if (b == 0) block.events = events;
+    block.segments.push_back({0, AccessKind::load, 0, page, count, {}});
+    writer.write(block);
+  }
+  writer.finish(info);
+}
+
+Figures large(const std::filesystem::path& file) {
+  const trace::Reader stream{file};
+  const auto accesses = static_cast<double>(stream.info().accesses);
+  std::vector<double> full;
+  for (int round = 0; round < 3; ++round) full.push_back(timed([&] { replay(stream); }));
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return {{"replay.hybridtier.64mi", accesses / median(full)},
+          {"replay.rss_gib.64mi", static_cast<double>(usage.ru_maxrss) / (1 << 20)}};
+}
+
+/// Runs `work` in a process of its own, so that its peak size is its own; returns its figures.
+Figures apart(const std::function<Figures()>& work) {
+  int ends[2];
+  if (::pipe(ends) != 0) throw std::runtime_error("no pipe");
+  const pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("no process");
+  if (child == 0) {
+    ::close(ends[0]);
+    int status = 0;
+    try {
+      FILE* out = ::fdopen(ends[1], "w");
+      for (const auto& [name, value] : work()) std::fprintf(out, "%s %.17g\n", name.c_str(), value);
+      std::fclose(out);
+    } catch (const std::exception& error) {
+      std::cerr << error.what() << "\n";
+      status = 1;
+    }
+    ::_exit(status);
+  }
+  ::close(ends[1]);
+  Figures figures;
+  FILE* in = ::fdopen(ends[0], "r");
+  char name[128];
+  double value = 0;
+  while (std::fscanf(in, "%127s %lf", name, &value) == 2) figures[name] = value;
+  std::fclose(in);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (status != 0) throw std::runtime_error("a benchmark process failed");
+  return figures;
+}
+
+struct TempFile {
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("bench_replay_" + std::to_string(::getpid()));
+  ~TempFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Figures figures;
+    if (argc > 1) figures.merge(apart([&] { return recorded(argv[1]); }));
+    const TempFile file;
+    apart([&] {
+      write_large(file.path);
+      return Figures{};
+    });
+    figures.merge(apart([&] { return large(file.path); }));
+    std::string text;
+    for (const auto& [name, value] : figures) {
+      char number[32];
+      std::snprintf(number, sizeof number, "%.6g", value);
+      text += (text.empty() ? "{\"" : ", \"") + name + "\": " + number;
+    }
+    std::cout << text << "}\n";
+  } catch (const std::exception& error) {
+    std::cerr << "bench_replay: " << error.what() << "\n";
+    return 1;
+  }
+}
