@@ -30,10 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments:
         parser.print_help()
         return 0
-    args = parser.parse_args(arguments)
     from tuner.errors import UserError
 
     try:
+        args = parser.parse_args(arguments)
         module, function = args.command.split(":")
         run: Callable[[argparse.Namespace], int] = getattr(
             importlib.import_module(f"tuner.{module}"), function
@@ -54,15 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Version(argparse.Action):
-    """Reads the version only when asked: package metadata takes a while to load."""
+    """Asks the engine, and only when asked: loading it takes a while."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **_: object) -> None:
         super().__init__(option_strings, dest, nargs=0, help="print the version and leave")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
+        from tuner import engine
 
-        print(f"tune {version('tiertune')}")
+        print(f"tune {engine.version()} (engine build {engine.build_id()})")
         parser.exit()
 
 
