@@ -23,6 +23,7 @@ def policies(args: Namespace) -> int:
     table(
         ("policy", "family", ">knobs", "summary", "published in"),
         [(p.name, p.family, str(len(p.knobs)), p.summary, p.citation) for p in known],
+        prose=2,
     )
     return 0
 
@@ -60,7 +61,7 @@ def knobs(args: Namespace) -> int:
             )
             for knob in policy.knobs
         ],
-        title=f"{policy.name}: {policy.citation}",
+        prose=2,
     )
     return 0
 
@@ -91,6 +92,7 @@ def workloads(args: Namespace) -> int:
             for w in (entry.spec for entry in entries)
             for name, input in w.inputs.items()
         ],
+        prose=1,
     )
     return broken
 
@@ -131,6 +133,7 @@ def machines(args: Namespace) -> int:
             )
             for m in (entry.spec for entry in entries)
         ],
+        prose=1,
     )
     return broken
 

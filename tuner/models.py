@@ -18,7 +18,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 KnobValue = bool | int | float | str
 ParameterValue = bool | int | float | str | list[float]
@@ -330,12 +330,20 @@ class MachineSpec(Spec):
         return self.model_dump()
 
 
+def _choice(value: Any) -> Any:
+    return str(value) if type(value) is int else value
+
+
+Choice = Annotated[str, BeforeValidator(_choice)]
+"""Name of a choice; `4` may be written without quotes."""
+
+
 class KnobRange(Model):
     """Narrows a declared knob; empty means the declared limits."""
 
     min: Finite | None = None
     max: Finite | None = None
-    choices: Annotated[list[str], Field(min_length=1)] | None = None
+    choices: Annotated[list[Choice], Field(min_length=1)] | None = None
 
 
 class SpaceSpec(Model):

@@ -1,7 +1,6 @@
 """What is shown to people: tables on standard output, progress on standard error.
 
-On a terminal rich draws; anywhere else a table is aligned columns without wrapping, one row per
-line, and progress is a line at the start and one at the end.
+Away from a terminal a table is one line per row, and progress a line at the start and at the end.
 """
 
 from __future__ import annotations
@@ -34,32 +33,36 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """Text columns. A column whose name starts with '>' is aligned to the right."""
-    names = [name.removeprefix(">") for name in columns]
-    right = [name.startswith(">") for name in columns]
-    if sys.stdout.isatty():
-        from rich.box import SIMPLE_HEAD
-        from rich.console import Console
-        from rich.markup import escape
-        from rich.table import Table
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, prose: int = 0) -> None:
+    """Aligned columns, without wrapping. A column whose name starts with '>' is set to the right.
 
-        drawn = Table(
-            title=title or None, title_justify="left", header_style="bold", box=SIMPLE_HEAD
-        )
-        for name, to_right in zip(names, right, strict=True):
-            drawn.add_column(name, justify="right" if to_right else "left", overflow="fold")
-        for row in rows:
-            drawn.add_row(*(escape(cell) for cell in row))
-        Console().print(drawn)
-        return
+    The last `prose` columns are sentences: a terminal shows them wrapped under their row.
+    """
+    shown = len(columns) - prose if sys.stdout.isatty() else len(columns)
+    names = [name.removeprefix(">") for name in columns]
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-    for line in (names, *rows):
-        cells = (
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(line, widths, right, strict=True)
+
+    def line(cells: Sequence[str]) -> str:
+        aligned = (
+            cell.rjust(width) if column.startswith(">") else cell.ljust(width)
+            for column, cell, width in zip(columns, cells[:shown], widths, strict=False)
         )
-        print("  ".join(cells).rstrip())
+        return "  ".join(aligned).rstrip()
+
+    if not sys.stdout.isatty():
+        for cells in (names, *rows):
+            print(line(cells))
+        return
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = Console(soft_wrap=False)
+    console.print(Text(line(names), style="bold"), soft_wrap=True)
+    for cells in rows:
+        console.print(Text(line(cells)), soft_wrap=True)
+        if texts := [cell for cell in cells[shown:] if cell]:
+            console.print(Padding(Text(" · ".join(texts), style="dim"), (0, 0, 0, 4)))
 
 
 @contextmanager

@@ -159,6 +159,12 @@ def test_tuned_knobs_are_the_declared_ones_narrowed(user_folder: Path) -> None:
     assert tuned["aol.low"].condition == policy.knobs[-1].condition
 
 
+def test_a_choice_may_be_a_number(user_folder: Path) -> None:
+    path = user_folder / "spaces" / "toy.yaml"
+    edit(path, "[paper, both]", "[paper, 4]")
+    assert ":6: knobs.mode.choices: no choice '4' (declared: paper" in complaint("space", "toy")
+
+
 def test_a_fingerprint_covers_content_and_not_prose(user_folder: Path) -> None:
     path = user_folder / "workloads" / "walker.yaml"
     before = catalog.workload("walker").spec.fingerprint()
