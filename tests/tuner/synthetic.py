@@ -1,0 +1,187 @@
+"""A study without an engine: a complete request, and runners that answer at once.
+
+The runners stand in for `tuner.runner.run` behind the same seam (`Trial` in, `TrialResult` out).
+Misbehaviour is asked for through the environment, which worker processes inherit.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from tuner.models import (
+    KnobCondition,
+    KnobDecl,
+    KnobRange,
+    MachineSpec,
+    PolicyDecl,
+    SpaceSpec,
+    Status,
+    StudyRequest,
+    Trial,
+    TrialResult,
+    WorkloadSpec,
+)
+
+KNOBS = [
+    KnobDecl(name="period", type="integer", default=100, min=1, max=10_000, log=True),
+    KnobDecl(name="threshold", type="real", default=4.0, min=0.5, max=64.0, log=True),
+    KnobDecl(name="share", type="real", default=0.5, min=0.0, max=1.0),
+    KnobDecl(name="mode", type="choice", default="plain", choices=["plain", "eager", "lazy"]),
+    KnobDecl(name="aol", type="boolean", default=False),
+    KnobDecl(
+        name="aol.low", type="real", default=40.0, min=10.0, max=100.0,
+        condition=KnobCondition(parent="aol", values=[True]),
+    ),
+]  # fmt: skip
+
+_TIER: dict[str, Any] = {
+    "latency_ns": 100.0,
+    "read_gbps": 100.0,
+    "write_gbps": 50.0,
+    "store_stall": 0.2,
+    "loaded": [[0.0, 1.0], [1.0, 3.0]],
+}
+_COSTS = ("tracker_update", "tracker_lookup", "cooling_step", "scan_step", "threshold_pass")
+
+MACHINE = MachineSpec.model_validate(
+    {
+        "name": "paper-machine",
+        "summary": "for tests",
+        "ghz": 2.0,
+        "cores": 8,
+        "threads": 16,
+        "llc_mib": 16.0,
+        "fast": _TIER,
+        "slow": _TIER | {"latency_ns": 250.0},
+        "tiering": {
+            "migration_fixed_us": 2.0,
+            "migration_copy_gbps": 4.0,
+            "migration_shootdown_us": 1.0,
+            "sample_assist_ns": 100.0,
+            "sample_drain_ns": 50.0,
+            "work_ns": dict.fromkeys(_COSTS, 10.0),
+            "huge_page_gain": 0.1,
+            "daemon_shares_cores": True,
+            "sample_queue": 1024.0,
+        },
+    }
+)
+
+WORKLOAD = WorkloadSpec.model_validate(
+    {
+        "name": "synthetic",
+        "summary": "for tests",
+        "kernel": "none",
+        "operation": "get",
+        "objective": "throughput",
+        "objectives": ["throughput", "p99"],
+        "footprint_gib": 1.0,
+        "scale": 64.0,
+        "threads": 4.0,
+        "machine": "paper-machine",
+        "default_input": "small",
+        "smoke_input": "small",
+        "inputs": {"small": {"summary": "the only one"}},
+    }
+)
+
+
+def request(out: Path, **changes: Any) -> StudyRequest:
+    """A complete request; `changes` replaces fields."""
+    fields: dict[str, Any] = {
+        "study": "synthetic-study",
+        "out": str(out),
+        "workload": WORKLOAD,
+        "input": "small",
+        "policy": PolicyDecl(
+            name="paper", family="test", summary="for tests", citation="none", knobs=KNOBS
+        ),
+        "space": SpaceSpec(
+            policy="paper", summary="all", knobs={knob.name: KnobRange() for knob in KNOBS}
+        ),
+        "knobs": KNOBS,
+        "machine": MACHINE,
+        "ratio": "1:8",
+        "threads": 4.0,
+        "scale": 64.0,
+        "objective": "throughput",
+        "budget": 10,
+        "seed": 1,
+        "workers": 1,
+        "engine_version": "0",
+        "engine_build": "build-a",
+        "stream_maker": "maker-a",
+    }
+    return StudyRequest(**(fields | changes))
+
+
+def seconds_of(knobs: dict[str, Any]) -> float:
+    """A run time with one optimum: period matters much, threshold some, the rest little."""
+    seconds = 100.0
+    seconds += 12 * math.log10(knobs["period"] / 2000) ** 2
+    seconds += 2 * math.log10(knobs["threshold"] / 8) ** 2
+    seconds += 0.5 * (knobs["share"] - 0.3) ** 2
+    seconds += {"plain": 0.4, "eager": 0.0, "lazy": 0.8}[knobs["mode"]]
+    if knobs["aol"]:
+        seconds += 0.2 * (knobs["aol.low"] - 60) ** 2 / 2500 - 0.1
+    return seconds
+
+
+def answer(trial: Trial, seconds: float | None = None) -> TrialResult:
+    """The result of a trial that ran so many virtual seconds."""
+    seconds = seconds_of(trial.knobs) if seconds is None else seconds
+    throughput = 1e6 / seconds
+    return TrialResult(
+        study=trial.study,
+        number=trial.number,
+        status=Status.success,
+        objective=throughput,
+        cost=1 / throughput,
+        metrics={"hit_ratio": 0.9, "migrations": 12.0},
+        latency={"get": {"p50": 900.0, "p99": 4000.0}},
+        series={"hit_ratio": [0.5 + 0.4 * i / 600 for i in range(600)], "throughput": [1.0] * 600},
+        engine_version="0",
+        engine_build=trial.engine_build,
+        host="here",
+    )
+
+
+def smooth(trial: Trial) -> TrialResult:
+    return answer(trial)
+
+
+def slow(trial: Trial) -> TrialResult:
+    """Takes a little while, so that a study can be killed in its middle. Keeps a run count."""
+    time.sleep(0.03)
+    log = os.environ.get("SYNTHETIC_RUNS")
+    if log:
+        with Path(log).open("a") as file:
+            file.write(f"{trial.number}\n")
+    return answer(trial)
+
+
+def accident(trial: Trial) -> TrialResult:
+    """Most things that can go wrong, by trial number."""
+    kind = {1: "raise", 2: "kill", 3: "hang", 4: "nan", 5: "timeout", 6: "exit"}.get(trial.number)
+    if kind == "raise":
+        raise ValueError("no such operation")
+    if kind == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "hang":
+        time.sleep(3600)
+    if kind == "nan":
+        return answer(trial).model_copy(update={"objective": math.nan, "cost": math.nan})
+    if kind == "timeout":
+        raise TimeoutError("deadline of 2 s passed")
+    if kind == "exit":
+        os._exit(3)
+    return answer(trial)
+
+
+def always_fails(trial: Trial) -> TrialResult:
+    raise RuntimeError(f"trial {trial.number} cannot work")

@@ -1,0 +1,284 @@
+"""The optimizer: schedule, determinism, conditions, pending and failed trials, small spaces."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic import KNOBS, seconds_of
+
+from tuner.errors import UserError
+from tuner.models import KnobCondition, KnobDecl
+from tuner.optimizer import Optimizer, Proposal, Space, SpaceExhausted, initial_trials
+
+AOL_LOW = KNOBS[-1]
+
+
+def real(name: str, **changes: Any) -> KnobDecl:
+    fields = {"name": name, "type": "real", "default": 0.5, "min": 0.0, "max": 1.0}
+    return KnobDecl(**(fields | changes))
+
+
+def drive(optimizer: Optimizer, trials: int, costs: Any = seconds_of) -> list[Proposal]:
+    """Runs to `trials`, telling the oldest result whenever the optimizer needs one."""
+    proposals: list[Proposal] = []
+    told = 0
+    while len(proposals) < trials:
+        while not optimizer.ready():
+            optimizer.tell(told, costs(proposals[told].knobs))
+            told += 1
+        proposals.append(optimizer.ask())
+    for number in range(told, trials):
+        optimizer.tell(number, costs(proposals[number].knobs))
+    return proposals
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"), [(1, 1), (2, 2), (5, 2), (10, 2), (50, 10), (100, 20)]
+)
+def test_initial_trials_scale_with_the_budget(budget: int, expected: int) -> None:
+    assert initial_trials(budget) == expected
+
+
+def test_schedule_is_default_then_initial_then_mostly_the_model() -> None:
+    proposals = drive(Optimizer(KNOBS, seed=3, initial=20), 60)
+    origins = [proposal.origin for proposal in proposals]
+    assert origins[0] == "default"
+    assert proposals[0].knobs == {knob.name: knob.default for knob in KNOBS}
+    assert set(origins[1:20]) == {"initial"}
+    assert set(origins[20:]) == {"model", "random"}
+    assert 0 < origins[20:].count("random") <= 17  # 40 draws at 0.2: within 3.5 sigma
+    assert [proposal.number for proposal in proposals] == list(range(60))
+    assert len({json.dumps(proposal.knobs, sort_keys=True) for proposal in proposals}) == 60
+
+
+def test_same_seed_same_sequence_other_seed_another() -> None:
+    one = drive(Optimizer(KNOBS, seed=3, initial=4), 12)
+    assert drive(Optimizer(KNOBS, seed=3, initial=4), 12) == one
+    assert drive(Optimizer(KNOBS, seed=4, initial=4), 12) != one
+
+
+def test_sequence_does_not_depend_on_the_process() -> None:
+    """Hashes of strings differ between processes; nothing may be ordered by them."""
+    code = (
+        "import json; from synthetic import *; from test_optimizer import *\n"
+        "print(json.dumps([p.knobs for p in drive(Optimizer(KNOBS, seed=7, initial=4), 14)]))"
+    )
+    here = Path(__file__).parent
+    outputs = []
+    for hash_seed in ("1", "2"):
+        environment = os.environ | {
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        outputs.append(
+            subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", code],
+                cwd=here, env=environment, check=True, capture_output=True, text=True,
+            ).stdout
+        )  # fmt: skip
+    assert outputs[0] == outputs[1]
+    assert len(json.loads(outputs[0])) == 14
+
+
+def test_replayed_trials_continue_the_same_sequence() -> None:
+    whole = drive(Optimizer(KNOBS, seed=5, initial=4), 14)
+    for cut in (1, 3, 9):
+        resumed = Optimizer(KNOBS, seed=5, initial=4)
+        for proposal in whole[:cut]:
+            resumed.replay(proposal.number, proposal.knobs)
+            resumed.tell(proposal.number, seconds_of(proposal.knobs))
+        rest = []
+        while len(rest) < 14 - cut:
+            rest.append(resumed.ask())
+            resumed.tell(rest[-1].number, seconds_of(rest[-1].knobs))
+        assert rest == whole[cut:]
+
+
+def test_order_of_results_does_not_matter_with_several_workers() -> None:
+    def run(newest_first: bool) -> list[Proposal]:
+        optimizer = Optimizer(KNOBS, seed=5, initial=4, lag=3)
+        proposals: list[Proposal] = []
+        running: list[int] = []
+        while len(proposals) < 15:
+            while not optimizer.ready():
+                number = running.pop(-1 if newest_first else 0)
+                optimizer.tell(number, seconds_of(proposals[number].knobs))
+            proposals.append(optimizer.ask())
+            running.append(proposals[-1].number)
+        return proposals
+
+    assert run(newest_first=True) == run(newest_first=False)
+
+
+def test_asking_too_early_is_refused() -> None:
+    optimizer = Optimizer(KNOBS, seed=1, initial=2, lag=2)
+    optimizer.ask()
+    optimizer.ask()
+    assert not optimizer.ready()
+    with pytest.raises(ValueError, match="needs the results"):
+        optimizer.ask()
+    optimizer.tell(0, 1.0)
+    assert optimizer.ready()
+
+
+def test_pending_trial_is_not_proposed_again() -> None:
+    """Two workers: a pending trial pushes the next proposal away from itself."""
+    optimizer = Optimizer(KNOBS, seed=2, initial=4, lag=2)
+    proposals = drive(optimizer, 30)
+    configurations = [json.dumps(p.knobs, sort_keys=True) for p in proposals]
+    assert len(set(configurations)) == len(configurations)
+
+
+def test_model_beats_random_search() -> None:
+    """Sum over seeds of the best cost: the model must find what 40 random draws do not."""
+    optimum = 99.9
+    model, chance = 0.0, 0.0
+    for seed in range(2):
+        guided = drive(Optimizer(KNOBS, seed=seed, initial=8), 40)
+        model += min(seconds_of(p.knobs) for p in guided) - optimum
+        blind = drive(Optimizer(KNOBS, seed=seed, initial=40), 40)
+        chance += min(seconds_of(p.knobs) for p in blind) - optimum
+    assert model < 0.7 * chance
+
+
+def test_inactive_knobs_are_at_their_default() -> None:
+    proposals = drive(Optimizer(KNOBS, seed=9, initial=10), 20)
+    inactive = [p.knobs["aol.low"] for p in proposals if not p.knobs["aol"]]
+    active = [p.knobs["aol.low"] for p in proposals if p.knobs["aol"]]
+    assert set(inactive) == {AOL_LOW.default}
+    assert len(set(active)) > 1
+
+
+def test_knobs_are_plain_values_within_limits() -> None:
+    for proposal in drive(Optimizer(KNOBS, seed=11, initial=15), 20):
+        for knob in KNOBS:
+            value = proposal.knobs[knob.name]
+            assert (
+                type(value)
+                is {"integer": int, "real": float, "boolean": bool, "choice": str}[knob.type]
+            )
+            if knob.type in ("integer", "real"):
+                assert knob.min is not None and knob.max is not None
+                assert knob.min <= value <= knob.max  # type: ignore[operator]
+            if knob.type == "choice":
+                assert value in knob.choices
+
+
+def test_values_survive_the_way_through_configspace() -> None:
+    space = Space(KNOBS)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        knobs = space.sample(rng)
+        configuration = space.configuration(knobs)
+        assert configuration is not None
+        assert space.knobs(configuration) == knobs
+
+
+@pytest.mark.parametrize(
+    ("fixed", "tuned"), [({"aol": True}, ["aol.low"]), ({"aol": False}, []), ({}, [])]
+)
+def test_condition_on_a_knob_that_is_not_tuned_is_decided_by_its_value(
+    fixed: dict[str, bool], tuned: list[str]
+) -> None:
+    assert Space([AOL_LOW], fixed).tuned == tuned
+
+
+def test_chain_of_conditions() -> None:
+    knobs = [
+        real("leaf", condition=KnobCondition(parent="middle", values=["on"])),
+        KnobDecl(
+            name="middle", type="choice", default="off", choices=["off", "on"],
+            condition=KnobCondition(parent="root", values=[True]),
+        ),
+        KnobDecl(name="root", type="boolean", default=False),
+    ]  # fmt: skip
+    proposals = drive(Optimizer(knobs, seed=1, initial=3), 25, lambda k: 1.0 + abs(k["leaf"] - 0.9))
+    for proposal in proposals[1:]:
+        if not proposal.knobs["root"]:
+            assert proposal.knobs["middle"] == "off"
+        if proposal.knobs["middle"] == "off":
+            assert proposal.knobs["leaf"] == 0.5
+    assert any(p.knobs["leaf"] != 0.5 for p in proposals)
+
+
+def test_knob_with_one_value_is_constant_and_kept() -> None:
+    knobs = [real("a"), real("b", min=0.25, max=0.25, default=0.25),
+             KnobDecl(name="c", type="choice", default="x", choices=["y"])]  # fmt: skip
+    space = Space(knobs)
+    assert space.tuned == ["a"]
+    proposals = drive(Optimizer(knobs, seed=1, initial=2), 4, lambda k: 1.0 + k["a"])
+    assert proposals[0].knobs == {"a": 0.5, "b": 0.25, "c": "x"}
+    assert all(p.knobs["b"] == 0.25 and p.knobs["c"] == "y" for p in proposals[1:])
+
+
+def test_default_outside_a_narrowed_range_is_still_tried_first() -> None:
+    knobs = [real("a", min=0.8, max=1.0)]
+    proposals = drive(Optimizer(knobs, seed=1, initial=2), 8, lambda k: 1.0 + k["a"])
+    assert proposals[0].knobs == {"a": 0.5}
+    assert all(0.8 <= p.knobs["a"] <= 1.0 for p in proposals[1:])
+
+
+def test_finite_space_ends_when_everything_was_tried() -> None:
+    knobs = [KnobDecl(name="a", type="boolean", default=False),
+             KnobDecl(name="b", type="choice", default="x", choices=["x", "y", "z"])]  # fmt: skip
+    optimizer = Optimizer(knobs, seed=1, initial=2)
+    proposals = drive(optimizer, 6, lambda k: 1.0 + (k["b"] == "z"))
+    assert len({json.dumps(p.knobs) for p in proposals}) == 6
+    with pytest.raises(SpaceExhausted, match="all 6 configurations"):
+        optimizer.ask()
+
+
+def test_failed_trials_steer_the_model_away() -> None:
+    """Half of the space fails: the model proposes far less of it than chance would."""
+    knobs = [real("a"), real("b")]
+
+    def costs(knobs: dict[str, Any]) -> float | None:
+        return None if knobs["a"] > 0.5 else 1.0 + knobs["b"]
+
+    proposals = drive(Optimizer(knobs, seed=1, initial=8), 40, costs)
+    chosen = [p for p in proposals if p.origin == "model"]
+    failed = [p for p in chosen if costs(p.knobs) is None]
+    assert len(failed) < 0.25 * len(chosen)
+    assert min(p.knobs["b"] for p in chosen if p.knobs["a"] <= 0.5) < 0.05  # type: ignore[type-var,operator]
+
+
+def test_study_in_which_everything_fails_goes_on_at_random() -> None:
+    proposals = drive(Optimizer(KNOBS, seed=1, initial=2), 6, lambda _: None)
+    assert [p.origin for p in proposals[2:]] == ["random"] * 4
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), 0.0, -1.0])
+def test_costs_must_be_positive_and_finite(cost: float) -> None:
+    optimizer = Optimizer(KNOBS, seed=1, initial=2)
+    optimizer.ask()
+    with pytest.raises(ValueError, match="not a positive number"):
+        optimizer.tell(0, cost)
+
+
+def test_telling_twice_or_what_was_not_asked_is_refused() -> None:
+    optimizer = Optimizer(KNOBS, seed=1, initial=2)
+    optimizer.ask()
+    optimizer.tell(0, 1.0)
+    for number in (0, 1, -1):
+        with pytest.raises(ValueError, match="not waiting"):
+            optimizer.tell(number, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("knob", "message"),
+    [
+        (real("a", log=True), "logarithmic"),
+        (real("a", min=None), "no limits"),
+        (KnobDecl(name="a", type="integer", default=1, min=0.2, max=0.8), "no integer"),
+    ],
+)
+def test_unusable_knob_is_named(knob: KnobDecl, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Space([knob])

@@ -1,0 +1,161 @@
+"""Pools: every trial ends in exactly one result, whatever its process does."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import synthetic
+from synthetic import accident, request, smooth
+
+from tuner.models import Status, StudyRequest, TrialResult
+from tuner.pool import Pool, ProcessPool, RayPool, Runner, hard_limit, open_pool
+
+# Workers import the runner by name, as they import the real one from the installed package.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+)
+
+EXPECTED = {
+    0: Status.success,
+    1: Status.failed,
+    2: Status.crashed,
+    3: Status.timeout,
+    4: Status.failed,
+    5: Status.timeout,
+    6: Status.crashed,
+    7: Status.success,
+    8: Status.success,
+}
+
+
+def run_all(pool: Pool, study: StudyRequest, numbers: list[int]) -> list[TrialResult]:
+    """Runs the trials with every worker busy, and returns the results as they came."""
+    results: list[TrialResult] = []
+    waiting = list(numbers)
+    running = 0
+    while waiting or running:
+        while waiting and running < pool.workers:
+            pool.submit(study.trial(waiting.pop(0), {}))
+            running += 1
+        done = pool.wait(0.5)
+        running -= len(done)
+        results += done
+    return results
+
+
+@pytest.fixture(scope="module", autouse=True)
+def impatient() -> Iterator[None]:
+    """A hanging trial is killed after its deadline, without the room for a slow start."""
+    from tuner import pool
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(pool, "GRACE_SECONDS", 15.0)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(params=["process", "ray"])
+def make(request: pytest.FixtureRequest) -> Iterator[Callable[[Runner], Pool]]:
+    pools: list[Pool] = []
+
+    def open_it(runner: Runner) -> Pool:
+        pools.append(
+            ProcessPool(runner) if request.param == "process" else RayPool(runner, workers=2)
+        )
+        return pools[-1]
+
+    yield open_it
+    for pool in pools:
+        pool.close()
+
+
+def test_every_trial_ends_in_one_result(make: Callable[[Runner], Pool], tmp_path: Path) -> None:
+    pool = make(accident)
+    study = request(tmp_path, deadline_seconds=1.0)
+    results = run_all(pool, study, list(EXPECTED))
+    assert sorted(r.number for r in results) == list(EXPECTED)
+    assert {r.number: r.status for r in results} == EXPECTED
+    by_number = {r.number: r for r in results}
+    assert by_number[0] == synthetic.answer(study.trial(0, {}))
+    assert by_number[1].error == "ValueError: no such operation"
+    assert "died" in by_number[2].error or "SIGKILL" in by_number[2].error
+    assert "killed" in by_number[3].error
+    assert "not a positive number" in by_number[4].error
+    assert by_number[5].error == "TimeoutError: deadline of 2 s passed"
+    assert all(by_number[n].objective is None for n in (1, 2, 3, 4, 5, 6))
+    assert all(r.study == study.study for r in results)
+
+
+def test_wait_without_trials_returns_at_once(make: Callable[[Runner], Pool]) -> None:
+    assert make(smooth).wait(3600) == []
+
+
+def test_wait_gives_up_after_its_time(make: Callable[[Runner], Pool], tmp_path: Path) -> None:
+    pool = make(accident)
+    pool.submit(request(tmp_path).trial(3, {}))
+    assert pool.wait(0.01) == []
+
+
+def test_one_worker_without_cluster_needs_no_ray(tmp_path: Path) -> None:
+    pool = open_pool(smooth, workers=1)
+    try:
+        assert isinstance(pool, ProcessPool)
+        result = run_all(pool, request(tmp_path), [0])[0]
+        assert result.status is Status.success
+    finally:
+        pool.close()
+
+
+def test_worker_that_died_while_idle_costs_no_trial(tmp_path: Path) -> None:
+    pool = ProcessPool(smooth)
+    try:
+        study = request(tmp_path)
+        assert run_all(pool, study, [0])[0].status is Status.success
+        pool._process.kill()
+        pool._process.join()
+        assert run_all(pool, study, [1])[0].status is Status.success
+    finally:
+        pool.close()
+
+
+def test_close_ends_a_running_trial_and_its_children(tmp_path: Path) -> None:
+    pool = ProcessPool(parent_of_sleepers)
+    pool.submit(request(tmp_path).trial(0, {}))
+    note = Path(os.environ.get("TMPDIR", "/tmp")) / f"sleeper-of-{os.getpid()}"
+    while not (note.exists() and note.read_text()):
+        time.sleep(0.01)
+    child = int(note.read_text())
+    note.unlink()
+    pool.close()
+    deadline = time.monotonic() + 30
+    while alive(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not alive(child)
+
+
+def parent_of_sleepers(trial: Any) -> Any:
+    import subprocess
+
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    note = Path(os.environ.get("TMPDIR", "/tmp")) / f"sleeper-of-{os.getppid()}"
+    note.write_text(str(child.pid))
+    child.wait()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+def test_hard_limit_leaves_room_for_the_runners_own_deadline(tmp_path: Path) -> None:
+    study = request(tmp_path, deadline_seconds=60.0)
+    assert hard_limit(study.trial(0, {})) > 60.0
+    assert hard_limit(request(tmp_path).trial(0, {})) == float("inf")
