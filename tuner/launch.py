@@ -1,21 +1,18 @@
-"""`tune run`: resolves the arguments, makes sure of the stream, and hands over to the study."""
+"""`tune run`: resolves the arguments and hands over to the study."""
 
 from __future__ import annotations
 
 import importlib
 from argparse import Namespace
 
-from tuner import settings, streams
+from tuner import settings
 from tuner.models import StudySummary
-from tuner.terminal import print_json, progress, say
+from tuner.terminal import print_json
 
 
 def run(args: Namespace) -> int:
     """Exit code 0 when the study is complete and at least one trial succeeded."""
     request = settings.study_request(args)
-    with progress(f"recording {request.workload.name} ({request.input})") as tell:
-        streams.ensure(request.stream(), progress=tell, note=say)
-
     summary: StudySummary = importlib.import_module("tuner.study").run_study(request)
     if request.json_output:
         print_json(summary.model_dump())
