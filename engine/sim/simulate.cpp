@@ -388,23 +388,19 @@ void Machine::finish_moves() {
 // ------------------------------------------------------------------------------------ events
 
 void Machine::place(PageRange range) {
-  // The policy is asked again now and then, so that it can answer by what is still free.
-  constexpr std::uint64_t run = 512;
-  for (std::uint64_t first = range.first.value; first < range.end().value; first += run) {
-    const PageRange part{PageId{first}, std::min(run, range.end().value - first)};
-    const Tier wanted = policy_->placement(part);
-    for (std::uint64_t page = first; page < part.end().value; ++page) {
-      if ((flags_[page] & present) != 0) continue;
-      const bool fits = used_[index(wanted)] < capacity_[index(wanted)];
-      const Tier tier = fits ? wanted : other(wanted);
-      ++used_[index(tier)];
-      flags_[page] = present;
-      moved_at_ms_[page] = 0;
-      if (tier == Tier::slow) {
-        slow_.set(page);
-      } else {
-        slow_.clear(page);
-      }
+  // Asked per page: where a page belongs may differ from its neighbour (static-hot).
+  for (std::uint64_t page = range.first.value; page < range.end().value; ++page) {
+    if ((flags_[page] & present) != 0) continue;
+    const Tier wanted = policy_->placement({PageId{page}, 1});
+    const bool fits = used_[index(wanted)] < capacity_[index(wanted)];
+    const Tier tier = fits ? wanted : other(wanted);
+    ++used_[index(tier)];
+    flags_[page] = present;
+    moved_at_ms_[page] = 0;
+    if (tier == Tier::slow) {
+      slow_.set(page);
+    } else {
+      slow_.clear(page);
     }
   }
 }
