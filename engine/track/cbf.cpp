@@ -7,10 +7,12 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "track/lines.hpp"
+#include "track/quad_line.hpp"
 
 namespace tt::track {
 namespace {
@@ -22,9 +24,9 @@ constexpr std::uint64_t high_product(std::uint64_t a, std::uint64_t b) {
 
 /// Takes a uniform digit in [0, base) off the top of `fraction`, read as a number in [0, 1).
 constexpr std::uint64_t take_digit(std::uint64_t& fraction, std::uint64_t base) {
-  const std::uint64_t digit = high_product(fraction, base);
-  fraction *= base;
-  return digit;
+  const Wide product = static_cast<Wide>(fraction) * base;
+  fraction = static_cast<std::uint64_t>(product);
+  return static_cast<std::uint64_t>(product >> 64);
 }
 
 /// Counters of Bits bits each, packed into bytes.
@@ -95,13 +97,15 @@ template <unsigned Bits, unsigned K, bool Blocked, bool Conservative>
 class Cbf final : public Tracker {
   using Cells = Packed<Bits>;
   static constexpr std::uint64_t line_slice = Cells::per_line / K;
+  /// The usual case has a fast path of its own, with its own places in the line.
+  static constexpr bool quad = Blocked && K == 4;
 
-  /// Where the counters of a page are. Blocked: line, and the positions in its slices as a
-  /// fraction. Standard: start and stride of double hashing (Kirsch and Mitzenmacher, 2006).
-  struct Key {
-    std::uint64_t first;
-    std::uint64_t second;
+  /// Standard layout: start and stride of double hashing (Kirsch and Mitzenmacher, 2006).
+  struct HashKey {
+    std::uint64_t start;
+    std::uint64_t stride;
   };
+  using Key = std::conditional_t<Blocked, LineKey, HashKey>;
 
  public:
   Cbf(std::uint64_t lines, std::uint64_t seed)
@@ -123,9 +127,11 @@ class Cbf final : public Tracker {
 
   void get(std::span<const PageId> pages, std::span<std::uint32_t> out) const override {
     if (out.size() < pages.size()) throw std::invalid_argument("get: out is shorter than pages");
-    for_each_prefetched<Key>(
+    for_each_chunk<Key>(
         pages, [&](PageId page) { return stage<false>(page); },
-        [&](Key key, PageId, std::size_t i) { out[i] = read(key); });
+        [&](std::span<const Key> keys, std::size_t begin) {
+          for (std::size_t i = 0; i < keys.size(); ++i) out[begin + i] = read(keys[i]);
+        });
   }
   [[nodiscard]] std::uint32_t get(PageId page) const override { return read(locate(page)); }
 
@@ -160,12 +166,12 @@ class Cbf final : public Tracker {
   template <typename Visit>
   void for_each_counter(Key key, Visit visit) const {
     if constexpr (Blocked) {
-      std::uint8_t* line = base_ + key.first * line_bytes;
+      std::uint8_t* line = base_ + key.line * line_bytes;
       for (unsigned i = 0; i < K; ++i)
-        visit(i, line, i * line_slice + take_digit(key.second, line_slice));
+        visit(i, line, i * line_slice + take_digit(key.digits, line_slice));
     } else {
       for (unsigned i = 0; i < K; ++i)
-        visit(i, base_, i * slice_ + high_product(key.first + i * key.second, slice_));
+        visit(i, base_, i * slice_ + high_product(key.start + i * key.stride, slice_));
     }
   }
 
@@ -173,7 +179,7 @@ class Cbf final : public Tracker {
   Key stage(PageId page) const {
     const Key key = locate(page);
     if constexpr (Blocked) {
-      __builtin_prefetch(base_ + key.first * line_bytes, Write);
+      __builtin_prefetch(base_ + key.line * line_bytes, Write);
     } else {
       for_each_counter(key, [](unsigned, const std::uint8_t* base, std::uint64_t index) {
         __builtin_prefetch(base + index * Bits / 8, Write);
@@ -189,22 +195,28 @@ class Cbf final : public Tracker {
     sweep_.mark(line);
   }
 
+  /// Halvings that the counters of a line still miss: 1 until the sweep has reached it.
+  [[nodiscard]] unsigned owed(std::uint64_t line) const {
+    return sweep_.active() && sweep_.pending(line) ? 1 : 0;
+  }
+
   [[nodiscard]] std::uint32_t read(Key key) const {
-    const bool cooling = sweep_.active();
+    // The least of the halves is the half of the least.
+    if constexpr (quad) return QuadLine<Bits>::least(base_, key) >> owed(key.line);
     std::uint32_t least = Cells::max;
     for_each_counter(key, [&](unsigned, const std::uint8_t* base, std::uint64_t index) {
-      std::uint32_t value = Cells::read(base, index);
-      if (!Blocked && cooling) value >>= sweep_.pending(index / Cells::per_line) ? 1 : 0;
-      least = std::min(least, value);
+      if constexpr (Blocked)
+        least = std::min(least, Cells::read(base, index));
+      else
+        least = std::min(least, Cells::read(base, index) >> owed(index / Cells::per_line));
     });
-    // The least of the halves is the half of the least.
-    if (Blocked && cooling) least >>= sweep_.pending(key.first) ? 1 : 0;
+    if constexpr (Blocked) least >>= owed(key.line);
     return least;
   }
 
   void settle(Key key) {
     if constexpr (Blocked)
-      settle(key.first);
+      settle(key.line);
     else
       for_each_counter(key, [&](unsigned, const std::uint8_t*, std::uint64_t index) {
         settle(index / Cells::per_line);
@@ -235,12 +247,16 @@ class Cbf final : public Tracker {
   template <typename Item, typename PageOf, typename AmountOf>
   void update(std::span<const Item> batch, PageOf page_of, AmountOf amount_of) {
     const bool cooling = sweep_.active();
-    for_each_prefetched<Key>(
+    for_each_chunk<Key>(
         batch, [&](const Item& item) { return stage<true>(page_of(item)); },
-        [&](Key key, const Item& item, std::size_t) {
+        [&](std::span<const Key> keys, std::size_t begin) {
           if (cooling) [[unlikely]]
-            settle(key);
-          raise(key, amount_of(item));
+            for (const Key key : keys) settle(key);
+          const auto amount = [&](std::size_t i) { return amount_of(batch[begin + i]); };
+          if constexpr (quad)
+            QuadLine<Bits>::template raise<Conservative>(base_, keys, amount);
+          else
+            for (std::size_t i = 0; i < keys.size(); ++i) raise(keys[i], amount(i));
         });
   }
 
@@ -267,6 +283,7 @@ void check_size(std::uint64_t pages, double error, unsigned hashes) {
 std::uint64_t cbf_lines(const CbfOptions& options) {
   const unsigned bits = options.counter_bits;
   check(bits == 4 || bits == 8 || bits == 16, "counter_bits must be 4, 8 or 16");
+  check(options.min_counters <= std::uint64_t{1} << 50, "min_counters must be at most 2^50");
   const std::uint64_t counters =
       std::max(cbf_counters(options.pages, options.error, options.hashes), options.min_counters);
   const std::uint64_t per_line = line_bytes * 8 / bits;

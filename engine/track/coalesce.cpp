@@ -25,22 +25,26 @@ std::span<const Count> Coalescer::coalesce(std::span<const PageId> batch) {
   }
   const std::size_t mask = slots_.size() - 1;
   std::uint32_t distinct = 0;
-  for_each_prefetched<std::uint64_t>(
+  for_each_chunk<std::uint64_t>(
       batch,
       [&](PageId page) {
         const std::uint64_t home = mix64(page.value) >> shift_;
         __builtin_prefetch(&slots_[home], 1);
         return home;
       },
-      [&](std::uint64_t at, PageId page, std::size_t) {
-        while (slots_[at].stamp == stamp_ && counts_[slots_[at].index].page != page)
-          at = (at + 1) & mask;
-        Slot& slot = slots_[at];
-        if (slot.stamp != stamp_) {
-          slot = {stamp_, distinct};
-          counts_[distinct++] = {page, 0};
+      [&](std::span<const std::uint64_t> homes, std::size_t begin) {
+        for (std::size_t i = 0; i < homes.size(); ++i) {
+          const PageId page = batch[begin + i];
+          std::uint64_t at = homes[i];
+          while (slots_[at].stamp == stamp_ && counts_[slots_[at].index].page != page)
+            at = (at + 1) & mask;
+          Slot& slot = slots_[at];
+          if (slot.stamp != stamp_) {
+            slot = {stamp_, distinct};
+            counts_[distinct++] = {page, 0};
+          }
+          ++counts_[slot.index].count;
         }
-        ++counts_[slot.index].count;
       });
   return std::span<const Count>(counts_).first(distinct);
 }

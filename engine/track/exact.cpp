@@ -35,9 +35,12 @@ class Exact final : public Tracker {
   }
   void get(std::span<const PageId> pages, std::span<std::uint32_t> out) const override {
     if (out.size() < pages.size()) throw std::invalid_argument("get: out is shorter than pages");
-    for_each_prefetched<std::uint64_t>(
+    for_each_chunk<std::uint64_t>(
         pages, [&](PageId page) { return stage<false>(page); },
-        [&](std::uint64_t home, PageId page, std::size_t i) { out[i] = count(find(home, page)); });
+        [&](std::span<const std::uint64_t> homes, std::size_t begin) {
+          for (std::size_t i = 0; i < homes.size(); ++i)
+            out[begin + i] = count(find(homes[i], pages[begin + i]));
+        });
   }
   [[nodiscard]] std::uint32_t get(PageId page) const override {
     return count(find(home_of(page), page));
@@ -102,9 +105,11 @@ class Exact final : public Tracker {
     for (std::size_t begin = 0; begin < batch.size(); begin += chunk) {
       const auto part = batch.subspan(begin, std::min(chunk, batch.size() - begin));
       reserve(used_ + part.size());
-      for_each_prefetched<std::uint64_t>(
+      for_each_chunk<std::uint64_t>(
           part, [&](const Item& item) { return stage<true>(count_of(item).page); },
-          [&](std::uint64_t home, const Item& item, std::size_t) { add(home, count_of(item)); });
+          [&](std::span<const std::uint64_t> homes, std::size_t at) {
+            for (std::size_t i = 0; i < homes.size(); ++i) add(homes[i], count_of(part[at + i]));
+          });
     }
   }
   void add(std::uint64_t home, Count entry) {

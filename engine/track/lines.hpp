@@ -2,6 +2,7 @@
 // the staging loop that hides memory latency behind a batch.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,24 +32,23 @@ class LineArray {
   std::uint64_t lines_;
 };
 
-/// Calls stage(item) for each item — which says where the item's data is and prefetches it — and
-/// use(key, item, index) a chunk later, when the data has arrived.
+/// Walks a batch in chunks: stage(item) says where an item's data is and prefetches it; then, when
+/// the next chunk is on its way too, use(keys, begin) handles the chunk of items from `begin` on.
 template <typename Key, typename Item, typename Stage, typename Use>
-inline void for_each_prefetched(std::span<const Item> items, Stage stage, Use use) {
-  // Twice a core's outstanding L1 misses (10 to 24), so that none of them idles.
+[[gnu::always_inline]] inline void for_each_chunk(std::span<const Item> items, Stage stage,
+                                                  Use use) {
+  // More than a core's outstanding L1 misses (10 to 24), so that none of them idles.
   constexpr std::size_t chunk = 32;
   Key keys[2][chunk];
-  const std::size_t n = items.size();
   const auto stage_chunk = [&](std::size_t begin, Key* out) {
-    const std::size_t end = begin + chunk < n ? begin + chunk : n;
+    const std::size_t end = std::min(begin + chunk, items.size());
     for (std::size_t i = begin; i < end; ++i) out[i - begin] = stage(items[i]);
   };
   unsigned current = 0;
   stage_chunk(0, keys[current]);
-  for (std::size_t begin = 0; begin < n; begin += chunk, current ^= 1) {
+  for (std::size_t begin = 0; begin < items.size(); begin += chunk, current ^= 1) {
     stage_chunk(begin + chunk, keys[current ^ 1]);
-    const std::size_t end = begin + chunk < n ? begin + chunk : n;
-    for (std::size_t i = begin; i < end; ++i) use(keys[current][i - begin], items[i], i);
+    use(std::span<const Key>(keys[current], std::min(chunk, items.size() - begin)), begin);
   }
 }
 
