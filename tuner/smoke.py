@@ -40,8 +40,8 @@ def smoke(args: Namespace) -> int:
     for trial, result in zip(trials, results, strict=True):
         if result.status is not Status.success:
             errors.append(
-                f"{trial.policy} on {trial.workload}: {result.status}: {result.error} "
-                f"(knobs: {trial.knobs})"
+                f"{trial.policy} on {trial.workload}: {result.status}: {result.error}\n"
+                f"  again: {_command(trial)}"
             )
     seconds = time.monotonic() - started
     if args.json:
@@ -158,6 +158,20 @@ def _run(trials: list[Trial], workers: int) -> list[TrialResult]:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [result for result in results if result is not None]
+
+
+def _command(trial: Trial) -> str:
+    """The command that runs the trial alone."""
+    defaults = {knob.name: knob.default for knob in engine.policy(trial.policy).knobs}
+    changed = (
+        f" --set {name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in trial.knobs.items()
+        if value != defaults[name]
+    )
+    return (
+        f"tune sim --workload {trial.workload} --input {trial.input} --policy {trial.policy}"
+        + "".join(changed)
+    )
 
 
 def _show(trials: list[Trial], results: list[TrialResult]) -> None:

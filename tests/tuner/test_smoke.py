@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from argparse import Namespace
@@ -78,7 +79,12 @@ def test_a_failed_trial_fails_it(
     fake.on_simulate = fail
     assert cli.main(["smoke", *ONLY]) == 1
     errors = capsys.readouterr().err
-    assert errors.count("toy on walker: failed: assertion failed (knobs: ") == 2
+    assert errors.count("toy on walker: failed: assertion failed\n") == 2
+    again = [line for line in errors.splitlines() if line.startswith("  again: tune ")]
+    assert len(again) == 2
+    fake.on_simulate = lambda arguments: None
+    assert cli.main([*again[0].removeprefix("  again: tune ").split(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["knobs"] == in_process[1].knobs
 
 
 def test_a_broken_document_fails_it(
