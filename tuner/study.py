@@ -1,0 +1,344 @@
+"""A study: ask, run, record, tell, until the budget is spent.
+
+This is the only place that knows the order of things. A trial is written to the log before it runs
+and its result before anything is concluded from it; everything else that is shown or stored is made
+from the log, so that a study can be killed at any moment and resumed.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuner import best, log, streams, ui
+from tuner.errors import UserError
+from tuner.live import Live, Progress
+from tuner.log import StudyHeader, StudyLog
+from tuner.models import OBJECTIVES, BestConfiguration, StudyRequest, StudySummary
+from tuner.pool import Pool, Runner, open_pool
+from tuner.terminal import progress as progress_bar
+from tuner.terminal import say
+from tuner.tracking import Tracker
+
+if TYPE_CHECKING:
+    from tuner.optimizer import Optimizer
+
+POLL_SECONDS = 0.5  # how often the deadline and Ctrl-C are looked at while trials run
+
+NOT_PART_OF_A_RESULT = {
+    *("budget", "workers", "resume", "out", "ray_address", "mlflow_uri", "json_output"),
+    *("deadline_seconds", "engine_version"),
+    *("summary", "sources", "source", "notes", "citation", "meaning"),
+}
+"""Fields of a request that may differ when a study is resumed: how it is run, and prose."""
+
+
+def run_study(request: StudyRequest, *, runner: Runner | None = None) -> StudySummary:
+    """Runs or resumes a study until it has `request.budget` trials, and sums it up.
+
+    Args:
+        request: what to tune, completely resolved.
+        runner: runs one trial in a worker process; by default the simulated machine.
+
+    Raises:
+        UserError: the study exists (without `resume`), was started with other settings, is being
+            written by another process, or cannot be stored.
+        KeyboardInterrupt: after everything that had finished was stored, and the command that goes
+            on was printed.
+    """
+    started = time.monotonic()
+    directory = Path(request.out) / request.study
+    with _open(directory, request) as study, _tracking(request, study) as tracker:
+        _run(request, study, runner, tracker)
+        return _conclude(request, study, tracker, time.monotonic() - started)
+
+
+# --- Start ----------------------------------------------------------------------------------------
+
+
+def _open(directory: Path, request: StudyRequest) -> StudyLog:
+    from tuner.optimizer import initial_trials
+
+    if not log.exists(directory):
+        header = StudyHeader(
+            format=log.FORMAT,
+            created=log.now(),
+            request=request,
+            fingerprints=request.fingerprints,
+            stream=request.stream().key,
+            lag=request.workers,
+            initial=initial_trials(request.budget),
+            git_commit=git_commit(),
+        )
+        return StudyLog(directory, header)
+    if not request.resume:
+        data = log.load(directory)
+        raise UserError(
+            f"study '{request.study}' exists in {directory} with {len(data.done)} finished trials; "
+            "go on with --resume, or start another with --name"
+        )
+    study = StudyLog(directory)
+    try:
+        _refuse_changes(study, request)
+    except BaseException:
+        study.close()
+        raise
+    return study
+
+
+def _refuse_changes(study: StudyLog, request: StudyRequest) -> None:
+    """Trials of one study must be comparable: whatever acts on a result must be as it was."""
+    before = study.data.header.request.model_dump()
+    changes = list(_differences(before, request.model_dump()))
+    if changes:
+        shown = "".join(f"\n  {change}" for change in changes[:10])
+        more = f"\n  and {len(changes) - 10} more" if len(changes) > 10 else ""
+        raise UserError(
+            f"study '{request.study}' cannot be resumed: its {len(study.data.done)} finished "
+            f"trials were made with other settings:{shown}{more}\n"
+            "start another study with --name, or go back to those settings"
+        )
+    asked = len(study.data.trials)
+    if request.budget < asked:
+        raise UserError(
+            f"study '{request.study}' has {asked} trials already, more than --budget "
+            f"{request.budget}"
+        )
+
+
+def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """One line for each place where two documents differ."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in [*before, *(key for key in after if key not in before)]:
+            if key not in NOT_PART_OF_A_RESULT:
+                place = f"{path}.{key}" if path else str(key)
+                yield from _differences(before.get(key), after.get(key), place)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            label = old.get("name", index) if isinstance(old, Mapping) else index
+            yield from _differences(old, new, f"{path}[{label}]")
+    elif before != after:
+        yield f"{path}: was {_short(before)}, is {_short(after)}"
+
+
+def _short(value: Any) -> str:
+    text = "not there" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def git_commit() -> str | None:
+    """Commit of the current directory, `-dirty` if it has changes; None outside a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None
+
+
+# --- Run ------------------------------------------------------------------------------------------
+
+
+def _run(request: StudyRequest, study: StudyLog, runner: Runner | None, tracker: Tracker) -> None:
+    data = study.data
+    standing = Progress(request)
+    for trial in data.done:
+        standing.add(trial, replayed=True)
+    if standing.best is not None:
+        _write_best(request, study, standing)
+    if len(data.done) >= request.budget:
+        say(f"study '{request.study}' has its {request.budget} trials already")
+        return
+    if data.trials:
+        say(f"resuming '{request.study}': {len(data.done)} of {request.budget} trials are done")
+    with _pool(request, runner) as pool, Live(standing) as live:
+        _loop(request, study, _optimizer(request, study), pool, standing, live, tracker)
+
+
+@contextmanager
+def _pool(request: StudyRequest, runner: Runner | None) -> Iterator[Pool]:
+    """The workers. They start while the stream is made."""
+
+    def start() -> Pool:
+        from tuner import runner as simulated
+
+        return open_pool(
+            runner or simulated.run, workers=request.workers, ray_address=request.ray_address
+        )
+
+    with ThreadPoolExecutor(1) as executor:
+        starting = executor.submit(start)
+        try:
+            if runner is None:
+                title = f"recording {request.workload.name} ({request.input})"
+                with progress_bar(title) as tell:
+                    streams.ensure(request.stream(), progress=tell, note=say)
+        except BaseException:
+            with suppress(UserError):
+                starting.result().close()
+            raise
+        pool = starting.result()
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+def _optimizer(request: StudyRequest, study: StudyLog) -> Optimizer:
+    """The optimizer, as it was when the last event was written."""
+    from tuner.optimizer import Optimizer
+
+    header = study.data.header
+    tuned = {knob.name for knob in request.knobs}
+    optimizer = Optimizer(
+        request.knobs,
+        seed=request.seed,
+        initial=header.initial,
+        lag=header.lag,
+        fixed={knob.name: knob.default for knob in request.policy.knobs if knob.name not in tuned},
+    )
+    for trial in study.data.trials:
+        optimizer.replay(trial.number, trial.knobs)
+        if trial.result is not None:
+            optimizer.tell(trial.number, trial.result.cost)
+    return optimizer
+
+
+def _loop(
+    request: StudyRequest,
+    study: StudyLog,
+    optimizer: Optimizer,
+    pool: Pool,
+    standing: Progress,
+    live: Live,
+    tracker: Tracker,
+) -> None:
+    from tuner.optimizer import SpaceExhausted
+
+    # Asked for in an earlier session, and never finished.
+    waiting = deque(trial for trial in study.data.trials if trial.result is None)
+    running = 0
+    budget = request.budget
+    while standing.done < budget:
+        while running < pool.workers:
+            if not waiting and len(study.data.trials) < budget and optimizer.ready():
+                try:
+                    proposal = optimizer.ask()
+                except SpaceExhausted as end:
+                    live.notice(f"{end}: the study ends before its budget")
+                    budget = len(study.data.trials)
+                    break
+                waiting.append(study.asked(proposal.number, proposal.origin, proposal.knobs))
+            if not waiting:
+                break
+            trial = waiting.popleft()
+            pool.submit(request.trial(trial.number, trial.knobs))
+            running += 1
+        for result in pool.wait(POLL_SECONDS):
+            running -= 1
+            trial = study.finished(result)
+            optimizer.tell(result.number, result.cost)
+            improved = standing.add(trial)
+            if improved or (trial.number == 0 and standing.best is not None):
+                _write_best(request, study, standing)
+            live.finished(trial, improved)
+            tracker.add(trial, standing.best_objective)
+
+
+def _write_best(request: StudyRequest, study: StudyLog, standing: Progress) -> None:
+    trial = standing.best
+    assert trial is not None and trial.result is not None
+    best.write(
+        BestConfiguration.of(
+            request,
+            request.trial(trial.number, trial.knobs),
+            trial.result,
+            default_value=standing.default,
+            date=datetime.fromisoformat(trial.finished or trial.asked).astimezone(UTC),
+            git_commit=study.data.header.git_commit,
+        ),
+        study.directory / best.FILE,
+    )
+
+
+# --- End ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _tracking(request: StudyRequest, study: StudyLog) -> Iterator[Tracker]:
+    """MLflow beside the study. Whatever ends it early leaves a note of how to go on."""
+    tracker = Tracker(study.data, request.mlflow_uri or ui.store(Path(request.out)), say)
+    try:
+        yield tracker
+    except BaseException as error:
+        tracker.close(interrupted=True)
+        if isinstance(error, KeyboardInterrupt):
+            say(
+                f"stopped: {len(study.data.done)} of {request.budget} trials are done and stored "
+                f"in {study.directory}\ngo on with: {resume_command(request)}"
+            )
+        raise
+    tracker.close()
+
+
+def resume_command(request: StudyRequest) -> str:
+    """The command that goes on with the study."""
+    options = {
+        "--workload": request.workload.name,
+        "--input": request.input,
+        "--policy": request.policy.name,
+        "--machine": request.machine.name,
+        "--ratio": request.ratio,
+        "--objective": request.objective,
+        "--budget": str(request.budget),
+        "--seed": str(request.seed),
+        "--workers": str(request.workers),
+        "--out": request.out,
+        "--name": request.study,
+    }
+    words = [word for option in options.items() for word in option]
+    return shlex.join(["tune", "run", *words, "--resume"])
+
+
+def _conclude(
+    request: StudyRequest, study: StudyLog, tracker: Tracker, seconds: float
+) -> StudySummary:
+    """Scores, report, tracking, and the summary that the command prints."""
+    from tuner import report
+    from tuner.importance import importance
+
+    data = study.data
+    scores = importance(data)
+    files = report.write(data, scores)
+    tracker.conclude(scores, [*files, study.directory / best.FILE])
+    chosen, default = report.best_and_default(data)
+    best_value, default_value = report.value_of(chosen), report.value_of(default)
+    gain = None
+    if best_value is not None and default_value is not None:
+        gain = OBJECTIVES[request.objective].gain(best_value, default_value)
+    print(report.text(data, scores), file=sys.stderr if request.json_output else sys.stdout)
+    return StudySummary(
+        study=request.study,
+        workload=request.workload.name,
+        input=request.input,
+        policy=request.policy.name,
+        machine=request.machine.name,
+        ratio=request.ratio,
+        trials=len(data.done),
+        failed=sum(not trial.succeeded for trial in data.done),
+        default_objective=default_value,
+        best_objective=best_value,
+        gain=gain,
+        best_config=None if chosen is None else str(study.directory / best.FILE),
+        importance=scores.scores,
+        seconds=seconds,
+    )
