@@ -1,0 +1,270 @@
+// cachelib: the published distributions, the cache's structures, and what comes out of both.
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "check.hpp"
+#include "core/rng.hpp"
+#include "kernels/distributions.hpp"
+#include "kernels/kernel.hpp"
+#include "kernels/slab_cache.hpp"
+#include "scratch.hpp"
+
+using namespace tt;
+using namespace tt::kernels;
+using namespace tt::trace;
+using check::Scratch;
+
+namespace {
+
+constexpr std::array top = {1e-4, 0.01, 0.1, 0.2, 0.5};
+constexpr std::array cdn_share = {0.032, 0.139, 0.375, 0.499, 0.698};
+constexpr std::array graph_share = {0.214, 0.327, 0.553, 0.674, 0.860};
+constexpr std::array quantile = {0.0, 0.1, 0.5, 0.9, 0.99, 1.0};
+constexpr std::array cdn_bytes = {1.0, 159.0, 13300.0, 77600.0, 274000.0, 4180000.0};
+constexpr std::array graph_bytes = {1.0, 31.0, 63.0, 895.0, 25000.0, 2600000.0};
+
+StreamInfo description() {
+  StreamInfo info;
+  info.lanes = {{"all", 1}};
+  info.classes = {{"dependent", 1, 0, 0}, {"value", 8, 0, 0}, {"update", 8, 0, 0}};
+  return info;
+}
+
+SlabCacheOptions small_cache() {
+  SlabCacheOptions options;
+  options.arena_bytes = 1 << 20;
+  options.slab_bytes = 1 << 15;
+  options.buckets = 1024;
+  options.refresh_seconds = 60;
+  return options;
+}
+
+RecordRequest small(const std::filesystem::path& file) {
+  RecordRequest request;
+  request.input = "test";
+  request.scale = 8192;
+  request.threads = 16;
+  request.llc_bytes = 24 << 20;
+  request.seed = 5;
+  request.file = file;
+  using List = std::vector<double>;
+  request.parameters = {{"objects_m", 160.0},
+                        {"slab_kib", 256.0},
+                        {"popularity_top", List{0.01, 0.1, 0.2, 0.5}},
+                        {"popularity_share", List{0.327, 0.553, 0.674, 0.86}},
+                        {"value_bytes", List{1, 31, 63, 895, 25000, 250000}},
+                        {"value_mean", 1420.0},
+                        {"lone_get_share", 0.11589},
+                        {"op_ns", 475.0},
+                        {"client_ns", 1820.0},
+                        {"duration_s", 20.0}};
+  return request;
+}
+
+}  // namespace
+
+TEST("popularity: every published share is met, and none rises with rank") {
+  for (const auto& shares : {cdn_share, graph_share}) {
+    const Popularity popularity{top, shares};
+    for (std::size_t i = 0; i < top.size(); ++i)
+      CHECK_NEAR(popularity.share(top[i]), shares[i], 1e-9);
+    constexpr int steps = 10000;
+    double previous = 2;
+    for (int i = 0; i < steps; ++i) {
+      const double share =
+          popularity.share((i + 1.0) / steps) - popularity.share(double(i) / steps);
+      CHECK(share <= previous * (1 + 1e-6));
+      previous = share;
+    }
+    // Draws: the shares of a million within a fraction of a point.
+    Rng rng{1};
+    constexpr int draws = 1000000;
+    std::array<int, top.size()> hits{};
+    for (int i = 0; i < draws; ++i) {
+      const double position = popularity.position(rng.uniform());
+      CHECK(position >= 0 && position < 1);
+      for (std::size_t k = 0; k < top.size(); ++k) hits[k] += position < top[k];
+    }
+    for (std::size_t k = 0; k < top.size(); ++k)
+      CHECK_NEAR(hits[k] / double(draws), shares[k], 0.002);
+  }
+  const std::array<double, 2> rising = {0.001, 0.9};
+  const std::array<double, 2> positions = {0.1, 0.2};
+  CHECK_THROWS((Popularity{positions, rising}), "must not");
+}
+
+TEST("sizes: every published percentile and the mean are met") {
+  const auto mean_of = [](const Sizes& sizes) {
+    double sum = 0;
+    constexpr int steps = 1000000;
+    for (int i = 0; i < steps; ++i) sum += sizes.at((i + 0.5) / steps);
+    return sum / steps;
+  };
+  const Sizes cdn{quantile, cdn_bytes, 33000};
+  const Sizes graph{quantile, graph_bytes, 1420};
+  for (std::size_t i = 0; i < quantile.size(); ++i) {
+    CHECK_NEAR(cdn.at(quantile[i]) / cdn_bytes[i], 1, 1e-9);
+    CHECK_NEAR(graph.at(quantile[i]) / graph_bytes[i], 1, 1e-9);
+  }
+  CHECK_NEAR(mean_of(cdn) / 33000, 1, 0.002);
+  CHECK_NEAR(mean_of(graph) / 1420, 1, 0.002);
+  CHECK_THROWS((Sizes{quantile, cdn_bytes, 1e7}), "no curve");
+}
+
+TEST("slab cache: behaves as a map that forgets the least recently used") {
+  const Scratch scratch;
+  Recorder recorder{scratch.file("a.tts"), description(), {}};
+  SlabCache cache{small_cache(), {0, 1, 2}, recorder};
+  Rng rng{1};
+  std::unordered_map<std::uint64_t, SlabCache::Entry> known;
+  for (int i = 0; i < 60000; ++i) {
+    const std::uint64_t key = rng.below(3000);
+    const auto dice = rng.below(10);
+    const auto key_bytes = static_cast<std::uint32_t>(1 + key % 64);
+    if (dice < 3) {
+      const SlabCache::Entry entry{key, key_bytes,
+                                   static_cast<std::uint32_t>(1 + rng.below(rng.below(3000) + 1))};
+      cache.set(entry, i * 0.01);
+      known[key] = entry;
+      CHECK(cache.contains(key));  // what was just set is there
+    } else if (dice == 3) {
+      const bool had = cache.contains(key);
+      CHECK_EQ(cache.remove(key, key_bytes), had);
+      CHECK(!cache.contains(key));
+      known.erase(key);
+    } else {
+      const bool found = cache.get(key, key_bytes, i * 0.01);
+      CHECK(!found || known.contains(key));  // never finds what was not set, or was removed
+    }
+    if (i % 5000 == 0) CHECK_EQ(cache.inconsistency(), "");
+  }
+  CHECK_EQ(cache.inconsistency(), "");
+  CHECK(cache.evictions() > 1000);
+  CHECK(cache.items() > 500);
+}
+
+TEST("slab cache: the tail goes first, a refreshed item stays") {
+  const Scratch scratch;
+  Recorder recorder{scratch.file("a.tts"), description(), {}};
+  SlabCacheOptions options = small_cache();
+  options.arena_bytes = options.slab_bytes;  // one slab
+  SlabCache cache{options, {0, 1, 2}, recorder};
+  const auto entry = [](std::uint64_t key) { return SlabCache::Entry{key, 8, 1000}; };
+  std::uint64_t capacity = 0;
+  while (cache.evictions() == 0) cache.set(entry(capacity++), 0);
+  --capacity;  // the last one evicted the first
+  CHECK(!cache.contains(0));
+  CHECK(cache.contains(1) && cache.contains(2));
+  CHECK(cache.get(1, 8, 59));  // read, but not due for a refresh
+  cache.set(entry(100000), 60);
+  CHECK(!cache.contains(1));
+  CHECK(cache.get(2, 8, 60));  // due: moves to the head
+  cache.set(entry(100001), 61);
+  CHECK(cache.contains(2));
+  CHECK(!cache.contains(3));
+  CHECK_EQ(cache.items(), capacity);
+  CHECK_EQ(cache.inconsistency(), "");
+}
+
+TEST("slab cache: a class without memory takes a slab from the class that has most") {
+  const Scratch scratch;
+  Recorder recorder{scratch.file("a.tts"), description(), {}};
+  SlabCache cache{small_cache(), {0, 1, 2}, recorder};
+  std::uint64_t key = 0;
+  while (cache.evictions() == 0) cache.set({key++, 8, 100}, 0);
+  CHECK_EQ(cache.slabs_moved(), 0u);
+  cache.set({key, 8, 20000}, 0);
+  CHECK_EQ(cache.slabs_moved(), 1u);
+  CHECK(cache.contains(key));
+  CHECK_EQ(cache.inconsistency(), "");
+  CHECK_THROWS(cache.set({1, 8, 40000}, 0), "exceeds a slab");
+}
+
+TEST("slab cache: an operation touches what the structures say") {
+  const Scratch scratch;
+  {
+    Recorder recorder{scratch.file("a.tts"), description(), {}};
+    SlabCacheOptions options = small_cache();
+    options.smallest_class = 8192;  // slots start at pages, so that lines can be counted
+    SlabCache cache{options, {0, 1, 2}, recorder};
+    recorder.set_timed(false);
+    cache.set({1, 8, 4096}, 0);
+    // Push it out of the cache filter: many times its size.
+    const Address flush = recorder.map("flush", 64 << 20);
+    recorder.load(1, flush, 64 << 20);
+    recorder.set_timed(true);
+    CHECK(cache.get(1, 8, 30));
+    (void)recorder.finish();
+  }
+  const Reader reader{scratch.file("a.tts")};
+  Block block;
+  reader.read(reader.info().blocks - 1, block);
+  CHECK(block.timed);
+  CHECK_EQ(block.segments.size(), 3u);
+  CHECK_EQ(block.segments[0].stream_class, 0u);  // bucket; header and key in one line
+  CHECK_EQ(block.segments[0].sum, 2u);
+  CHECK_EQ(block.segments[1].stream_class, 1u);  // 4,096 bytes from byte 40 on: 64 lines more
+  CHECK_EQ(block.segments[1].sum, 64u);
+  CHECK(block.segments[2].kind == AccessKind::store);  // the reference count
+  CHECK_EQ(block.segments[2].sum, 1u);
+}
+
+TEST("cachelib: the smoke input runs as long as it should and fills its memory") {
+  const Scratch scratch;
+  const StreamInfo info = record("cachelib", small(scratch.file("a.tts")));
+  const Reader reader{scratch.file("a.tts")};
+  reader.verify();
+  CHECK_NEAR(info.nominal_seconds, 20, 0.1);
+  CHECK_EQ(info.op_kinds[0].name, "get");
+  CHECK_EQ(info.objects.size(), 2u);
+  CHECK_EQ(info.objects[1].pages, 8192u);
+  Block block;
+  std::uint64_t touched = 0;
+  std::uint64_t set_up_operations = 0;
+  for (std::uint64_t i = 0; i < info.blocks; ++i) {
+    reader.read(i, block);
+    for (const Event& event : block.events)
+      if (event.type == EventType::touch) touched += event.count;
+    if (!block.timed) set_up_operations += block.operations[0];
+  }
+  CHECK(touched > info.pages * 8 / 10);
+  CHECK_EQ(set_up_operations, 0u);
+  CHECK(info.operations > 10000);
+}
+
+TEST("cachelib: set and delete shares are met") {
+  const Scratch scratch;
+  auto request = small(scratch.file("a.tts"));
+  request.parameters["set_share"] = 0.2;
+  request.parameters["delete_share"] = 0.1;
+  const StreamInfo info = record("cachelib", request);
+  const Reader reader{scratch.file("a.tts")};
+  std::array<double, 3> kinds{};
+  Block block;
+  for (std::uint64_t i = 0; i < info.blocks; ++i) {
+    reader.read(i, block);
+    for (std::size_t k = 0; k < 3; ++k) kinds[k] += static_cast<double>(block.operations[k]);
+  }
+  CHECK_NEAR(kinds[0] / static_cast<double>(info.operations), 0.7, 0.015);
+  CHECK_NEAR(kinds[1] / static_cast<double>(info.operations), 0.2, 0.015);
+  CHECK_NEAR(kinds[2] / static_cast<double>(info.operations), 0.1, 0.015);
+  request.parameters["set_share"] = 0.95;
+  CHECK_THROWS(record("cachelib", request), "more than 1 with delete_share");
+}
+
+TEST("cachelib: same seed, same bytes; other seed, other bytes") {
+  const Scratch scratch;
+  auto request = small(scratch.file("a.tts"));
+  request.parameters["duration_s"] = 5.0;
+  (void)record("cachelib", request);
+  request.file = scratch.file("b.tts");
+  (void)record("cachelib", request);
+  request.file = scratch.file("c.tts");
+  request.seed = 6;
+  (void)record("cachelib", request);
+  CHECK(check::bytes_of(scratch.file("a.tts")) == check::bytes_of(scratch.file("b.tts")));
+  CHECK(check::bytes_of(scratch.file("a.tts")) != check::bytes_of(scratch.file("c.tts")));
+}

@@ -1,0 +1,121 @@
+#include "kernels/distributions.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace tt::kernels {
+namespace {
+
+/// Largest value in [low, high] for which `holds`; it must hold for low and be monotone.
+template <typename Predicate>
+double largest(double low, double high, Predicate holds) {
+  if (holds(high)) return high;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (holds(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace
+
+Popularity::Popularity(std::span<const double> top, std::span<const double> share) {
+  std::vector<double> x{0};
+  std::vector<double> s{0};
+  if (top.size() != share.size() || top.empty())
+    throw std::invalid_argument("popularity: as many shares as positions are needed");
+  x.insert(x.end(), top.begin(), top.end());
+  s.insert(s.end(), share.begin(), share.end());
+  if (x.back() < 1) {
+    x.push_back(1);
+    s.push_back(1);
+  }
+  std::vector<double> density;  // mean popularity of each piece
+  for (std::size_t i = 1; i < x.size(); ++i) {
+    density.push_back((s[i] - s[i - 1]) / (x[i] - x[i - 1]));
+    if (!(x[i] > x[i - 1] && x[i] <= 1 && s[i] > s[i - 1] && s[i] <= 1 + 1e-12) ||
+        (i > 1 && density[i - 1] > density[i - 2]))
+      throw std::invalid_argument(
+          "popularity: positions and shares must rise to 1, shares per object must not");
+  }
+  for (std::size_t i = 0; i < density.size(); ++i) {
+    const double from = x[i];
+    const double to = x[i + 1];
+    const auto at = [&](double position, double exponent) {
+      const double keep = 1 - exponent;
+      return density[i] * (to - from) * keep * std::pow(position, -exponent) /
+             (std::pow(to, keep) - std::pow(from, keep));
+    };
+    const double exponent = largest(0, 0.999, [&](double e) {
+      const bool start = i == 0 || at(from, e) <= std::sqrt(density[i - 1] * density[i]);
+      const bool end =
+          i + 1 == density.size() || at(to, e) >= std::sqrt(density[i] * density[i + 1]);
+      return start && end;
+    });
+    pieces_.push_back({from, to, s[i], s[i + 1], exponent, std::pow(from, 1 - exponent),
+                       std::pow(to, 1 - exponent)});
+  }
+}
+
+double Popularity::position(double uniform) const {
+  std::size_t i = 0;
+  while (i + 1 < pieces_.size() && uniform >= pieces_[i].share_to) ++i;
+  const Piece& piece = pieces_[i];
+  const double within = (uniform - piece.share_from) / (piece.share_to - piece.share_from);
+  const double x =
+      std::pow(piece.low + within * (piece.high - piece.low), 1 / (1 - piece.exponent));
+  return std::clamp(x, piece.from, std::nextafter(piece.to, 0.0));
+}
+
+double Popularity::share(double x) const {
+  for (const Piece& piece : pieces_)
+    if (x <= piece.to)
+      return piece.share_from + (piece.share_to - piece.share_from) *
+                                    (std::pow(x, 1 - piece.exponent) - piece.low) /
+                                    (piece.high - piece.low);
+  return 1;
+}
+
+Sizes::Sizes(std::span<const double> quantile, std::span<const double> bytes, double mean_bytes)
+    : quantile_(quantile.begin(), quantile.end()) {
+  if (quantile.size() != bytes.size() || quantile.size() < 2 || quantile.front() != 0 ||
+      quantile.back() != 1)
+    throw std::invalid_argument("sizes: as many sizes as quantiles, from 0 to 1, are needed");
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (!(bytes[i] >= 1) || (i > 0 && !(quantile[i] > quantile[i - 1] && bytes[i] >= bytes[i - 1])))
+      throw std::invalid_argument("sizes: quantiles must rise, sizes rise from 1 on");
+    log_bytes_.push_back(std::log(bytes[i]));
+  }
+  constexpr double least = 0.05;
+  constexpr double most = 50;
+  if (!(mean(least) >= mean_bytes && mean(most) <= mean_bytes))
+    throw std::invalid_argument("sizes: no curve through the percentiles has this mean");
+  exponent_ = largest(least, most, [&](double e) { return mean(e) >= mean_bytes; });
+}
+
+double Sizes::log_size(std::size_t i, double within, double exponent) const {
+  if (quantile_[i] >= 0.9) within = std::pow(within, exponent);
+  return log_bytes_[i] + (log_bytes_[i + 1] - log_bytes_[i]) * within;
+}
+
+double Sizes::mean(double exponent) const {
+  double sum = 0;
+  constexpr int steps = 2000;
+  for (std::size_t i = 0; i + 1 < quantile_.size(); ++i) {
+    double piece = 0;
+    for (int step = 0; step < steps; ++step)
+      piece += std::exp(log_size(i, (step + 0.5) / steps, exponent));
+    sum += piece / steps * (quantile_[i + 1] - quantile_[i]);
+  }
+  return sum;
+}
+
+double Sizes::at(double quantile) const {
+  std::size_t i = 0;
+  while (i + 2 < quantile_.size() && quantile >= quantile_[i + 1]) ++i;
+  return std::exp(
+      log_size(i, (quantile - quantile_[i]) / (quantile_[i + 1] - quantile_[i]), exponent_));
+}
+
+}  // namespace tt::kernels
