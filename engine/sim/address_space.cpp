@@ -21,19 +21,15 @@ std::uint64_t peak_pages(const trace::Reader& stream, unsigned shift) {
           break;
         case trace::EventType::touch: {
           const PageRange range = space.cover(event);
-          for (std::uint64_t page = range.first.value; page < range.end().value; ++page) {
-            now += present.test(page) ? 0 : 1;
-            present.set(page);
-          }
+          now += range.count - present.count(range.first.value, range.count);
+          present.set(range.first.value, range.count);
           peak = std::max(peak, now);
           break;
         }
         case trace::EventType::unmap: {
           const PageRange range = space.unmap(event);
-          for (std::uint64_t page = range.first.value; page < range.end().value; ++page) {
-            now -= present.test(page) ? 1 : 0;
-            present.clear(page);
-          }
+          now -= present.count(range.first.value, range.count);
+          present.clear(range.first.value, range.count);
           break;
         }
       }

@@ -13,6 +13,9 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -70,9 +73,7 @@ class Machine final : public Memory {
   // Memory: what the policy sees.
   [[nodiscard]] std::uint64_t page_bytes() const override { return page_bytes_; }
   [[nodiscard]] std::uint64_t capacity(Tier tier) const override { return capacity_[index(tier)]; }
-  [[nodiscard]] std::uint64_t free_pages(Tier tier) const override {
-    return capacity_[index(tier)] - used_[index(tier)];
-  }
+  [[nodiscard]] std::uint64_t free_pages(Tier tier) const override { return free_[index(tier)]; }
   void residency(std::span<const PageId> pages, std::span<Residency> out) const override {
     for (std::size_t i = 0; i < pages.size(); ++i) out[i] = where(pages[i].value);
   }
@@ -91,7 +92,6 @@ class Machine final : public Memory {
   }
 
  private:
-  enum Flag : std::uint8_t { present = 1, queued_fast = 2, queued_slow = 4 };
   struct LaneState {
     double threads = 1;
     double clock_ns = 0;
@@ -107,9 +107,8 @@ class Machine final : public Memory {
     std::uint64_t by[2][tier_count] = {};  // [kind][tier]
   };
 
-  static Flag queued(Tier to) { return to == Tier::fast ? queued_fast : queued_slow; }
   [[nodiscard]] Residency where(std::uint64_t page) const {
-    if (page >= flags_.size() || (flags_[page] & present) == 0) return Residency::absent;
+    if (page >= space_.pages() || !present_.test(page)) return Residency::absent;
     return slow_.test(page) ? Residency::slow : Residency::fast;
   }
   [[nodiscard]] Tier tier_of(std::uint64_t page) const {
@@ -151,11 +150,17 @@ class Machine final : public Memory {
   AddressSpace space_;
   std::uint64_t footprint_;
   std::array<std::uint64_t, tier_count> capacity_{};
-  std::array<std::uint64_t, tier_count> used_{};  // pages that are there or have a slot there
-  std::vector<std::uint8_t> flags_;
+  std::array<std::uint64_t, tier_count> free_{};  // a page in flight has its slot where it goes
+  PageBits present_;
   PageBits slow_;
   PageBits moving_;
-  std::vector<std::uint32_t> moved_at_ms_;  // time of a page's last move + 1; 0: never
+  std::array<PageBits, tier_count> queued_;  // toward each tier
+  // Time of a page's last move + 1; 0: never. From calloc: most pages never move, and the operating
+  // system gives memory only to the parts that are written.
+  struct Free {
+    void operator()(std::uint32_t* array) const { std::free(array); }
+  };
+  std::unique_ptr<std::uint32_t[], Free> moved_at_ms_;
   MoveQueue queue_;
   Sampler sampler_;
   std::unique_ptr<Policy> policy_;
@@ -240,17 +245,21 @@ Machine::Machine(const trace::Reader& stream, const MachineProfile& profile,
       page_bytes_(chosen_page_bytes(traits_, options)),
       space_(info_.pages, shift_of(page_bytes_)),
       footprint_(peak_pages(stream, shift_of(page_bytes_))),
-      flags_(space_.pages()),
+      present_(space_.pages()),
       slow_(space_.pages()),
       moving_(space_.pages()),
-      moved_at_ms_(space_.pages()),
+      queued_{PageBits{space_.pages()}, PageBits{space_.pages()}},
+      moved_at_ms_(static_cast<std::uint32_t*>(
+          std::calloc(std::max<std::uint64_t>(space_.pages(), 1), sizeof(std::uint32_t)))),
       queue_(1024 + 2 * fast_pages(options, traits_, footprint_, page_bytes_, scale_)),
       sampler_(options.seed),
       counts_(info_.classes.size()),
       wait_(info_.classes.size()),
       series_(info_.op_kinds),
       latencies_(info_.op_kinds.size()) {
+  if (!moved_at_ms_) throw std::bad_alloc();
   capacity_ = {fast_pages(options, traits_, footprint_, page_bytes_, scale_), footprint_};
+  free_ = capacity_;
   const double threads = options.threads > 0 ? options.threads : profile.threads;
   for (const trace::Lane& lane : info_.lanes) {
     LaneState& state = lanes_.emplace_back();
@@ -296,15 +305,14 @@ std::size_t Machine::request(Tier to, std::span<const PageId> pages) {
       report(page, to, Outcome::gone);
       continue;
     }
-    std::uint8_t& flags = flags_[page.value];
-    if ((flags & queued(to)) != 0) continue;
+    if (queued_[index(to)].test(page.value)) continue;
     // Where it will be once what it is doing now, and what is queued for it, is done.
     Tier destination = moving_.test(page.value) ? other(tier_of(page.value)) : tier_of(page.value);
-    if ((flags & queued(other(to))) != 0) destination = other(to);
+    if (queued_[index(other(to))].test(page.value)) destination = other(to);
     if (destination == to) continue;
     if (queue_.full()) break;
     queue_.push({page, to});
-    flags |= queued(to);
+    queued_[index(to)].set(page.value);
     sums()[directed(Sum::promotions_requested, to)] += scale_;
   }
   sums()[directed(Sum::promotions_rejected, to)] +=
@@ -335,14 +343,14 @@ void Machine::start_moves() {
     // A page that still moves has to arrive before it can move again.
     if (moving_.test(page.value)) break;
     const auto dequeue = [&, page = page, to = to] {
-      flags_[page.value] &= static_cast<std::uint8_t>(~queued(to));
+      queued_[index(to)].clear(page.value);
       queue_.pop();
     };
     if (tier_of(page.value) == to) {
       dequeue();
       continue;
     }
-    if (used_[index(to)] >= capacity_[index(to)]) {
+    if (free_[index(to)] == 0) {
       report(page, to, Outcome::no_space);
       dequeue();
       continue;
@@ -351,8 +359,8 @@ void Machine::start_moves() {
     if (mover_used_ns_ + cost > budget) break;
     mover_used_ns_ += cost;
     // Its slot is taken now, and the one that it leaves is free for the moves behind it.
-    ++used_[index(to)];
-    --used_[index(other(to))];
+    --free_[index(to)];
+    ++free_[index(other(to))];
     ++moving_to_[index(to)];
     moving_.set(page.value);
     in_flight_.push_back({page, to});
@@ -388,31 +396,28 @@ void Machine::finish_moves() {
 // ------------------------------------------------------------------------------------ events
 
 void Machine::place(PageRange range) {
-  // Asked per page: where a page belongs may differ from its neighbour (static-hot).
-  for (std::uint64_t page = range.first.value; page < range.end().value; ++page) {
-    if ((flags_[page] & present) != 0) continue;
-    const Tier wanted = policy_->placement({PageId{page}, 1});
-    const bool fits = used_[index(wanted)] < capacity_[index(wanted)];
-    const Tier tier = fits ? wanted : other(wanted);
-    ++used_[index(tier)];
-    flags_[page] = present;
-    moved_at_ms_[page] = 0;
-    if (tier == Tier::slow) {
-      slow_.set(page);
-    } else {
-      slow_.clear(page);
-    }
+  // Before its first touch nothing sets a page apart from its neighbours, except for an oracle. The
+  // others are asked again now and then, so that they can answer by what is still free.
+  const std::uint64_t run = traits_.needs_oracle ? 1 : 512;
+  for (std::uint64_t first = range.first.value; first < range.end().value; first += run) {
+    const PageRange part{PageId{first}, std::min(run, range.end().value - first)};
+    first_touch(present_, slow_, first, part.count, policy_->placement(part), free_);
   }
 }
 
 void Machine::vanish(PageRange range) {
+  const auto [first, count] = range;
+  const std::uint64_t in_slow = slow_.count(first.value, count);
+  free_[index(Tier::slow)] += in_slow;
+  free_[index(Tier::fast)] += present_.count(first.value, count) - in_slow;
+  present_.clear(first.value, count);
+  slow_.clear(first.value, count);
+  for (std::uint64_t page = first.value; page < range.end().value; ++page)
+    if (moved_at_ms_[page] != 0) moved_at_ms_[page] = 0;
   bool was_queued = false;
-  for (std::uint64_t page = range.first.value; page < range.end().value; ++page) {
-    if ((flags_[page] & present) == 0) continue;
-    was_queued = was_queued || flags_[page] != present;
-    --used_[index(tier_of(page))];
-    flags_[page] = 0;
-    slow_.clear(page);
+  for (PageBits& queued : queued_) {
+    was_queued = was_queued || queued.count(first.value, count) > 0;
+    queued.clear(first.value, count);
   }
   if (!was_queued) return;
   queue_.remove_if([&](const Move& move) {
@@ -698,15 +703,15 @@ void Machine::enter_section(bool timed) {
 Occupancy Machine::occupancy() const {
   Occupancy occupancy;
   const std::uint64_t capacity = capacity_[index(Tier::fast)];
-  if (capacity == 0 || flags_.empty()) return occupancy;
+  if (capacity == 0) return occupancy;
   occupancy.used_share =
-      static_cast<double>(used_[index(Tier::fast)]) / static_cast<double>(capacity);
+      static_cast<double>(capacity - free_[index(Tier::fast)]) / static_cast<double>(capacity);
   // Pages at multiples of the golden ratio (mod 1) of the address space are evenly spread and the
   // same in every run.
   constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ULL;
   constexpr std::uint64_t wanted = 512;
   std::uint64_t found = 0;
-  const std::uint64_t pages = flags_.size();
+  const std::uint64_t pages = space_.pages();
   for (std::uint64_t i = 0; i < 32 * wanted && found < wanted; ++i) {
     const std::uint64_t page = ((i * golden) >> 32) * pages >> 32;
     if (where(page) != Residency::fast) continue;
@@ -827,8 +832,10 @@ RunResult simulate(const trace::Reader& stream, const MachineProfile& machine,
 
 std::uint64_t bare_lookup(const trace::Reader& stream, double fast_share) {
   const std::uint64_t pages = stream.info().pages;
-  std::uint64_t free = static_cast<std::uint64_t>(
-      std::llround(fast_share * static_cast<double>(peak_pages(stream, 0))));
+  const std::uint64_t footprint = peak_pages(stream, 0);
+  std::array<std::uint64_t, tier_count> free = {
+      static_cast<std::uint64_t>(std::llround(fast_share * static_cast<double>(footprint))),
+      footprint};
   // First touch: the fast tier until it is full.
   PageBits slow{pages};
   PageBits present{pages};
@@ -837,20 +844,14 @@ std::uint64_t bare_lookup(const trace::Reader& stream, double fast_share) {
   for (std::uint64_t b = 0; b < stream.info().blocks; ++b) {
     stream.read(b, block);
     for (const trace::Event& event : block.events) {
-      for (std::uint64_t page = event.first; page < std::uint64_t{event.first} + event.count;
-           ++page) {
-        if (event.type == trace::EventType::touch && !present.test(page)) {
-          present.set(page);
-          if (free > 0) {
-            --free;
-          } else {
-            slow.set(page);
-          }
-        } else if (event.type == trace::EventType::unmap && present.test(page)) {
-          present.clear(page);
-          if (!slow.test(page)) ++free;
-          slow.clear(page);
-        }
+      if (event.type == trace::EventType::unmap) {
+        const std::uint64_t in_slow = slow.count(event.first, event.count);
+        free[index(Tier::slow)] += in_slow;
+        free[index(Tier::fast)] += present.count(event.first, event.count) - in_slow;
+        present.clear(event.first, event.count);
+        slow.clear(event.first, event.count);
+      } else if (event.type == trace::EventType::touch) {
+        first_touch(present, slow, event.first, event.count, Tier::fast, free);
       }
     }
     for (const trace::Segment& segment : block.segments)
