@@ -20,9 +20,8 @@ void Sampler::observe(AccessKind kind, double events, double nanoseconds) {
   const std::size_t k = index(kind);
   const double now = events / nanoseconds * 1e9;
   constexpr double window_ns = 50e6;
-  const double weight = seen_[k] ? -std::expm1(-nanoseconds / window_ns) : 1;
+  const double weight = rate_[k] > 0 && now > 0 ? -std::expm1(-nanoseconds / window_ns) : 1;
   rate_[k] += weight * (now - rate_[k]);
-  seen_[k] = true;
   const auto& event = kind == AccessKind::load ? request_.loads : request_.stores;
   if (event.mode == SamplingRequest::Mode::frequency) apply(kind);
 }
@@ -33,7 +32,7 @@ void Sampler::apply(AccessKind kind) {
   double period = off;
   if (event.mode == SamplingRequest::Mode::period) period = event.value;
   // More samples than events cannot be had.
-  if (event.mode == SamplingRequest::Mode::frequency && seen_[k])
+  if (event.mode == SamplingRequest::Mode::frequency && rate_[k] > 0)
     period = std::max(1.0, rate_[k] / event.value);
   // The gap has no memory: what is left of it stretches with the period.
   if (period == off) {

@@ -27,10 +27,10 @@ class Sampler {
   void set(const SamplingRequest& request);
   [[nodiscard]] const SamplingRequest& request() const { return request_; }
 
-  /// Simulated events of the block that was just played (or is about to be, for the very first
-  /// one), and its length: the basis of frequency mode, which sets period = event rate / frequency.
-  /// The rate is a moving average over about 50 ms, as a kernel adjusts the period from recent
-  /// ticks.
+  /// Simulated events of the block that is about to be played, and its expected length: the basis
+  /// of frequency mode, which sets period = event rate / frequency. The rate is a moving average
+  /// over about 50 ms, as a kernel adjusts the period from recent ticks; after silence it starts
+  /// anew.
   void observe(AccessKind kind, double events, double nanoseconds);
 
   /// Events per sample now; infinite when off.
@@ -61,7 +61,6 @@ class Sampler {
   std::array<double, 2> period_{off, off};
   std::array<double, 2> next_{off, off};  // events until the next sample
   std::array<double, 2> rate_{0, 0};      // simulated events per second
-  std::array<bool, 2> seen_{false, false};
 };
 
 }  // namespace tt::sim

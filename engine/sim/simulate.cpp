@@ -488,7 +488,6 @@ double Machine::solve_block() {
   }
   const double shared_part = profile_.daemon_shares_cores ? 1 / total_threads_ : 0;
 
-  std::array<double, 2> events{};
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     LaneState& lane = lanes_[l];
     LaneWork& work = lane.work;
@@ -510,7 +509,6 @@ double Machine::solve_block() {
         lane.work.traffic[index(tier)] +=
             Traffic{accesses * line_bytes, kind == AccessKind::store ? accesses * line_bytes : 0};
         lane.accesses_by_tier[index(tier)] += accesses;
-        events[index(kind)] += static_cast<double>(simulated);
         const bool load = kind == AccessKind::load;
         (load ? counters_.loads : counters_.stores)[index(tier)] += accesses;
         sums()[load ? (tier == Tier::fast ? Sum::loads_fast : Sum::loads_slow)
@@ -578,10 +576,7 @@ double Machine::solve_block() {
     }
   }
 
-  const double block_ns = now_ns_ - before_ns;
-  for (const AccessKind kind : {AccessKind::load, AccessKind::store})
-    sampler_.observe(kind, events[index(kind)], block_ns);
-  return block_ns;
+  return now_ns_ - before_ns;
 }
 
 /// Latency of the block's sampled operations: their own accesses at the pages' tiers and the
@@ -754,14 +749,11 @@ RunResult Machine::run() {
     apply_events();
     start_moves();
     std::ranges::fill(counts_, ClassCounts{});
-    if (b == 0) {
-      // Frequency mode has no event rate yet: the block's own estimate.
-      std::array<double, 2> events{};
-      for (const trace::Segment& segment : block_.segments)
-        events[index(segment.kind)] += static_cast<double>(segment.sum);
-      for (const AccessKind kind : {AccessKind::load, AccessKind::store})
-        sampler_.observe(kind, events[index(kind)], block_.nominal_ns);
-    }
+    std::array<double, 2> events{};
+    for (const trace::Segment& segment : block_.segments)
+      events[index(segment.kind)] += static_cast<double>(segment.sum);
+    for (const AccessKind kind : {AccessKind::load, AccessKind::store})
+      sampler_.observe(kind, events[index(kind)], block_.nominal_ns * pace_);
     if (in_flight_.empty()) {
       play<false>();
     } else {

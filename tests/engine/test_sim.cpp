@@ -312,6 +312,10 @@ TEST("sim: frequency mode asks for so many samples a second") {
   CHECK_NEAR(sampler.period(AccessKind::load), 10000, 1e-3);
   sampler.observe(AccessKind::load, 5e4, 10e6);  // one block of 10 ms in a window of 50
   CHECK_NEAR(sampler.period(AccessKind::load), 10000 - 5000 * -std::expm1(-0.2), 1e-3);
+  sampler.observe(AccessKind::load, 0, 10e6);  // silence: no samples, and a fresh start after it
+  CHECK(std::isinf(sampler.period(AccessKind::load)));
+  sampler.observe(AccessKind::load, 2e5, 10e6);
+  CHECK_NEAR(sampler.period(AccessKind::load), 20000, 1e-9);
 }
 
 TEST("sim: managed pages appear and vanish with their base pages") {
