@@ -1,0 +1,255 @@
+#include "check.hpp"
+#include "fake_memory.hpp"
+#include "regulate/aol.hpp"
+#include "regulate/hit_ratio.hpp"
+#include "regulate/intensity.hpp"
+
+using namespace tt;
+using regulate::AolRegulator;
+using regulate::IntensityLadder;
+using test::FakeMemory;
+
+TEST("AOL: the published steps at the published thresholds") {
+  const AolRegulator r(40, 100);
+  struct {
+    double aol;
+    unsigned tenths;
+  } cases[] = {{0, 0},  {40, 0},   {40.1, 1}, {50, 1},   {60, 1},   {60.1, 3},
+               {80, 3}, {80.1, 5}, {99.9, 5}, {100, 10}, {1000, 10}};
+  for (const auto& c : cases) CHECK_EQ(r.tenths(c.aol), c.tenths);
+}
+
+TEST("AOL: the steps stretch with low and high") {
+  const AolRegulator r(10, 130);
+  CHECK_EQ(r.tenths(10), 0u);
+  CHECK_EQ(r.tenths(50), 1u);
+  CHECK_EQ(r.tenths(51), 3u);
+  CHECK_EQ(r.tenths(91), 5u);
+  CHECK_EQ(r.tenths(130), 10u);
+  const AolRegulator same(50, 50);
+  CHECK_EQ(same.tenths(50), 0u);
+  CHECK_EQ(same.tenths(51), 10u);
+  CHECK_THROWS(AolRegulator(50, 49), "aol.high: found 49");
+}
+
+TEST("AOL: measured over each interval; without demand reads the share stays") {
+  AolRegulator r(40, 100);
+  CHECK_EQ(r.tenths(), 10u);
+  Counters c;
+  c.a1_cycles = 7000;
+  c.a3_reads = 100;
+  CHECK_EQ(r.update(c), 3u);
+  CHECK_NEAR(r.aol(), 70, 1e-12);
+  CHECK_EQ(r.update(c), 3u);
+  c.a1_cycles += 2000;
+  c.a3_reads += 100;  // 20 in this interval, 45 overall
+  CHECK_EQ(r.update(c), 0u);
+}
+
+namespace {
+
+/// Asks for the same promotions every tick, and one demotion.
+class Asker final : public Policy {
+ public:
+  explicit Asker(const PolicyContext& c) : memory(c.memory) {}
+  void on_map(PageRange range, Nanos) override { mapped += range.count; }
+  void on_unmap(PageRange range, Nanos) override { mapped -= range.count; }
+  Tier placement(PageRange) const override { return Tier::slow; }
+  void on_samples(std::span<const Sample>, Nanos) override {}
+  void tick(Nanos) override {
+    ++ticks;
+    std::vector<PageId> pages;
+    for (std::uint64_t p = 0; p < 10; ++p) pages.push_back({p});
+    taken = memory.request(Tier::fast, pages);
+    const PageId fast{50};
+    memory.request(Tier::slow, std::span{&fast, 1});
+  }
+  Nanos tick_period() const override { return from_millis(250); }
+  void on_migrated(std::span<const MigrationResult>, Nanos) override {}
+  std::uint64_t metadata_bytes() const override { return 7; }
+  void gauges(Gauges& out) const override {
+    out["ticks"] = ticks;
+    out["taken"] = static_cast<double>(taken);
+    out["mapped"] = static_cast<double>(mapped);
+  }
+  Heat heat(PageId) const override { return Heat::warm; }
+
+ private:
+  Memory& memory;
+  int ticks = 0;
+  std::size_t taken = 0;
+  std::uint64_t mapped = 0;
+};
+
+std::unique_ptr<Policy> make_asker(const PolicyContext& c) { return std::make_unique<Asker>(c); }
+
+struct Regulated {
+  FakeMemory memory{100, 100};
+  std::unique_ptr<Policy> policy;
+  Nanos now{};
+  explicit Regulated(const test::KnobMap& given) {
+    for (std::uint64_t p = 0; p < 10; ++p) memory.touch({p}, Tier::slow);
+    memory.touch({50}, Tier::fast);
+    const Knobs knobs = resolve(regulate::aol_knobs(), given);
+    policy = regulate::make_aol_regulated(make_asker, {memory, knobs, nullptr, 0});
+  }
+  /// Lets an interval pass at this AOL, then returns the promotions of each of `ticks` ticks.
+  std::vector<std::size_t> run(double aol, int ticks) {
+    memory.now.a3_reads += 1000;
+    memory.now.a1_cycles += aol * 1000;
+    std::vector<std::size_t> promotions;
+    for (int n = 0; n < ticks; ++n) {
+      now += policy->tick_period();
+      memory.queue.clear();
+      policy->tick(now);
+      promotions.push_back(memory.queued(Tier::fast).size());
+    }
+    return promotions;
+  }
+  double gauge(const std::string& name) {
+    Gauges out;
+    policy->gauges(out);
+    return out.contains(name) ? out.at(name) : -1;
+  }
+};
+
+const test::KnobMap on{{"aol.enabled", true}, {"aol.interval", 1000.0}};
+
+}  // namespace
+
+TEST("AOL: a policy that knows nothing of it promotes k of every ten candidates") {
+  using Counts = std::vector<std::size_t>;
+  Regulated r(on);
+  CHECK((r.run(70, 3) == Counts{10, 10, 10}));  // the first interval is not over
+  CHECK((r.run(70, 4) == Counts{3, 3, 3, 3}));
+  CHECK_EQ(r.gauge("aol_promotion_share"), 0.3);
+  CHECK_NEAR(r.gauge("aol_cycles"), 70, 1e-9);
+  CHECK((r.run(30, 1) == Counts{0}));
+  CHECK_EQ(r.memory.queued(Tier::slow).size(), 1u);  // demotions are not regulated
+  r.run(30, 3);
+  CHECK((r.run(170, 1) == Counts{10}));  // 30 and 170 in one interval: 100
+}
+
+TEST("AOL: what was not admitted counts as taken; a full queue is told in the caller's terms") {
+  Regulated r(on);
+  r.run(70, 4);
+  CHECK_EQ(r.gauge("taken"), 10.0);
+  r.memory.queue_limit = 1;  // the second admitted page no longer fits: it is the seventh asked
+  CHECK_EQ(r.run(70, 1).front(), 1u);
+  CHECK_EQ(r.gauge("taken"), 6.0);
+}
+
+TEST("AOL: switched off, the policy is the plain one") {
+  Regulated r({{"aol.enabled", false}});
+  CHECK_EQ(r.run(1, 8).back(), 10u);
+  CHECK_EQ(r.gauge("aol_cycles"), -1.0);
+}
+
+TEST("AOL: each side keeps its own period; the rest of the seam passes through") {
+  Regulated slow({{"aol.enabled", true}, {"aol.interval", 5000.0}});
+  CHECK(slow.policy->tick_period() == from_millis(250));
+  Regulated fast({{"aol.enabled", true}, {"aol.interval", 50.0}});
+  CHECK(fast.policy->tick_period() == from_millis(50));
+  fast.run(70, 20);  // one second
+  CHECK_EQ(fast.gauge("ticks"), 4.0);
+  fast.policy->on_map({{0}, 5}, {});
+  fast.policy->on_unmap({{0}, 2}, {});
+  CHECK_EQ(fast.gauge("mapped"), 3.0);
+  CHECK(fast.policy->placement({{0}, 1}) == Tier::slow);
+  CHECK(fast.policy->heat({0}) == Heat::warm);
+  CHECK_EQ(fast.policy->metadata_bytes(), 7u);
+}
+
+TEST("hit ratio: of the window, not of the run; a window without loads goes on") {
+  regulate::HitRatioWindow w(from_seconds(60));
+  Counters c;
+  CHECK(!w.update(from_seconds(60), c));
+  c.loads = {30, 10};
+  CHECK(!w.update(from_seconds(59), c));
+  CHECK_NEAR(*w.update(from_seconds(61), c), 0.75, 1e-12);
+  c.loads = {40, 100};
+  CHECK(!w.update(from_seconds(120), c));
+  CHECK_NEAR(*w.update(from_seconds(121), c), 0.1, 1e-12);
+}
+
+namespace {
+
+struct Ladder {
+  IntensityLadder ladder{
+      {.levels = {100, 10, 1}, .window = from_seconds(60), .stable_band = 0.005}};
+  Counters counters;
+  Nanos now{};
+  bool window(double ratio, std::uint64_t promoted = 5) {
+    now += from_seconds(60);
+    counters.loads[0] += 1000 * ratio;
+    counters.loads[1] += 1000 * (1 - ratio);
+    ladder.promoted(promoted);
+    return ladder.update(now, counters);
+  }
+};
+
+}  // namespace
+
+TEST("ladder: stable windows lead down level by level and into monitoring") {
+  Ladder l;
+  CHECK_EQ(l.ladder.frequency(), 100.0);
+  CHECK(!l.window(0.7));  // nothing to compare with
+  CHECK(l.window(0.704));
+  CHECK_EQ(l.ladder.frequency(), 10.0);
+  CHECK(l.window(0.7));
+  CHECK_EQ(l.ladder.frequency(), 1.0);
+  CHECK(!l.ladder.monitoring());
+  CHECK(l.window(0.7));
+  CHECK(l.ladder.monitoring());
+  CHECK_EQ(l.ladder.frequency(), 0.0);
+}
+
+TEST("ladder: unstable windows lead up, but not above the top") {
+  Ladder l;
+  l.window(0.7);
+  l.window(0.7);
+  l.window(0.7);
+  CHECK_EQ(l.ladder.level(), 2u);
+  CHECK(l.window(0.71));
+  CHECK_EQ(l.ladder.level(), 1u);
+  CHECK(l.window(0.72));
+  CHECK(!l.window(0.73));
+  CHECK_EQ(l.ladder.level(), 0u);
+}
+
+TEST("ladder: a window without promotions is a plateau, stable or not") {
+  Ladder l;
+  l.window(0.5);
+  CHECK(l.window(0.8, 0));
+  CHECK(l.ladder.monitoring());
+}
+
+TEST("ladder: monitoring ends at the highest level when the ratio moves, drift included") {
+  Ladder l;
+  for (int n = 0; n < 4; ++n) l.window(0.7);
+  CHECK(l.ladder.monitoring());
+  CHECK(!l.window(0.703, 0));
+  CHECK(!l.window(0.704, 0));
+  CHECK(l.window(0.706, 0));
+  CHECK(!l.ladder.monitoring());
+  CHECK_EQ(l.ladder.frequency(), 100.0);
+}
+
+TEST("ladder: an empty demotion scan enters monitoring; the next window is the reference") {
+  Ladder l;
+  l.window(0.5);
+  CHECK(l.ladder.empty_scan(l.now, l.counters));
+  CHECK(!l.ladder.empty_scan(l.now, l.counters));
+  CHECK(l.ladder.monitoring());
+  CHECK(!l.window(0.9, 0));  // not compared to 0.5
+  CHECK(!l.window(0.9, 0));
+  CHECK(l.window(0.8, 0));
+  CHECK_EQ(l.ladder.level(), 0u);
+}
+
+TEST("ladder: one look per window") {
+  Ladder l;
+  l.window(0.7);
+  l.counters.loads[0] += 10;
+  CHECK(!l.ladder.update(l.now + from_seconds(59), l.counters));
+}
