@@ -13,8 +13,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -166,27 +165,18 @@ def _run(request: StudyRequest, study: StudyLog, runner: Runner | None, tracker:
 
 @contextmanager
 def _pool(request: StudyRequest, runner: Runner | None) -> Iterator[Pool]:
-    """The workers. They start while the stream is made."""
+    """The workers, once there is something for them to run on.
 
-    def start() -> Pool:
+    Making the stream takes all cores and Ray gives up if its start is held up, so one after the
+    other.
+    """
+    if runner is None:
         from tuner import runner as simulated
 
-        return open_pool(
-            runner or simulated.run, workers=request.workers, ray_address=request.ray_address
-        )
-
-    with ThreadPoolExecutor(1) as executor:
-        starting = executor.submit(start)
-        try:
-            if runner is None:
-                title = f"recording {request.workload.name} ({request.input})"
-                with progress_bar(title) as tell:
-                    streams.ensure(request.stream(), progress=tell, note=say)
-        except BaseException:
-            with suppress(UserError):
-                starting.result().close()
-            raise
-        pool = starting.result()
+        runner = simulated.run
+        with progress_bar(f"recording {request.workload.name} ({request.input})") as tell:
+            streams.ensure(request.stream(), progress=tell, note=say)
+    pool = open_pool(runner, workers=request.workers, ray_address=request.ray_address)
     try:
         yield pool
     finally:

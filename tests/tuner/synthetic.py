@@ -1,14 +1,18 @@
 """A study without an engine: a complete request, and runners that answer at once.
 
+Run as a program it is a `tune run` on them: synthetic.py RUNNER OUT [FIELD=VALUE ...].
+
 The runners stand in for `tuner.runner.run` behind the same seam (`Trial` in, `TrialResult` out).
 Misbehaviour is asked for through the environment, which worker processes inherit.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -185,3 +189,24 @@ def accident(trial: Trial) -> TrialResult:
 
 def always_fails(trial: Trial) -> TrialResult:
     raise RuntimeError(f"trial {trial.number} cannot work")
+
+
+def main(runner: str, out: str, *changes: str) -> int:
+    from tuner.errors import UserError
+    from tuner.study import run_study
+
+    fields = {name: json.loads(value) for name, value in (c.split("=", 1) for c in changes)}
+    import synthetic  # not __main__: workers import the runner by its module's name
+
+    try:
+        run_study(request(Path(out), **fields), runner=getattr(synthetic, runner))
+    except KeyboardInterrupt:
+        return 130
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

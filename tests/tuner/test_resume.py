@@ -1,0 +1,127 @@
+"""Killing a study at any moment and going on loses nothing and repeats nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from synthetic import request, smooth
+
+from tuner import log
+from tuner.study import run_study
+
+HERE = Path(__file__).parent
+
+
+def start(out: Path, store: str, runs: Path, *changes: str) -> subprocess.Popen[str]:
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
+        "SYNTHETIC_RUNS": str(runs),
+    }
+    fields = [f'mlflow_uri="{store}"', *changes]
+    return subprocess.Popen(
+        [sys.executable, str(HERE / "synthetic.py"), "slow", str(out), *fields],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def finished(directory: Path) -> set[int]:
+    return {t.number for t in log.load(directory).done} if log.exists(directory) else set()
+
+
+def until(directory: Path, process: subprocess.Popen[str], trials: int) -> None:
+    """Waits until the study has so many finished trials, or has ended."""
+    while process.poll() is None and len(finished(directory)) < trials:
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_kill_at_random_moments_then_resume(tmp_path: Path, store: str, seed: int) -> None:
+    rng = random.Random(seed)
+    directory, runs = tmp_path / "synthetic-study", tmp_path / "runs"
+    budget = 24
+    history: list[int] = []
+    # Three kills: soon after the start, and after some trials, each at a random moment within one.
+    for goal in (0, rng.randint(2, 8), rng.randint(12, 20)):
+        before = finished(directory)
+        process = start(tmp_path, store, runs, f"budget={budget}", "resume=true")
+        until(directory, process, goal)
+        time.sleep(rng.random() * 0.1)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        ran = [int(line) for line in runs.read_text().split()] if runs.exists() else []
+        assert not set(ran[len(history) :]) & before, "a finished trial was run again"
+        history = ran
+    kept = {t.number: t for t in log.load(directory).done}
+    process = start(tmp_path, store, runs, f"budget={budget}", "resume=true")
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    data = log.load(directory)
+    assert [t.number for t in data.trials] == list(range(budget))
+    assert len(data.done) == budget
+    assert len({json.dumps(t.knobs, sort_keys=True) for t in data.trials}) == budget
+    for number, trial in kept.items():
+        assert data.trials[number] == trial
+        assert data.series(number) == smooth(data.header.request.trial(number, {})).series
+    # And the sequence is the one of a study that nobody killed.
+    run_study(request(tmp_path / "whole", budget=budget, mlflow_uri=store), runner=smooth)
+    whole = log.load(tmp_path / "whole" / "synthetic-study")
+    assert [t.knobs for t in data.trials] == [t.knobs for t in whole.trials]
+
+
+def test_log_cut_at_any_event_resumes_to_the_same_study(tmp_path: Path, store: str) -> None:
+    run_study(request(tmp_path / "whole", budget=8, mlflow_uri=store), runner=smooth)
+    whole = tmp_path / "whole" / "synthetic-study"
+    events = (whole / log.EVENTS).read_bytes().splitlines(keepends=True)
+    assert len(events) == 16
+    for cut in (0, 1, 6, 11, 15):
+        out = tmp_path / f"cut-{cut}"
+        shutil.copytree(whole, out / "synthetic-study")
+        torn = b"".join(events[:cut]) + events[cut][: len(events[cut]) // 2]
+        (out / "synthetic-study" / log.EVENTS).write_bytes(torn)
+        summary = run_study(request(out, budget=8, mlflow_uri=store, resume=True), runner=smooth)
+        assert summary.trials == 8
+        again, before = log.load(out / "synthetic-study"), log.load(whole)
+        assert [t.knobs for t in again.trials] == [t.knobs for t in before.trials]
+        assert [t.origin for t in again.trials] == [t.origin for t in before.trials]
+
+
+def test_interrupt_stops_cleanly_and_tells_how_to_go_on(tmp_path: Path, store: str) -> None:
+    directory, runs = tmp_path / "synthetic-study", tmp_path / "runs"
+    process = start(tmp_path, store, runs, "budget=500")
+    until(directory, process, 3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130, errors
+    done = len(finished(directory))
+    assert f"stopped: {done} of 500 trials" in errors
+    assert "--resume" in errors
+    assert "Traceback" not in errors
+    with log.StudyLog(directory) as study:  # the lock is free
+        assert len(study.data.done) == done >= 3
+
+
+def test_resume_of_a_study_that_never_began_starts_it(tmp_path: Path, store: str) -> None:
+    wanted = request(tmp_path, budget=2, mlflow_uri=store, resume=True)
+    assert run_study(wanted, runner=smooth).trials == 2
+
+
+def test_larger_budget_goes_on(tmp_path: Path, store: str) -> None:
+    run_study(request(tmp_path, budget=4, mlflow_uri=store), runner=smooth)
+    before = log.load(tmp_path / "synthetic-study").trials
+    wanted = request(tmp_path, budget=7, mlflow_uri=store, resume=True)
+    assert run_study(wanted, runner=smooth).trials == 7
+    assert log.load(tmp_path / "synthetic-study").trials[:4] == before

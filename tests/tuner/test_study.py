@@ -1,0 +1,252 @@
+"""Whole studies on synthetic runners: budget, order, failures, what is left behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import KNOBS, MACHINE, WORKLOAD, accident, always_fails, answer, request, smooth
+
+from tuner import best, log
+from tuner.errors import UserError
+from tuner.log import StudyData, StudyLog
+from tuner.models import Fingerprints, KnobRange, SpaceSpec, Status, StudySummary, Trial
+from tuner.study import run_study
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One MLflow database for all studies here: making one takes seconds."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
+
+
+@pytest.fixture
+def ray_of_two() -> Iterator[None]:
+    import ray
+
+    ray.init(
+        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
+        object_store_memory=128 << 20,
+    )  # fmt: skip
+    yield
+    ray.shutdown()
+
+
+def study_of(out: Path, name: str = "synthetic-study") -> StudyData:
+    return log.load(out / name)
+
+
+def sequence(data: StudyData) -> list[tuple[int, str, str]]:
+    return [(t.number, t.origin, json.dumps(t.knobs, sort_keys=True)) for t in data.trials]
+
+
+def run(out: Path, store: str, runner: Any = smooth, **changes: Any) -> StudySummary:
+    return run_study(request(out, mlflow_uri=store, **changes), runner=runner)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 10, 100])
+def test_budget_is_kept_exactly(tmp_path: Path, store: str, budget: int) -> None:
+    summary = run(tmp_path, store, budget=budget)
+    data = study_of(tmp_path)
+    assert summary.trials == budget
+    assert [t.number for t in data.trials] == list(range(budget))
+    assert all(t.succeeded for t in data.trials)
+    assert len({json.dumps(t.knobs, sort_keys=True) for t in data.trials}) == budget
+    assert data.trials[0].knobs == {knob.name: knob.default for knob in KNOBS}
+
+
+def test_summary_and_best_configuration_agree_with_the_log(tmp_path: Path, store: str) -> None:
+    summary = run(tmp_path, store, budget=12)
+    data = study_of(tmp_path)
+    objectives = [t.result.objective for t in data.trials if t.result]
+    assert summary.default_objective == objectives[0]
+    assert summary.best_objective == max(o for o in objectives if o is not None)
+    assert summary.gain == pytest.approx(summary.best_objective / summary.default_objective - 1)
+    assert summary.failed == 0
+    assert set(summary.importance) == {knob.name for knob in KNOBS}
+    assert summary.best_config is not None
+    kept = best.read(Path(summary.best_config))
+    winner = data.trials[kept.provenance.trial]
+    assert kept.objective.value == summary.best_objective
+    assert kept.objective.default_value == summary.default_objective
+    assert kept.knobs == winner.knobs
+    assert winner.result is not None
+    trial = data.header.request.trial(winner.number, kept.knobs)
+    assert smooth(trial).objective == summary.best_objective
+
+
+def test_lower_is_better_objectives_are_minimised(tmp_path: Path, store: str) -> None:
+    summary = run(tmp_path, store, _p99, budget=8, objective="p99")
+    values = [t.result.objective for t in study_of(tmp_path).trials if t.result]
+    assert summary.best_objective == min(v for v in values if v is not None)
+    assert summary.gain is not None and summary.gain >= 0
+
+
+def _p99(trial: Trial) -> Any:
+    value = 1e9 / (answer(trial).objective or 0)
+    return answer(trial).model_copy(update={"objective": value, "cost": value})
+
+
+def test_same_seed_same_study(tmp_path: Path, store: str) -> None:
+    for name in ("one", "two"):
+        run(tmp_path, store, study=name, budget=10)
+    run(tmp_path, store, study="other", budget=10, seed=2)
+    one, two, other = (sequence(study_of(tmp_path, n)) for n in ("one", "two", "other"))
+    assert one == two
+    assert one != other
+
+
+def test_two_workers_same_seed_same_study(tmp_path: Path, store: str, ray_of_two: None) -> None:
+    for name in ("one", "two"):
+        summary = run(tmp_path, store, study=name, budget=12, workers=2)
+        assert summary.trials == 12
+    one, two = study_of(tmp_path, "one"), study_of(tmp_path, "two")
+    assert sequence(one) == sequence(two)
+    assert len({knobs for _, _, knobs in sequence(one)}) == 12
+
+
+def test_trials_that_go_wrong_are_recorded_and_do_not_end_the_study(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.pool.GRACE_SECONDS", 15.0)
+    summary = run(tmp_path, store, accident, budget=9, deadline_seconds=1.0)
+    results = [t.result for t in study_of(tmp_path).trials]
+    assert [r.status for r in results if r] == [
+        Status.success, Status.failed, Status.crashed, Status.timeout, Status.failed,
+        Status.timeout, Status.crashed, Status.success, Status.success,
+    ]  # fmt: skip
+    assert (summary.trials, summary.failed) == (9, 6)
+    assert all(r.error for r in results if r and r.status is not Status.success)
+
+
+def test_study_in_which_nothing_works_says_so(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = run(tmp_path, store, always_fails, budget=3)
+    assert (summary.trials, summary.failed) == (3, 3)
+    assert summary.best_objective is summary.best_config is summary.gain is None
+    assert "no trial succeeded" in capsys.readouterr().out
+    assert not (tmp_path / "synthetic-study" / best.FILE).exists()
+
+
+def test_finite_space_ends_the_study_early(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mode = [knob for knob in KNOBS if knob.name == "mode"]
+    space = SpaceSpec(policy="paper", summary="one", knobs={"mode": KnobRange()})
+    summary = run(tmp_path, store, budget=10, knobs=mode, space=space)
+    assert summary.trials == 3
+    assert "all 3 configurations" in capsys.readouterr().err
+
+
+def test_json_leaves_standard_output_alone(
+    tmp_path: Path, store: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, store, budget=2, json_output=True)
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "trial 1 (2/2)" in captured.err.replace("  ", " ")
+
+
+def test_existing_study_is_not_overwritten(tmp_path: Path, store: str) -> None:
+    run(tmp_path, store, budget=2)
+    before = (tmp_path / "synthetic-study" / log.EVENTS).read_bytes()
+    with pytest.raises(UserError, match=r"2 finished trials.*--resume.*--name"):
+        run(tmp_path, store, budget=4)
+    assert (tmp_path / "synthetic-study" / log.EVENTS).read_bytes() == before
+
+
+def test_study_of_another_process_is_refused(tmp_path: Path, store: str) -> None:
+    run(tmp_path, store, budget=2)
+    with (
+        StudyLog(tmp_path / "synthetic-study"),
+        pytest.raises(UserError, match="another process"),
+    ):
+        run(tmp_path, store, budget=4, resume=True)
+
+
+SLOWER = MACHINE.model_copy(update={"slow": MACHINE.slow.model_copy(update={"latency_ns": 300.0})})
+NARROWER = SpaceSpec(
+    policy="paper", summary="all",
+    knobs={knob.name: KnobRange() for knob in KNOBS} | {"share": KnobRange(max=0.9)},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"machine": SLOWER}, r"machine\.slow\.latency_ns: was 250\.0, is 300\.0"),
+        ({"space": NARROWER}, r"space\.knobs\.share\.max: was not there, is 0\.9"),
+        (
+            {"workload": WORKLOAD.model_copy(update={"kernel": "other"})},
+            r"workload\.kernel: was none, is other",
+        ),
+        ({"engine_build": "build-b"}, "engine_build: was build-a, is build-b"),
+        ({"stream_maker": "maker-b"}, "stream_maker: was maker-a, is maker-b"),
+        ({"ratio": "1:4"}, "ratio: was 1:8, is 1:4"),
+        ({"seed": 5}, "seed: was 1, is 5"),
+        ({"objective": "p99"}, "objective: was throughput, is p99"),
+    ],
+)
+def test_resuming_under_other_settings_is_refused_and_named(
+    tmp_path: Path, store: str, changes: dict[str, Any], named: str
+) -> None:
+    if not (tmp_path / "synthetic-study").exists():
+        _header_only(tmp_path)
+    with pytest.raises(UserError, match=named):
+        run(tmp_path, store, resume=True, **changes)
+
+
+def _header_only(out: Path) -> None:
+    wanted = request(out)
+    header = log.StudyHeader(
+        format=log.FORMAT, created=log.now(), request=wanted, fingerprints=wanted.fingerprints,
+        stream="x", lag=1, initial=2,
+    )  # fmt: skip
+    assert isinstance(header.fingerprints, Fingerprints)
+    StudyLog(out / "synthetic-study", header).close()
+
+
+def test_prose_workers_and_place_may_change(tmp_path: Path, store: str) -> None:
+    run(tmp_path, store, budget=2)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    (tmp_path / "synthetic-study").rename(moved / "synthetic-study")
+    worded = MACHINE.model_copy(update={"summary": "in other words"})
+    summary = run(moved, store, budget=4, resume=True, machine=worded, deadline_seconds=99.0)
+    assert summary.trials == 4
+
+
+def test_budget_below_what_was_run_is_refused(tmp_path: Path, store: str) -> None:
+    run(tmp_path, store, budget=3)
+    with pytest.raises(UserError, match="3 trials already, more than --budget 2"):
+        run(tmp_path, store, budget=2, resume=True)
+
+
+def test_resuming_a_complete_study_runs_nothing(tmp_path: Path, store: str) -> None:
+    first = run(tmp_path, store, budget=3)
+    before = (tmp_path / "synthetic-study" / log.EVENTS).read_bytes()
+    again = run(tmp_path, store, always_fails, budget=3, resume=True)
+    assert (tmp_path / "synthetic-study" / log.EVENTS).read_bytes() == before
+    assert again.model_copy(update={"seconds": 0.0}) == first.model_copy(update={"seconds": 0.0})
+
+
+def test_tracking_that_fails_is_said_once_and_costs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = run(tmp_path, "sqlite:////proc/no/such/folder/mlflow.db", budget=4)
+    assert summary.trials == 4
+    assert capsys.readouterr().err.count("warning: MLflow at") == 1
+
+
+def test_report_stands_alone_and_names_everything(tmp_path: Path, store: str) -> None:
+    run(tmp_path, store, budget=12)
+    page = (tmp_path / "synthetic-study" / "report.html").read_text()
+    assert "http" not in page.replace("http-equiv", "")
+    assert page.count("data:image/png;base64,") == 3
+    for knob in KNOBS:
+        assert f"<td>{knob.name}</td>" in page
+    assert (tmp_path / "synthetic-study" / "importance.png").read_bytes()[:4] == b"\x89PNG"
