@@ -114,6 +114,49 @@ TEST("sizes: every published percentile and the mean are met") {
   CHECK_THROWS((Sizes{quantile, cdn_bytes, 1e7}), "no curve");
 }
 
+TEST("popularity: requests for a miniature's objects have the published shares") {
+  const Popularity popularity{top, cdn_share};
+  constexpr std::size_t objects = 25781;
+  const Ranks ranks{objects, 0, 1};
+  std::vector<int> requests(objects);
+  Rng rng{2};
+  constexpr int draws = 2600000;
+  for (int i = 0; i < draws; ++i) ++requests[ranks.object(popularity.position(rng.uniform()))];
+  for (std::size_t k = 0; k < top.size(); ++k) {
+    const auto count = static_cast<std::ptrdiff_t>(std::lround(top[k] * objects));
+    const double share =
+        std::accumulate(requests.begin(), requests.begin() + count, 0.0) / double(draws);
+    CHECK_NEAR(share, cdn_share[k], 0.01);
+  }
+}
+
+TEST("churn: half of the popular objects are gone after the half-life") {
+  constexpr std::uint32_t objects = 100000;
+  const auto popular_now = [](const Ranks& ranks) {
+    std::unordered_set<std::uint32_t> set;
+    for (int i = 0; i < 10000; ++i) set.insert(ranks.object((i + 0.5) / objects));
+    return set;
+  };
+  const auto staying = [&](const Ranks& ranks) {
+    int stays = 0;
+    for (const std::uint32_t object : popular_now(ranks)) stays += object < 10000;
+    return stays / 10000.0;
+  };
+  Ranks ranks{objects, 600, 1};
+  for (int i = 0; i <= 300; ++i) ranks.advance(i);
+  const double halfway = staying(ranks);
+  ranks.advance(600);
+  CHECK_NEAR(staying(ranks), 0.5, 0.02);
+  CHECK(halfway > 0.65 && halfway < 0.75);      // gradual
+  CHECK_EQ(popular_now(ranks).size(), 10000u);  // still each object once
+
+  Ranks fixed{objects, 0, 1};
+  fixed.advance(1e6);
+  CHECK_EQ(staying(fixed), 1.0);
+  fixed.shift(2.0 / 3);
+  CHECK_NEAR(staying(fixed), 1.0 / 3, 0.02);
+}
+
 TEST("slab cache: behaves as a map that forgets the least recently used") {
   const Scratch scratch;
   Recorder recorder{scratch.file("a.tts"), description(), {}};
@@ -253,6 +296,50 @@ TEST("cachelib: set and delete shares are met") {
   CHECK_NEAR(kinds[2] / static_cast<double>(info.operations), 0.1, 0.015);
   request.parameters["set_share"] = 0.95;
   CHECK_THROWS(record("cachelib", request), "more than 1 with delete_share");
+}
+
+TEST("cachelib: what is hot moves at a shift and by churn, and stays without") {
+  const Scratch scratch;
+  // Values of several pages, so that a page belongs to one object.
+  const auto overlap = [&](double half_life_s, double shift_at_s) {
+    auto request = small(scratch.file("a.tts"));
+    request.parameters["objects_m"] = 8.0;
+    request.parameters["value_bytes"] =
+        std::vector<double>{20000, 20000, 20000, 20000, 20000, 20000};
+    request.parameters["value_mean"] = 20000.0;
+    request.parameters["lone_get_share"] = 0.0;
+    request.parameters["duration_s"] = 120.0;
+    request.parameters["churn_half_life_s"] = half_life_s;
+    request.parameters["shift_at_s"] = shift_at_s;
+    const StreamInfo info = record("cachelib", request);
+    const Reader reader{scratch.file("a.tts")};
+    std::array<std::vector<std::pair<double, std::uint32_t>>, 2> heat;
+    for (auto& half : heat)
+      for (std::uint32_t p = 0; p < info.pages; ++p) half.emplace_back(0, p);
+    Block block;
+    double time = 0;
+    for (std::uint64_t i = 0; i < info.blocks; ++i) {
+      reader.read(i, block);
+      if (!block.timed) continue;
+      for (const Segment& segment : block.segments)
+        for (std::size_t e = 0; e < segment.pages.size(); ++e)
+          heat[time < 60e9 ? 0 : 1][segment.pages[e]].first += segment.counts[e];
+      time += block.nominal_ns;
+    }
+    std::unordered_set<std::uint32_t> early;
+    double both = 0;
+    const std::size_t hottest = info.pages / 10;
+    for (auto& half : heat) std::ranges::sort(half, std::greater{});
+    for (std::size_t i = 0; i < hottest; ++i) early.insert(heat[0][i].second);
+    for (std::size_t i = 0; i < hottest; ++i) both += early.contains(heat[1][i].second);
+    return both / static_cast<double>(hottest);
+  };
+  const double steady = overlap(0, 0);
+  const double churning = overlap(30, 0);
+  const double shifted = overlap(0, 60);
+  CHECK(steady > 0.8);
+  CHECK(churning < steady - 0.2);
+  CHECK(shifted < steady - 0.3);
 }
 
 TEST("cachelib: same seed, same bytes; other seed, other bytes") {

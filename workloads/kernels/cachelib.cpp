@@ -9,11 +9,10 @@
 // cachebench draws from a fixed distribution; production does not. Churn exchanges objects' ranks
 // at random moments so that half of the popular objects (the top tenth) are no longer popular after
 // churn_half_life_s (HybridTier, ASPLOS'25, §2.2: 10 minutes); a shift makes a share of them
-// unpopular all at once (ibid., §2.3.2).
+// unpopular all at once (ibid., §2.3.2). See Ranks in distributions.hpp.
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -28,50 +27,9 @@ namespace tt::kernels {
 namespace {
 
 constexpr double gib = 1024.0 * 1024 * 1024;
-constexpr double popular = 0.1;  // the top tenth
 
 enum Class : std::uint32_t { value, dependent, update };
 enum Kind : std::uint32_t { get, set, remove };
-
-/// Which object has which rank, over time.
-class Ranks {
- public:
-  Ranks(std::size_t objects, double half_life_s, Rng rng) : at_(objects), rng_(rng) {
-    std::iota(at_.begin(), at_.end(), 0u);
-    // An exchange moves two objects; one that leaves its rank is popular again with probability
-    // `popular`. Half of the popular ones must have been moved to an unpopular rank: a share r has
-    // never moved, with r + (1 - r) * popular = 1/2.
-    const double moves_per_object = std::log((1 - popular) / (0.5 - popular));
-    mean_gap_s_ = half_life_s > 0
-                      ? half_life_s / (moves_per_object * static_cast<double>(objects) / 2)
-                      : std::numeric_limits<double>::infinity();
-    next_s_ = half_life_s > 0 ? rng_.exponential(mean_gap_s_) : mean_gap_s_;
-  }
-
-  void advance(double now_s) {
-    for (; next_s_ <= now_s; next_s_ += rng_.exponential(mean_gap_s_)) {
-      const auto rank = rng_.below(at_.size());
-      std::swap(at_[rank], at_[rng_.below(at_.size())]);
-    }
-  }
-
-  /// Exchanges a share of the popular objects with unpopular ones.
-  void shift(double share) {
-    const auto hot = static_cast<std::size_t>(popular * static_cast<double>(at_.size()));
-    for (std::size_t rank = 0; rank < hot; ++rank)
-      if (rng_.uniform() < share) std::swap(at_[rank], at_[hot + rng_.below(at_.size() - hot)]);
-  }
-
-  [[nodiscard]] std::uint32_t object(double position) const {
-    return at_[static_cast<std::size_t>(position * static_cast<double>(at_.size()))];
-  }
-
- private:
-  std::vector<std::uint32_t> at_;
-  Rng rng_;
-  double mean_gap_s_;
-  double next_s_;
-};
 
 trace::StreamInfo record_cachelib(const RecordRequest& request) {
   const ParameterReader read{request};
@@ -141,7 +99,7 @@ trace::StreamInfo record_cachelib(const RecordRequest& request) {
   for (const std::uint32_t object : order) cache.set(entries[object], recorder.total_seconds());
   recorder.set_timed(true);
 
-  Ranks ranks{objects, half_life_s, Rng{rng.next()}};
+  Ranks ranks{objects, half_life_s, rng.next()};
   bool shifted = shift_at_s == 0;
   std::uint64_t lone = objects;
   for (;;) {

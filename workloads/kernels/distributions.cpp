@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace tt::kernels {
 namespace {
@@ -89,7 +92,8 @@ Sizes::Sizes(std::span<const double> quantile, std::span<const double> bytes, do
   }
   constexpr double least = 0.05;
   constexpr double most = 50;
-  if (!(mean(least) >= mean_bytes && mean(most) <= mean_bytes))
+  constexpr double rounding = 1 + 1e-9;
+  if (!(mean(least) * rounding >= mean_bytes && mean(most) <= mean_bytes * rounding))
     throw std::invalid_argument("sizes: no curve through the percentiles has this mean");
   exponent_ = largest(least, most, [&](double e) { return mean(e) >= mean_bytes; });
 }
@@ -116,6 +120,38 @@ double Sizes::at(double quantile) const {
   while (i + 2 < quantile_.size() && quantile >= quantile_[i + 1]) ++i;
   return std::exp(
       log_size(i, (quantile - quantile_[i]) / (quantile_[i + 1] - quantile_[i]), exponent_));
+}
+
+Ranks::Ranks(std::size_t objects, double half_life_s, std::uint64_t seed)
+    : at_(objects), rng_(seed) {
+  std::iota(at_.begin(), at_.end(), 0u);
+  if (half_life_s <= 0) {
+    next_s_ = std::numeric_limits<double>::infinity();
+    return;
+  }
+  // An object that has been moved is popular with probability `popular`. So of the popular ones a
+  // share r has never been moved, with r + (1 - r) * popular = 1/2. An exchange moves two objects.
+  const double moves_per_object = std::log((1 - popular) / (0.5 - popular));
+  mean_gap_s_ = half_life_s / (moves_per_object * static_cast<double>(objects) / 2);
+  next_s_ = rng_.exponential(mean_gap_s_);
+}
+
+void Ranks::advance(double now_s) {
+  for (; next_s_ <= now_s; next_s_ += rng_.exponential(mean_gap_s_)) {
+    const auto rank = rng_.below(at_.size());
+    std::swap(at_[rank], at_[rng_.below(at_.size())]);
+  }
+}
+
+void Ranks::shift(double share) {
+  const auto hot = static_cast<std::size_t>(popular * static_cast<double>(at_.size()));
+  std::vector<std::uint32_t> cold(at_.size() - hot);  // ranks, each taken once
+  std::iota(cold.begin(), cold.end(), static_cast<std::uint32_t>(hot));
+  for (std::size_t rank = 0; rank < hot; ++rank) {
+    if (rng_.uniform() >= share) continue;
+    std::swap(cold[rank], cold[rank + rng_.below(cold.size() - rank)]);
+    std::swap(at_[rank], at_[cold[rank]]);
+  }
 }
 
 }  // namespace tt::kernels

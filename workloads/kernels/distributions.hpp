@@ -1,9 +1,13 @@
-// Distributions given by a few published points: how skewed popularity is, how large values are.
+// Distributions given by a few published points: how skewed popularity is, how large values are,
+// and how objects change their popularity over time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "core/rng.hpp"
 
 namespace tt::kernels {
 
@@ -57,6 +61,31 @@ class Sizes {
   std::vector<double> quantile_;
   std::vector<double> log_bytes_;
   double exponent_ = 1;
+};
+
+/// Which object has which rank of popularity, over time. At first object i has rank i.
+class Ranks {
+ public:
+  static constexpr double popular = 0.1;  // the top tenth of ranks
+
+  /// After `half_life_s` half of the popular objects are no longer popular (0: ranks are fixed):
+  /// at random moments two random objects exchange their ranks.
+  Ranks(std::size_t objects, double half_life_s, std::uint64_t seed);
+
+  /// Exchanges all that is due until now; `now_s` must not fall.
+  void advance(double now_s);
+  /// Exchanges each popular object, with this probability, with one that is not.
+  void shift(double share);
+  /// The object at a position of popularity in [0, 1).
+  [[nodiscard]] std::uint32_t object(double position) const {
+    return at_[static_cast<std::size_t>(position * static_cast<double>(at_.size()))];
+  }
+
+ private:
+  std::vector<std::uint32_t> at_;
+  Rng rng_;
+  double mean_gap_s_ = 0;
+  double next_s_ = 0;
 };
 
 }  // namespace tt::kernels
