@@ -1,0 +1,175 @@
+"""What MLflow holds after a study, queried back: nothing missing, nothing twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+from mlflow import MlflowClient
+from synthetic import KNOBS, accident, answer, request, smooth
+
+from tuner import log
+from tuner.models import Trial
+from tuner.study import run_study
+from tuner.tracking import POINTS, ROWS, _name, study_id, thin
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
+
+
+def runs_of(store: str, out: Path) -> tuple[Any, list[Any]]:
+    """The parent run of the study and its children in the order of trials."""
+    client = MlflowClient(tracking_uri=store)
+    experiment = client.get_experiment_by_name("tiertune-synthetic")
+    assert experiment is not None
+    identity = study_id(log.load(out / "synthetic-study"))
+    ids = [experiment.experiment_id]
+    parents = client.search_runs(ids, f"tags.`tiertune.study` = '{identity}'")
+    assert len(parents) == 1
+    parent = parents[0]
+    children = client.search_runs(ids, f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'")
+    return parent, sorted(children, key=lambda run: int(run.data.tags["tiertune.trial"]))
+
+
+def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
+    summary = run_study(request(tmp_path, budget=12, mlflow_uri=store), runner=smooth)
+    data = log.load(tmp_path / "synthetic-study")
+    parent, children = runs_of(store, tmp_path)
+    assert [int(run.data.tags["tiertune.trial"]) for run in children] == list(range(12))
+    client = MlflowClient(tracking_uri=store)
+    for run, trial in zip(children, data.trials, strict=True):
+        assert trial.result is not None
+        assert run.info.status == "FINISHED"
+        assert run.data.params == {k: str(v) for k, v in trial.knobs.items()}
+        assert run.data.metrics["objective"] == trial.result.objective
+        assert run.data.metrics["hit_ratio"] == 0.9
+        assert run.data.metrics["latency/get/p99"] == 4000.0
+        assert run.data.tags["origin"] == trial.origin
+        assert run.data.tags["seed"] == "1"
+        assert run.data.tags["engine.build"] == "build-a"
+    history = client.get_metric_history(children[3].info.run_id, "series/hit_ratio")
+    assert len(history) == POINTS
+    assert [history[0].step, history[-1].step] == [0, 599]
+    assert history[-1].value == data.series(3)["hit_ratio"][599]
+    assert parent.info.status == "FINISHED"
+    assert parent.data.params["budget"] == "12"
+    assert parent.data.metrics["best"] == summary.best_objective
+    assert parent.data.metrics["gain"] == summary.gain
+    scores = {k.name: parent.data.metrics[f"importance/{_name(k.name)}"] for k in KNOBS}
+    assert scores == summary.importance
+    artifacts = {item.path for item in client.list_artifacts(parent.info.run_id)}
+    assert artifacts == {
+        "best.yaml", "study.json", "report.html", "importance.png", "importance.json",
+    }  # fmt: skip
+    mlflow.set_tracking_uri(store)
+    table = client.load_table(
+        parent.info.experiment_id, "importance.json", run_ids=[parent.info.run_id]
+    )
+    scores = dict(zip(table["knob"], table["importance"], strict=True))
+    assert scores == pytest.approx(summary.importance, abs=1e-9)
+
+
+def test_failed_trials_are_marked_with_their_error(tmp_path: Path, store: str) -> None:
+    run_study(request(tmp_path, budget=3, mlflow_uri=store), runner=accident)
+    _, children = runs_of(store, tmp_path)
+    assert [run.info.status for run in children] == ["FINISHED", "FAILED", "FAILED"]
+    assert children[1].data.tags["error"] == "ValueError: no such operation"
+    assert children[2].data.tags["status"] == "crashed"
+    assert "objective" not in children[1].data.metrics
+
+
+def test_resume_adds_what_is_missing_and_nothing_twice(tmp_path: Path, store: str) -> None:
+    lost = f"sqlite:///{tmp_path / 'no' / 'mlflow.db'}"
+    (tmp_path / "no").write_text("in the way of the database")
+    run_study(request(tmp_path, budget=3, mlflow_uri=lost), runner=smooth)
+    wanted = request(tmp_path, budget=5, mlflow_uri=store, resume=True)
+    run_study(wanted, runner=smooth)
+    first, children = runs_of(store, tmp_path)
+    assert len(children) == 5
+    client = MlflowClient(tracking_uri=store)
+    # Torn by a kill: one trial half stored, one not at all, the study not concluded.
+    client.update_run(children[1].info.run_id, status="RUNNING")
+    client.delete_run(children[4].info.run_id)
+    run_study(wanted, runner=smooth)
+    again, children_again = runs_of(store, tmp_path)
+    assert again.info.run_id == first.info.run_id
+    assert again.info.status == "FINISHED"
+    assert [int(run.data.tags["tiertune.trial"]) for run in children_again] == list(range(5))
+    assert {run.info.status for run in children_again} == {"FINISHED"}
+    untouched = [0, 2, 3]
+    for number in untouched:
+        assert children_again[number].info.run_id == children[number].info.run_id
+
+
+def strange(trial: Trial) -> Any:
+    """Names and values that MLflow does not take as they are."""
+    return answer(trial).model_copy(
+        update={
+            "metrics": {"a:b*c": 1.0, "infinite": float("inf"), "nan": float("nan")},
+            "series": {f"s{i}": [1.0, float("inf"), 2.0] * 300 for i in range(12)},
+        }
+    )
+
+
+def test_values_that_mlflow_does_not_take_are_left_out(tmp_path: Path, store: str) -> None:
+    run_study(request(tmp_path, budget=1, mlflow_uri=store), runner=strange)
+    _, children = runs_of(store, tmp_path)
+    metrics = children[0].data.metrics
+    assert metrics["a_b_c"] == 1.0
+    assert "infinite" not in metrics
+    assert "nan" not in metrics
+    client = MlflowClient(tracking_uri=store)
+    histories = [
+        client.get_metric_history(children[0].info.run_id, f"series/s{i}") for i in range(12)
+    ]
+    assert all(histories)
+    assert sum(map(len, histories)) <= ROWS
+    assert {point.value for history in histories for point in history} <= {1.0, 2.0}
+
+
+def test_parent_has_the_curve_of_the_best(tmp_path: Path, store: str) -> None:
+    run_study(request(tmp_path, budget=6, mlflow_uri=store), runner=smooth)
+    parent, _ = runs_of(store, tmp_path)
+    client = MlflowClient(tracking_uri=store)
+    history = client.get_metric_history(parent.info.run_id, "best_objective")
+    values = [point.value for point in sorted(history, key=lambda point: point.step)]
+    objectives = [
+        t.result.objective for t in log.load(tmp_path / "synthetic-study").trials if t.result
+    ]
+    expected = [max(o for o in objectives[: n + 1] if o is not None) for n in range(6)]
+    assert values == expected
+
+
+def test_interrupted_study_is_marked(tmp_path: Path, store: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_study(request(tmp_path, budget=3, mlflow_uri=store), runner=_unpicklable_interrupt())
+    parent, _ = runs_of(store, tmp_path)
+    assert parent.info.status == "KILLED"
+
+
+def _unpicklable_interrupt() -> Any:
+    class Interrupt:
+        def __reduce__(self) -> Any:
+            raise KeyboardInterrupt
+
+        def __call__(self, trial: Trial) -> Any:
+            raise AssertionError
+
+    return Interrupt()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 199, 200, 201, 5000])
+def test_thinning_keeps_the_ends_and_the_limit(count: int) -> None:
+    values = [float(i) for i in range(count)]
+    kept = list(thin(values, 200))
+    assert len(kept) == min(count, 200)
+    assert all(index == value for index, value in kept)
+    if count:
+        assert kept[0][0] == 0
+        assert kept[-1][0] == (count - 1 if count > 1 else 0)
+    assert json.dumps(kept) == json.dumps(sorted(kept))
