@@ -446,6 +446,26 @@ TEST("track: a halving begun while one is under way finishes that first") {
   }
 }
 
+TEST("track: there is nothing to cool until a halving begins, nor after growth has ended one") {
+  for_each_filter(5'000, [](const CbfOptions& options) {
+    const auto filter = make_cbf(options);
+    CHECK(!filter->cooling());
+    CHECK_EQ(filter->cool(10), 0U);
+  });
+  const auto table = make_exact(100);
+  CHECK(!table->cooling());
+  CHECK_EQ(table->cool(10), 0U);
+  const std::vector<Count> batch{{PageId{1}, 9}};
+  table->increment(std::span<const Count>(batch));
+  table->begin_cooling();
+  const std::uint64_t lines = table->lines();
+  table->increment(std::span<const PageId>(dense(100, 10'000)));
+  CHECK(table->lines() > lines);
+  CHECK(!table->cooling());
+  CHECK_EQ(table->cool(10), 0U);
+  CHECK_EQ(table->get({1}), 4U);
+}
+
 TEST("track: the exact table agrees with a map, across growth and cooling") {
   Rng rng(5);
   const auto table = make_exact(16);
