@@ -306,17 +306,23 @@ class TieringSpec(Model):
     sample_drain_ns: NonNegative
     work_ns: WorkCosts
     huge_page_gain: Share
-    daemon_shares_cores: bool
+    daemon_core_share: Share
     sample_queue: Positive
 
 
 class MachineSpec(Spec):
-    """engine/machines/NAME.yaml: the hardware that the simulator plays."""
+    """engine/machines/NAME.yaml: the hardware that the simulator plays.
+
+    `slow_gib` is the slow tier's capacity where the publication fixes it: a ratio of 1:8 is then an
+    eighth of it of fast memory, whatever the workload's footprint. Without it a ratio divides the
+    footprint.
+    """
 
     ghz: Positive
     cores: Annotated[int, Field(ge=1)]
     threads: Annotated[int, Field(ge=1)]
     llc_mib: Positive
+    slow_gib: Positive | None = None
     fast: TierSpec
     slow: TierSpec
     tiering: TieringSpec
@@ -324,6 +330,13 @@ class MachineSpec(Spec):
     @property
     def llc_bytes(self) -> int:
         return round(self.llc_mib * (1 << 20))
+
+    def fast_bytes(self, ratio: str) -> int:
+        """Full-scale fast-tier capacity at FAST:SLOW; 0 where the footprint decides."""
+        if self.slow_gib is None:
+            return 0
+        share = fast_share(ratio)
+        return round(self.slow_gib * (1 << 30) * share / (1 - share))
 
     def document(self) -> dict[str, Any]:
         """What `tuner._engine.simulate(machine=...)` takes."""

@@ -128,6 +128,7 @@ def _simulate(
                 policy=trial.policy,
                 knobs=trial.knobs,
                 fast_share=fast_share(trial.ratio),
+                fast_bytes=trial.machine.fast_bytes(trial.ratio),
                 threads=trial.threads,
                 page_bytes=trial.page_bytes,
                 seed=seed,

@@ -106,7 +106,7 @@ tt::sim::MachineProfile to_machine(const nb::dict& dict) {
   machine.sample_assist_ns = number(tiering, "sample_assist_ns", where);
   machine.sample_drain_ns = number(tiering, "sample_drain_ns", where);
   machine.huge_page_gain = number(tiering, "huge_page_gain", where);
-  machine.daemon_shares_cores = nb::cast<bool>(member(tiering, "daemon_shares_cores", where));
+  machine.daemon_core_share = number(tiering, "daemon_core_share", where);
   machine.sample_queue = number(tiering, "sample_queue", where);
   const auto work = nb::cast<nb::dict>(member(tiering, "work_ns", where));
   static constexpr std::array<const char*, tt::work_count> names = {

@@ -486,7 +486,7 @@ double Machine::solve_block() {
     moves += pages;
     away_ns += pages * move_ns_[index(to)];
   }
-  const double shared_part = profile_.daemon_shares_cores ? 1 / total_threads_ : 0;
+  const double shared_part = profile_.daemon_core_share / total_threads_;
 
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     LaneState& lane = lanes_[l];

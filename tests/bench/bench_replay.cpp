@@ -54,7 +54,7 @@ sim::MachineProfile machine() {
   profile.sample_drain_ns = 120;
   profile.work_ns = {60, 30, 5, 100, 500};
   profile.huge_page_gain = 0.1;
-  profile.daemon_shares_cores = true;
+  profile.daemon_core_share = 1;
   profile.sample_queue = 419424;
   return profile;
 }

@@ -462,7 +462,7 @@ TEST(
   CHECK(ticks >= 200);
   CHECK_NEAR(apart.metrics.at("tiering_cpu_seconds"), 200 * 40e-6, 1e-4);
   CHECK_NEAR(apart.breakdown.at("policy"), 0, 0);
-  machine.daemon_shares_cores = true;
+  machine.daemon_core_share = 1;
   const RunResult shared = run(stream, machine, policy, share(1));
   CHECK_NEAR(shared.breakdown.at("policy"), 200 * 40e-6 / 4, 1e-4);
   CHECK_NEAR(shared.seconds - apart.seconds, shared.breakdown.at("policy"), 1e-9);

@@ -150,7 +150,7 @@ tiering:
   work_ns: {tracker_update: 20, tracker_lookup: 15, cooling_step: 5, scan_step: 30,
             threshold_pass: 1000}
   huge_page_gain: 0.1
-  daemon_shares_cores: false
+  daemon_core_share: 0
   sample_queue: 65536
 """
 

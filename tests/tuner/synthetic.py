@@ -70,7 +70,7 @@ MACHINE = MachineSpec.model_validate(
             "sample_drain_ns": 50.0,
             "work_ns": dict.fromkeys(_COSTS, 10.0),
             "huge_page_gain": 0.1,
-            "daemon_shares_cores": True,
+            "daemon_core_share": 1.0,
             "sample_queue": 1024.0,
         },
     }
