@@ -28,8 +28,12 @@ class Progress:
         self.failed = 0
         self.default: float | None = None
         self.best: TrialRecord | None = None
-        self._session_start = time.monotonic()
+        self._session_start: float | None = None
         self._session_done = 0
+
+    def start(self) -> None:
+        """The workers are up: the pace counts from here."""
+        self._session_start = time.monotonic()
 
     @property
     def best_objective(self) -> float | None:
@@ -63,7 +67,7 @@ class Progress:
 
     def seconds_left(self) -> float | None:
         """From the pace of this session; None before it has one."""
-        if not self._session_done:
+        if self._session_start is None or not self._session_done:
             return None
         pace = (time.monotonic() - self._session_start) / self._session_done
         return pace * (self.request.budget - self.done)

@@ -160,7 +160,9 @@ def _run(request: StudyRequest, study: StudyLog, runner: Runner | None, tracker:
     if data.trials:
         say(f"resuming '{request.study}': {len(data.done)} of {request.budget} trials are done")
     with _pool(request, runner) as pool, Live(standing) as live:
-        _loop(request, study, _optimizer(request, study), pool, standing, live, tracker)
+        optimizer = _optimizer(request, study)
+        standing.start()
+        _loop(request, study, optimizer, pool, standing, live, tracker)
 
 
 @contextmanager
@@ -289,13 +291,26 @@ def resume_command(request: StudyRequest) -> str:
         "--machine": request.machine.name,
         "--ratio": request.ratio,
         "--objective": request.objective,
-        "--budget": str(request.budget),
-        "--seed": str(request.seed),
-        "--workers": str(request.workers),
+        "--threads": request.threads,
+        "--scale": request.scale,
+        "--page-bytes": request.page_bytes or None,
+        "--repeats": request.repeats,
+        "--seed": request.seed,
+        "--stream-seed": request.stream_seed,
+        "--deadline": request.deadline_seconds,
+        "--budget": request.budget,
+        "--workers": request.workers,
+        "--ray-address": request.ray_address,
+        "--mlflow-uri": request.mlflow_uri,
         "--out": request.out,
         "--name": request.study,
     }
-    words = [word for option in options.items() for word in option]
+    words = [
+        word
+        for option, value in options.items()
+        if value is not None
+        for word in (option, str(value))
+    ]
     return shlex.join(["tune", "run", *words, "--resume"])
 
 
