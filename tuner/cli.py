@@ -144,7 +144,8 @@ def _parser() -> argparse.ArgumentParser:
     best = command("best", "known:best", "print the best known configuration of a workload")
     best.add_argument("--workload", "-w", required=True, metavar="W", help="name or YAML file")
     best.add_argument("--policy", help="only of this policy (default: of any)")
-    for option in ("input", "machine", "ratio", "objective"):
+    best.add_argument("--input", "-i", help="only of this input (default: as `tune run`)")
+    for option in ("machine", "ratio", "objective"):
         best.add_argument(f"--{option}", help=f"only of this {option} (default: as `tune run`)")
     best.add_argument("--threads", type=_number, metavar="N", help="only of so many threads")
     best.add_argument("--scale", type=_number, metavar="R", help="only of this scale")
