@@ -117,6 +117,7 @@ def machines(args: Namespace) -> int:
             ">slow ns",
             ">GB/s",
             ">write GB/s",
+            ">slow GiB",
             "summary",
         ),
         [
@@ -129,6 +130,7 @@ def machines(args: Namespace) -> int:
                 f"{m.slow.latency_ns:g}",
                 f"{m.slow.read_gbps:g}",
                 f"{m.slow.write_gbps:g}",
+                "any" if m.slow_gib is None else f"{m.slow_gib:g}",
                 m.summary,
             )
             for m in (entry.spec for entry in entries)

@@ -113,7 +113,11 @@ def test_all_mistakes_are_reported_at_once(user_folder: Path) -> None:
         ("store_stall: 0.2", "store_stall: 2", ":10: slow.store_stall: found 2; must be less than"),
         ("scan_step: 30,", "", ":17: tiering.work_ns.scan_step: missing"),
         ("cores: 16\n", "cores: 16.5\n", ":5: cores: found 16.5; must be an integer"),
-        ("shares_cores: false", "shares_cores: off", "found the text 'off'; must be true or false"),
+        (
+            "huge_page_gain: 0.1",
+            "huge_page_gain: on",
+            "huge_page_gain: found the text 'on'; must be a n",
+        ),
     ],
 )
 def test_machine_mistakes(user_folder: Path, old: str, new: str, expected: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,6 +49,16 @@ def test_the_engine_gets_what_the_trial_says(fake: FakeNative) -> None:
     assert (arguments["threads"], arguments["page_bytes"], arguments["seed"]) == (4.0, 4096, 9)
     assert 49 < arguments["deadline_seconds"] <= 50
     assert arguments["machine"]["tiering"]["work_ns"]["scan_step"] == 30
+
+
+def test_a_fixed_slow_tier_fixes_the_fast_one(fake: FakeNative) -> None:
+    seen: list[dict[str, Any]] = []
+    fake.on_simulate = seen.append
+    runner.run(trial_of(ratio="1:8"))
+    path = Path("machines/testbed.yaml")
+    path.write_text(path.read_text() + "slow_gib: 512\n")
+    runner.run(trial_of(ratio="1:8"))
+    assert [arguments["fast_bytes"] for arguments in seen] == [0, 64 << 30]
 
 
 @pytest.mark.parametrize(
