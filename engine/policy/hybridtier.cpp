@@ -207,11 +207,12 @@ std::vector<KnobDecl> declare() {
       {.name = "second_chance_queue",
        .type = KnobType::real,
        .initial = 10000.0,
-       .min = 0,
+       .min = 1,
        .max = 100000000,
+       .log = true,
        .unit = Unit::pages,
-       .meaning = "most pages that wait for a second look; 0: pages of high frequency are never "
-                  "demoted",
+       .meaning =
+           "most pages that wait for a second look; others of high frequency stay where they are",
        .source = "artifact"},
       {.name = "scan_chunk",
        .type = KnobType::real,

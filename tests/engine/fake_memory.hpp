@@ -73,8 +73,9 @@ class FakeMemory final : public Memory {
 
   std::deque<std::pair<PageId, Tier>> queue;
   std::size_t queue_limit = SIZE_MAX;
-  std::vector<SamplingRequest> sampling;  // every request made
-  Counters now;                           // what counters() answers
+  std::vector<std::pair<PageId, Tier>> requested;  // everything ever asked for, in order
+  std::vector<SamplingRequest> sampling;           // every request made
+  Counters now;                                    // what counters() answers
   std::array<std::uint64_t, work_count> charged{};
   std::uint64_t request_calls = 0;
   mutable std::uint64_t residency_calls = 0;
@@ -103,6 +104,7 @@ class FakeMemory final : public Memory {
                                        [&](const auto& item) { return item.first == pages[i]; });
       const bool there = latest != queue.rend() ? latest->second == to
                                                 : where(pages[i]) == static_cast<Residency>(to);
+      requested.emplace_back(pages[i], to);
       if (there) continue;
       if (queue.size() >= queue_limit) return i;
       queue.emplace_back(pages[i], to);

@@ -218,8 +218,8 @@ TEST("hybridtier: an empty scan is not repeated until something changed") {
   auto rig = hybrid(quiet({{"promote_watermark", 0.1},
                            {"demote_watermark", 0.1},
                            {"frequency_hot_threshold", std::int64_t{1}},
-                           {"frequency_threshold_floor", std::int64_t{1}},
-                           {"second_chance_queue", 0.0}}));
+                           {"frequency_threshold_floor", std::int64_t{1}}}),
+                    raw({{"second_chance_queue", 0.0}}));
   Pages all;
   for (std::uint64_t p = 0; p < 40; ++p) all.push_back(p);
   rig.memory.queue_limit = 0;
