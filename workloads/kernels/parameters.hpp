@@ -1,6 +1,7 @@
 // What every kernel needs of its request: checked parameter values, recorder options, progress.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
