@@ -45,6 +45,7 @@ class PageBits {
     each_word(first, pages, [&](std::size_t word, std::uint32_t mask) { words_[word] &= ~mask; });
   }
   [[nodiscard]] const std::uint32_t* words() const { return words_.data(); }
+  [[nodiscard]] std::uint32_t word(std::uint64_t page) const { return words_[page / 32]; }
 
  private:
   template <typename Visit>

@@ -60,7 +60,15 @@ std::uint64_t Sampler::hit(const trace::Segment& segment, unsigned shift, const 
     std::size_t entry = chunk * trace::chunk;
     const std::size_t end = std::min(entry + trace::chunk, segment.pages.size());
     if (entry >= end) break;  // sums and counts disagree: verify() reports such a stream
-    std::uint64_t left = event - chunk_start;
+    // Four at a time: most steps of the walk inside a chunk then wait for one sum, not for four.
+    auto left = static_cast<std::uint32_t>(event - chunk_start);
+    while (entry + 4 < end) {
+      const std::uint32_t four = std::uint32_t{segment.counts[entry]} + segment.counts[entry + 1] +
+                                 segment.counts[entry + 2] + segment.counts[entry + 3];
+      if (left < four) break;
+      left -= four;
+      entry += 4;
+    }
     while (entry + 1 < end && left >= segment.counts[entry]) left -= segment.counts[entry++];
     const PageId page{segment.pages[entry] >> shift};
     out.push_back({page, slow.test(page.value) ? Tier::slow : Tier::fast, segment.kind});

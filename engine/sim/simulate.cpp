@@ -77,9 +77,7 @@ class Machine final : public Memory {
   void residency(std::span<const PageId> pages, std::span<Residency> out) const override {
     for (std::size_t i = 0; i < pages.size(); ++i) out[i] = where(pages[i].value);
   }
-  void residency(PageId first, std::span<Residency> out) const override {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = where(first.value + i);
-  }
+  void residency(PageId first, std::span<Residency> out) const override;
   std::size_t request(Tier to, std::span<const PageId> pages) override;
   [[nodiscard]] std::uint64_t pending(Tier to) const override {
     return queue_.pending(to) + moving_to_[index(to)];
@@ -179,7 +177,8 @@ class Machine final : public Memory {
   std::vector<Move> in_flight_;
   std::array<std::uint64_t, tier_count> moving_to_{};
   std::array<double, tier_count> move_ns_{};  // of one real page, by target
-  std::vector<MigrationResult> results_;
+  std::vector<MigrationResult> results_;      // to be told at the next border
+  std::vector<MigrationResult> told_;         // being told
   double mover_credit_ns_ = 0;
   double mover_used_ns_ = 0;
   double pace_ = 1;  // actual over nominal length of the last block
@@ -295,6 +294,25 @@ Machine::Machine(const trace::Reader& stream, const MachineProfile& profile,
   next_tick_ns_ = static_cast<double>(policy_->tick_period().count());
 }
 
+/// By words: policies scan their whole address space.
+void Machine::residency(PageId first, std::span<Residency> out) const {
+  const std::uint64_t known =
+      first.value < space_.pages()
+          ? std::min<std::uint64_t>(out.size(), space_.pages() - first.value)
+          : 0;
+  std::uint64_t i = 0;
+  while (i < known) {
+    const std::uint64_t page = first.value + i;
+    const std::uint64_t end = std::min(known, i + 32 - page % 32);
+    std::uint32_t is_there = present_.word(page) >> (page % 32);
+    std::uint32_t is_slow = slow_.word(page) >> (page % 32);
+    for (; i < end; ++i, is_there >>= 1, is_slow >>= 1)
+      out[i] = static_cast<Residency>(
+          (is_there & 1U) != 0 ? is_slow & 1U : static_cast<unsigned>(Residency::absent));
+  }
+  std::fill(out.begin() + static_cast<std::ptrdiff_t>(known), out.end(), Residency::absent);
+}
+
 // ------------------------------------------------------------------------------------ page moves
 
 std::size_t Machine::request(Tier to, std::span<const PageId> pages) {
@@ -389,8 +407,9 @@ void Machine::finish_moves() {
   moving_to_ = {};
   if (results_.empty()) return;
   // The policy may ask for more while it is told: what that reports belongs to the next border.
-  const std::vector<MigrationResult> results = std::exchange(results_, {});
-  policy_->on_migrated(results, now());
+  std::swap(results_, told_);
+  policy_->on_migrated(told_, now());
+  told_.clear();
 }
 
 // ------------------------------------------------------------------------------------ events
