@@ -135,7 +135,7 @@ struct Rig {
   std::vector<std::uint64_t> accesses;  // the oracle's
   Oracle oracle;
   std::unique_ptr<Policy> policy;
-  Nanos now{};
+  Nanos now{}, ticked{};
 
   Rig(const std::string& name, const KnobMap& given, std::uint64_t fast, std::uint64_t slow,
       std::uint64_t page_bytes = 4096, std::vector<std::uint64_t> oracle_accesses = {})
@@ -193,10 +193,11 @@ struct Rig {
   /// Lets time pass, ticking when due.
   void run(double for_seconds) {
     const Nanos until = now + from_seconds(for_seconds);
-    while (now < until) {
-      now = std::min(until, now + policy->tick_period());
+    while (ticked + policy->tick_period() <= until) {  // never early
+      ticked = now = std::max(now, ticked + policy->tick_period());
       policy->tick(now);
     }
+    now = until;
   }
   /// Completes what is queued and reports it.
   void settle(const FakeMemory::Fate& fate = [](PageId, Tier) { return Outcome::done; }) {
