@@ -78,7 +78,8 @@ class Progress:
         if result is None:
             return "running"
         if result.objective is None:
-            return f"{result.status}: {result.error}"
+            first, *_ = result.error.splitlines() or [""]
+            return f"{result.status}: {first}"
         return quantity(result.objective, self.objective.unit)
 
     def standing(self) -> str:

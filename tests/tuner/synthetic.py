@@ -187,6 +187,16 @@ def accident(trial: Trial) -> TrialResult:
     return answer(trial)
 
 
+def second_time_lucky(trial: Trial) -> TrialResult:
+    """Hangs the first time; the note of a first time is beside SYNTHETIC_RUNS."""
+    note = Path(os.environ["SYNTHETIC_RUNS"])
+    first = not note.exists()
+    note.touch()
+    while first:
+        time.sleep(1)
+    return answer(trial)
+
+
 def always_fails(trial: Trial) -> TrialResult:
     raise RuntimeError(f"trial {trial.number} cannot work")
 

@@ -124,6 +124,36 @@ def test_worker_that_died_while_idle_costs_no_trial(tmp_path: Path) -> None:
         pool.close()
 
 
+def test_trial_of_a_lost_host_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster whose one worker host vanishes in mid-trial; another joins."""
+    from ray.cluster_utils import Cluster
+
+    note = tmp_path / "note"
+    monkeypatch.setenv("SYNTHETIC_RUNS", str(note))
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+    )
+    try:
+        host = cluster.add_node(num_cpus=1)
+        pool = open_pool(synthetic.second_time_lucky, workers=1, ray_address=cluster.address)
+        try:
+            pool.submit(request(tmp_path).trial(0, {}))
+            while not note.exists():
+                assert pool.wait(0.05) == []
+            cluster.remove_node(host)
+            cluster.add_node(num_cpus=1)
+            results: list[TrialResult] = []
+            while not results:
+                results = pool.wait(1.0)
+            assert [(r.number, r.status) for r in results] == [(0, Status.success)]
+        finally:
+            pool.close()
+    finally:
+        cluster.shutdown()
+
+
 def test_close_ends_a_running_trial_and_its_children(tmp_path: Path) -> None:
     pool = ProcessPool(parent_of_sleepers)
     pool.submit(request(tmp_path).trial(0, {}))
