@@ -29,9 +29,12 @@ DemotionScan::Result DemotionScan::run(Memory& memory, const AddressSpace& space
   // "... demote until it is greater than DEMOTE_WMARK", resuming from the last scanned address.
   const auto chunk = static_cast<std::uint64_t>(std::max(1.0, std::round(options_.chunk)));
   const std::uint64_t pass = space.pages();
+  const auto slice =
+      static_cast<std::uint64_t>(std::ceil(static_cast<double>(pass) * options_.slice));
+  const std::uint64_t limit = std::min(pass, std::max(chunk, slice));
   bool queue_full = false;
-  while (room() < options_.demote_watermark * capacity && result.scanned < pass && !queue_full) {
-    const PageRange run = space.next(cursor_, std::min(chunk, pass - result.scanned));
+  while (room() < options_.demote_watermark * capacity && result.scanned < limit && !queue_full) {
+    const PageRange run = space.next(cursor_, std::min(chunk, limit - result.scanned));
     where_.resize(run.count);
     memory.residency(run.first, where_);
     fast_.clear();
@@ -46,10 +49,12 @@ DemotionScan::Result DemotionScan::run(Memory& memory, const AddressSpace& space
       queue_full = queued < victims_.size();
     }
     result.scanned += run.count;
+    barren_ = victims_.empty() ? barren_ + run.count : 0;
     cursor_ = run.end();
   }
   memory.charge(Work::scan_step, result.scanned);
-  result.empty = result.scanned >= pass && result.requested == 0;
+  result.empty = barren_ >= pass;
+  if (result.empty) barren_ = 0;
   return result;
 }
 

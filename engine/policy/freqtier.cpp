@@ -196,7 +196,8 @@ class FreqTier final : public Policy {
                     .period = context.knobs.real("adaptation_period")}),
         scan_({.promote_watermark = context.knobs.real("promote_watermark"),
                .demote_watermark = context.knobs.real("demote_watermark"),
-               .chunk = context.knobs.real("scan_chunk")}),
+               .chunk = context.knobs.real("scan_chunk"),
+               .slice = migrate::scan_slice}),
         ladder_({.levels = levels(context.knobs),
                  .window = from_seconds(context.knobs.real("window")),
                  .stable_band = context.knobs.real("stable_band")}) {

@@ -41,8 +41,9 @@ struct MachineProfile {
   double sample_drain_ns = 0;         // per sample, on the tiering thread
   std::array<double, work_count> work_ns{};  // per Work item, on the tiering thread
   double huge_page_gain = 0;  // relative saving of latency with 2 MiB pages (address translation)
-  double daemon_core_share = 0;  // share of a tiering thread's time that is lost to the application: 0 own cores, 1 its cores
-  double sample_queue = 0;           // samples that fit the rings before they are lost, full scale
+  double daemon_core_share = 0;  // share of a tiering thread's time that is lost to the
+                                 // application: 0 own cores, 1 its cores
+  double sample_queue = 0;       // samples that fit the rings before they are lost, full scale
 };
 
 }  // namespace tt::sim

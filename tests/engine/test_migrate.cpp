@@ -160,6 +160,21 @@ TEST("demotion scan: one pass at most; an empty one is told apart") {
   CHECK_EQ(result.scanned, 100u);
 }
 
+TEST("demotion scan: a slice bounds a run; a whole pass without a victim is told, over its runs") {
+  ScanRig rig(100);
+  DemotionScan scan({.promote_watermark = 0.5, .demote_watermark = 0.5, .chunk = 7, .slice = 0.25});
+  for (int run = 0; run < 3; ++run) {
+    const auto result = rig.run(scan);
+    CHECK_EQ(result.scanned, 25u);
+    CHECK(!result.empty);
+  }
+  CHECK(rig.run(scan).empty);
+  rig.cold = {40};
+  CHECK(!rig.run(scan).empty);
+  CHECK_EQ(rig.run(scan).requested, 1u);  // 40 is in the second quarter
+  for (int run = 0; run < 3; ++run) CHECK(!rig.run(scan).empty);
+}
+
 TEST("demotion scan: stops at a full queue; absent and slow pages are not judged") {
   ScanRig rig(120);  // 20 of them in the slow tier
   for (std::uint64_t p = 0; p < 100; ++p) rig.cold.insert(p);
