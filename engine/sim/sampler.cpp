@@ -20,7 +20,7 @@ void Sampler::observe(AccessKind kind, double events, double nanoseconds) {
   const std::size_t k = index(kind);
   const double now = events / nanoseconds * 1e9;
   constexpr double window_ns = 50e6;
-  const double weight = rate_[k] > 0 && now > 0 ? -std::expm1(-nanoseconds / window_ns) : 1;
+  const double weight = rate_[k] > 0 && now > 0 ? nanoseconds / (nanoseconds + window_ns) : 1;
   rate_[k] += weight * (now - rate_[k]);
   const auto& event = kind == AccessKind::load ? request_.loads : request_.stores;
   if (event.mode == SamplingRequest::Mode::frequency) apply(kind);

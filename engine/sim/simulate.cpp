@@ -97,6 +97,7 @@ class Machine final : public Memory {
     std::array<double, tier_count> demand{};   // utilisation that its accesses cause
     LaneWork work;                             // of the current block
     LaneTime time;                             // likewise
+    double last_ns = 0;                        // its time in the last block in which it worked
     double samples = 0;                        // taken in the current block
     double accesses_by_tier[tier_count] = {};  // likewise
     bool active = false;
@@ -566,7 +567,8 @@ double Machine::solve_block() {
     work.sampling_ns =
         lane.samples * profile_.sample_assist_ns + shared_sampling_ns_ * shared_part * lane.threads;
     work.policy_ns = shared_policy_ns_ * shared_part * lane.threads;
-    lane.time = solve(work, profile_.tiers);
+    lane.time = solve(work, profile_.tiers, lane.last_ns);
+    lane.last_ns = lane.time.total;
     for (std::size_t t = 0; t < tier_count; ++t)
       lane.demand[t] = lane.time.total > 0 ? own[t] / lane.time.total : 0;
     lane.section += lane.time;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tt::sim {
 
@@ -38,7 +39,8 @@ LaneTime& LaneTime::operator+=(const LaneTime& more) {
   return *this;
 }
 
-LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& tiers) {
+LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& tiers,
+               double guess_ns) {
   std::array<double, tier_count> transfer{};
   double least = 0;
   LaneTime time;
@@ -76,34 +78,32 @@ LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& 
            time.policy;
   };
 
-  // needed() falls with the block's length: the idle machine bounds it from below.
-  double low = std::max(least, needed(1e300));
-  if (low <= 0) return time;
-  double above = needed(low) - low;  // > 0: the block must be longer than `low`
-  if (above > 0) {
-    double high = low + above;  // needed(high) <= needed(low) = high
-    double below = needed(high) - high;
-    for (int i = 0; i < 100 && high - low > 1e-10 * high && below < 0; ++i) {
-      // Regula falsi, halved toward the middle every third step so that it cannot creep.
-      double middle = low + (high - low) * above / (above - below);
-      if (i % 3 == 2) middle = 0.5 * (low + high);
-      middle = std::clamp(middle, low, high);
-      const double left = needed(middle) - middle;
-      if (std::abs(left) <= 1e-11 * middle) {
-        low = high = middle;
-      } else if (left > 0) {
-        low = middle;
-        above = left;
-      } else {
-        high = middle;
-        below = left;
-      }
-    }
-    low = high;
+  // Secant steps inside a bracket, from a good guess or from the time that an idle machine needs;
+  // every fourth step halves the bracket, so that no shape of curve can slow the search down.
+  double low = least;
+  double high = std::numeric_limits<double>::infinity();
+  double block = std::max(least, guess_ns > 0 ? guess_ns : needed(1e300));
+  if (block <= 0) return time;
+  double need = needed(block);
+  double last_block = 0;
+  double last_gap = 0;
+  for (int step = 1; step < 200; ++step) {
+    const double gap = need - block;
+    if (std::abs(gap) <= 1e-10 * block || (block <= least && gap <= 0)) break;
+    (gap > 0 ? low : high) = block;
+    double next = need;  // the function is nearly flat: a good first step
+    if (last_block > 0 && gap != last_gap)
+      next = block - gap * (block - last_block) / (gap - last_gap);
+    const bool bounded = high < std::numeric_limits<double>::infinity();
+    if (bounded && (step % 4 == 0 || !(next > low && next < high))) next = 0.5 * (low + high);
+    if (!bounded && !(next > low)) next = need;
+    last_block = block;
+    last_gap = gap;
+    block = std::max(next, least);
+    need = needed(block);
   }
-  const double threads_need = needed(low);
-  time.bandwidth = std::max(0.0, least - threads_need);
-  time.total = threads_need + time.bandwidth;
+  time.bandwidth = std::max(0.0, least - need);
+  time.total = need + time.bandwidth;
   return time;
 }
 

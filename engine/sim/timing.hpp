@@ -78,10 +78,11 @@ struct LaneTime {
 
 /// Solves time and utilisation together: utilisation = transfer time / T + background raises
 /// latency, latency lengthens T, and T lowers utilisation. The time that the threads need is a
-/// falling function f(T), so that T = f(T) has exactly one solution; it is bracketed and found to a
-/// relative 1e-10. Below the transfer time T cannot go: the rest is waiting for bandwidth.
-[[nodiscard]] LaneTime solve(const LaneWork& work,
-                             const std::array<TierProfile, tier_count>& tiers);
+/// falling function f(T), so that T = f(T) has exactly one solution, found to a relative 1e-10.
+/// Below the transfer time T cannot go: the rest is waiting for bandwidth. `guess_ns` (the last
+/// block's time; 0: none) only saves steps.
+[[nodiscard]] LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& tiers,
+                             double guess_ns = 0);
 
 /// How long one real page of `page_bytes` is away when `movers` threads copy at a time: the fixed
 /// cost and the copy, at the mover's speed or that of the slower end.
