@@ -723,13 +723,15 @@ Occupancy Machine::occupancy() const {
   occupancy.used_share =
       static_cast<double>(capacity - free_[index(Tier::fast)]) / static_cast<double>(capacity);
   // Pages at multiples of the golden ratio (mod 1) of the address space are evenly spread and the
-  // same in every run.
+  // same in every run; each second goes on where the last one stopped, so that a minute has seen
+  // thousands of them.
   constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ULL;
-  constexpr std::uint64_t wanted = 512;
+  constexpr std::uint64_t wanted = 128;
+  constexpr std::uint64_t tries = 32 * wanted;
   std::uint64_t found = 0;
   const std::uint64_t pages = space_.pages();
-  for (std::uint64_t i = 0; i < 32 * wanted && found < wanted; ++i) {
-    const std::uint64_t page = ((i * golden) >> 32) * pages >> 32;
+  for (std::uint64_t i = 0; i < tries && found < wanted; ++i) {
+    const std::uint64_t page = ((series_.rows() * tries + i) * golden >> 32) * pages >> 32;
     if (where(page) != Residency::fast) continue;
     ++found;
     occupancy.heat[static_cast<std::size_t>(policy_->heat(PageId{page}))] += 1;
