@@ -23,7 +23,9 @@ namespace tt::sim {
 /// pages are Poisson; the maximum of N of them reaches T with even odds when
 ///     N * P(Poisson(m) >= T) = ln 2,
 /// which gives the mean m at which the full system fires, and T' solves the same equation for N/R
-/// pages at that m. T' is real: the tail is interpolated between integers (on a logarithmic scale).
+/// pages at that m. It holds for equally hot pages; where a few pages stand out, the miniature's
+/// hottest page depends on which of them it kept, and the trigger stays rarer. T' is real: the tail
+/// is interpolated between integers (on a logarithmic scale).
 [[nodiscard]] double extreme_threshold(double threshold, double pages, double scale);
 
 /// P(Poisson(mean) >= count) for integer counts.

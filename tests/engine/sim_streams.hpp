@@ -139,9 +139,9 @@ inline sim::MachineProfile full_machine() {
   return machine;
 }
 
-/// A skewed population whose hot half moves on during the run, as a miniature: page j of the
-/// miniature has the mean popularity of the ranks that it stands for, and the accesses that such a
-/// page gets are drawn one by one. Stream seconds are nominal.
+/// A skewed population, as a miniature: page j of the miniature has the mean popularity of the
+/// ranks that it stands for, and the accesses that such a page gets are drawn one by one. With
+/// drift, pages swap their popularity with others at random times. Stream seconds are nominal.
 struct ZipfOptions {
   double full_pages = 1 << 20;
   double scale = 64;
@@ -150,7 +150,7 @@ struct ZipfOptions {
   double seconds = 10;
   double block_ms = 10;
   double store_share = 0.1;
-  double drift_seconds = 0;  // the popularity order rotates by half in this time; 0: never
+  double drift_seconds = 0;  // in this time half of the pages have swapped; 0: never
   std::uint64_t seed = 1;
 };
 
@@ -180,16 +180,17 @@ inline void write_zipf(const TempStream& file, const ZipfOptions& options) {
   std::vector<std::uint16_t> loads(pages);
   std::vector<std::uint16_t> stores(pages);
   double owed = 0;
+  double swaps = 0;
   for (std::uint64_t b = 0; b < blocks; ++b) {
-    const double time = static_cast<double>(b) * block_ns * 1e-9;
-    const double turns = options.drift_seconds > 0 ? 0.5 * time / options.drift_seconds : 0;
-    const auto shift = static_cast<std::uint32_t>(turns * pages);
+    if (options.drift_seconds > 0)
+      swaps += 0.5 * pages * std::log(2.0) * block_ns * 1e-9 / options.drift_seconds;
+    for (; swaps >= 1; --swaps) std::swap(place[rng.below(pages)], place[rng.below(pages)]);
     std::vector<trace::OpAccess> accesses;
     for (owed += per_block; owed >= 1; --owed) {
       const double at = rng.uniform() * sum;
       const auto rank =
           static_cast<std::uint32_t>(std::ranges::lower_bound(cumulative, at) - cumulative.begin());
-      const std::uint32_t page = place[(std::min(rank, pages - 1) + shift) % pages];
+      const std::uint32_t page = place[std::min(rank, pages - 1)];
       const bool store = rng.uniform() < options.store_share;
       ++(store ? stores : loads)[page];
       if (accesses.size() < 64)
