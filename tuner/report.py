@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 BARS = "importance.png"
-SERIES = ("hit_ratio", "throughput", "promotions", "demotions", "migrations")
+SERIES = ("operations_per_second", "fast_hit_ratio", "promotions", "demotions", "migrated_bytes")
 """Time series that are drawn, where a trial has them: those that tell why one is faster."""
 
 

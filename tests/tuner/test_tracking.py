@@ -47,15 +47,15 @@ def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
         assert run.info.status == "FINISHED"
         assert run.data.params == {k: str(v) for k, v in trial.knobs.items()}
         assert run.data.metrics["objective"] == trial.result.objective
-        assert run.data.metrics["hit_ratio"] == 0.9
+        assert run.data.metrics["fast_hit_ratio"] == 0.9
         assert run.data.metrics["latency/get/p99"] == 4000.0
         assert run.data.tags["origin"] == trial.origin
         assert run.data.tags["seed"] == "1"
         assert run.data.tags["engine.build"] == "build-a"
-    history = client.get_metric_history(children[3].info.run_id, "series/hit_ratio")
+    history = client.get_metric_history(children[3].info.run_id, "series/fast_hit_ratio")
     assert len(history) == POINTS
     assert [history[0].step, history[-1].step] == [0, 599]
-    assert history[-1].value == data.series(3)["hit_ratio"][599]
+    assert history[-1].value == data.series(3)["fast_hit_ratio"][599]
     assert parent.info.status == "FINISHED"
     assert parent.data.params["budget"] == "12"
     assert parent.data.metrics["best"] == summary.best_objective
