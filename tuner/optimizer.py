@@ -6,16 +6,18 @@ was killed and resumed continues exactly as if nothing had happened, on any host
 
 The schedule is that of From Good to Great (2025, §4.1): the default configuration and random ones
 for the first fifth of the budget, then SMAC's random forest with expected improvement on the log of
-the cost, interrupted by a random configuration with probability 0.2. Model and acquisition are
-SMAC3's; its loop around them is not used: it keeps its state in files, asks questions on the
-terminal, knows no pending trials, and takes most of the time of an ask.
+the cost, interrupted by a random configuration with probability 0.2. An ask builds SMAC's
+hyperparameter-optimisation facade afresh, tells it all that is known and asks it once: what SMAC
+keeps in files and private attributes is never relied on.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -30,9 +32,13 @@ from ConfigSpace import (
 from ConfigSpace.exceptions import IllegalValueError
 from numpy.typing import NDArray
 from scipy.special import ndtr
+from smac import HyperparameterOptimizationFacade, Scenario
 from smac.acquisition.function import EI
 from smac.acquisition.maximizer.abstract_acquisition_maximizer import AbstractAcquisitionMaximizer
+from smac.intensifier import Intensifier
+from smac.main.config_selector import ConfigSelector
 from smac.model.random_forest import RandomForest
+from smac.runhistory import TrialInfo, TrialValue
 
 from tuner.errors import UserError
 from tuner.models import KnobDecl, KnobValue
@@ -297,7 +303,7 @@ class Optimizer:
         raise SpaceExhausted(f"all {self.asked} configurations of the space have been tried")
 
     def _ask_model(self, number: int, seed: int) -> dict[str, KnobValue] | None:
-        """The untried configuration that promises most, or None if nothing is known yet."""
+        """SMAC's choice given all that is known, or None if it has none."""
         known = [
             (configuration, cost)
             for index, cost in self._known_costs(number).items()
@@ -305,19 +311,11 @@ class Optimizer:
         ]
         if not known:
             return None
-        configurations = [configuration for configuration, _ in known]
-        points = np.array([configuration.get_array() for configuration in configurations])
-        model = _Forest(self.space.configspace, seed)
-        model.train(points, np.log([[cost] for _, cost in known]))
-        improvement = _Improvement(log=True)
-        # The best as the model sees it: one lucky measurement must not hide what is as good.
-        improvement.update(model=model, eta=float(model.predict_marginalized(points)[0].min()))
-        search = _Search(self.space.configspace, improvement, seed=seed)
-        for candidate in search.maximize(configurations):
-            knobs = self.space.knobs(candidate)
-            if knobs not in self._proposed:
-                return knobs
-        return None
+        with TemporaryDirectory(prefix="tiertune-smac-") as directory:
+            smac = _facade(self.space.configspace, seed, directory)
+            for configuration, cost in known:
+                smac.tell(TrialInfo(configuration, seed=0), TrialValue(cost=cost), save=False)
+            return self.space.knobs(smac.ask().config)
 
     def _known_costs(self, number: int) -> dict[int, float]:
         """Costs to learn from, by trial; failed trials and pending ones with an assumed cost.
@@ -338,6 +336,32 @@ class Optimizer:
         known = {index: failed if cost is None else cost for index, cost in told.items()}
         lie = float(np.median(list(known.values())))
         return known | dict.fromkeys(range(max(0, number - self.lag + 1), number), lie)
+
+
+def _facade(
+    space: ConfigurationSpace, seed: int, directory: str
+) -> HyperparameterOptimizationFacade:
+    """SMAC's hyperparameter-optimisation set-up for one ask.
+
+    The initial design and the random interleaving are ours (see Optimizer), so SMAC gets neither.
+    """
+    logging.getLogger("smac").setLevel(logging.ERROR)  # it warns that there is no initial design
+    scenario = Scenario(
+        space, deterministic=True, n_trials=2**31, seed=seed, output_directory=directory
+    )
+    facade = HyperparameterOptimizationFacade
+    return facade(
+        scenario,
+        model=_Forest(space, seed),
+        acquisition_function=_Improvement(xi=0.0, log=True),
+        acquisition_maximizer=_Search(space, seed=seed),
+        initial_design=facade.get_initial_design(scenario, n_configs=0),
+        random_design=facade.get_random_design(scenario, probability=0.0),
+        intensifier=Intensifier(scenario, max_config_calls=1, seed=seed),
+        config_selector=ConfigSelector(scenario, retrain_after=1),
+        logging_level=False,
+        overwrite=True,
+    )
 
 
 class _Forest(RandomForest):  # type: ignore[misc]

@@ -23,7 +23,8 @@ DemotionScan::Result DemotionScan::run(Memory& memory, const AddressSpace& space
     return static_cast<double>(memory.free_pages(Tier::fast) + memory.pending(Tier::slow));
   };
   // "When the amount of free memory in the fast-tier is below PROMO_WMARK ..."
-  if (room() >= options_.promote_watermark * capacity) return result;
+  if (left_ == 0 && room() < options_.promote_watermark * capacity) left_ = space.pages();
+  if (left_ == 0) return result;
   result.triggered = true;
 
   // "... demote until it is greater than DEMOTE_WMARK", resuming from the last scanned address.
@@ -31,7 +32,8 @@ DemotionScan::Result DemotionScan::run(Memory& memory, const AddressSpace& space
   const std::uint64_t pass = space.pages();
   const auto slice =
       static_cast<std::uint64_t>(std::ceil(static_cast<double>(pass) * options_.slice));
-  const std::uint64_t limit = std::min(pass, std::max(chunk, slice));
+  left_ = std::min(left_, pass);
+  const std::uint64_t limit = std::min(left_, std::max(chunk, slice));
   bool queue_full = false;
   while (room() < options_.demote_watermark * capacity && result.scanned < limit && !queue_full) {
     const PageRange run = space.next(cursor_, std::min(chunk, limit - result.scanned));
@@ -53,6 +55,9 @@ DemotionScan::Result DemotionScan::run(Memory& memory, const AddressSpace& space
     cursor_ = run.end();
   }
   memory.charge(Work::scan_step, result.scanned);
+  // The next run goes on where a slice ended, unless the demotion is over.
+  const bool done = queue_full || room() >= options_.demote_watermark * capacity;
+  left_ = done ? 0 : left_ - result.scanned;
   result.empty = barren_ >= pass;
   if (result.empty) barren_ = 0;
   return result;

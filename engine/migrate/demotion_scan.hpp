@@ -31,7 +31,7 @@ class DemotionScan {
   using Judge = std::function<void(std::span<const PageId> fast, std::vector<PageId>& victims)>;
 
   struct Result {
-    bool triggered = false;       // free space was below the promote watermark
+    bool triggered = false;       // free space was below the promote watermark, now or before
     std::uint64_t scanned = 0;    // pages whose residency was asked
     std::uint64_t requested = 0;  // demotions queued
     bool empty = false;           // the last whole pass, over one or more runs, found nothing
@@ -40,9 +40,10 @@ class DemotionScan {
   /// Throws std::invalid_argument if the demote watermark is below the promote watermark.
   explicit DemotionScan(const Options& options);
 
-  /// Demotions under way count as free. Ends at the demote watermark, after its slice, or when the
-  /// queue is full; never scans a page twice in one run. A slice keeps the tiering thread from
-  /// reading residency for seconds, deaf to samples, when victims are rare.
+  /// Demotions under way count as free. Ends at the demote watermark, after its slice (the next run
+  /// goes on, up to one whole pass), or when the queue is full; never scans a page twice in one
+  /// run. A slice keeps the tiering thread from reading residency for seconds, deaf to samples,
+  /// when victims are rare.
   Result run(Memory& memory, const AddressSpace& space, const Judge& judge);
 
   [[nodiscard]] PageId cursor() const { return cursor_; }
@@ -50,6 +51,7 @@ class DemotionScan {
  private:
   Options options_;
   PageId cursor_;
+  std::uint64_t left_ = 0;        // pages that the demotion under way may still scan; 0: none is
   std::uint64_t barren_ = 0;      // pages scanned since the last victim
   std::vector<Residency> where_;  // scratch
   std::vector<PageId> fast_, victims_;

@@ -175,6 +175,17 @@ TEST("demotion scan: a slice bounds a run; a whole pass without a victim is told
   for (int run = 0; run < 3; ++run) CHECK(!rig.run(scan).empty);
 }
 
+TEST("demotion scan: a demotion goes on over the slices up to the demote watermark") {
+  ScanRig rig(96);
+  for (std::uint64_t p = 0; p < 96; ++p) rig.cold.insert(p);
+  DemotionScan scan(
+      {.promote_watermark = 0.05, .demote_watermark = 0.25, .chunk = 1, .slice = 0.1});
+  CHECK_EQ(rig.run(scan).requested, 10u);  // 14 of 100 free: above the promote watermark by now
+  CHECK_EQ(rig.run(scan).requested, 10u);
+  CHECK_EQ(rig.run(scan).requested, 1u);
+  CHECK(!rig.run(scan).triggered);
+}
+
 TEST("demotion scan: stops at a full queue; absent and slow pages are not judged") {
   ScanRig rig(120);  // 20 of them in the slow tier
   for (std::uint64_t p = 0; p < 100; ++p) rig.cold.insert(p);

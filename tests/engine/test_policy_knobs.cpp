@@ -63,6 +63,11 @@ double demoted(Rig& r) {
   r.run(1);
   return demotions(r);
 }
+/// Likewise, after as many runs as a whole pass of slices takes.
+double demoted_in_a_pass(Rig& r) {
+  r.run(60);
+  return demotions(r);
+}
 /// Twenty pages with a count of two, not mapped before: no scan judges them on the way.
 double demoted_of_lukewarm(Rig& r) {
   r.sample(span_of(0, 20), 2);
@@ -196,7 +201,7 @@ std::pair<KnobMap, std::vector<Entry>> hybridtier() {
        0.1,
        0.5,
        Then::more,
-       demoted,
+       demoted_in_a_pass,
        {{"promote_watermark", 0.1}, {"scan_chunk", 1.0}}},
       {"second_chance_revisit", 1000.0, 100000.0, Then::less, demoted_after_revisit, full, 4096,
        false},
@@ -277,7 +282,7 @@ std::pair<KnobMap, std::vector<Entry>> freqtier() {
        0.1,
        0.5,
        Then::more,
-       demoted,
+       demoted_in_a_pass,
        {{"promote_watermark", 0.1}, {"scan_chunk", 1.0}}},
       {"scan_chunk",
        1.0,

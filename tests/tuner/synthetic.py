@@ -148,7 +148,10 @@ def answer(trial: Trial, seconds: float | None = None) -> TrialResult:
         cost=1 / throughput,
         metrics={"fast_hit_ratio": 0.9, "migrations": 12.0},
         latency={"get": {"p50": 900.0, "p99": 4000.0}},
-        series={"fast_hit_ratio": [0.5 + 0.4 * i / 600 for i in range(600)], "operations_per_second": [1.0] * 600},
+        series={
+            "fast_hit_ratio": [0.5 + 0.4 * i / 600 for i in range(600)],
+            "operations_per_second": [1.0] * 600,
+        },
         engine_version="0",
         engine_build=trial.engine_build,
         host="here",
