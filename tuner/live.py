@@ -28,12 +28,12 @@ class Progress:
         self.failed = 0
         self.default: float | None = None
         self.best: TrialRecord | None = None
-        self._session_start: float | None = None
-        self._session_done = 0
+        self._run_start: float | None = None
+        self._run_done = 0
 
     def start(self) -> None:
         """The workers are up: the pace counts from here."""
-        self._session_start = time.monotonic()
+        self._run_start = time.monotonic()
 
     @property
     def best_objective(self) -> float | None:
@@ -49,7 +49,7 @@ class Progress:
         """Counts a finished trial; whether it is the best so far. Of equals the earliest wins,
         whatever the order in which they finished."""
         self.done += 1
-        self._session_done += not replayed
+        self._run_done += not replayed
         if not trial.succeeded or trial.result is None or trial.result.objective is None:
             self.failed += 1
             return False
@@ -66,10 +66,10 @@ class Progress:
         return True
 
     def seconds_left(self) -> float | None:
-        """From the pace of this session; None before it has one."""
-        if self._session_start is None or not self._session_done:
+        """From the pace of this run; None before it has one."""
+        if self._run_start is None or not self._run_done:
             return None
-        pace = (time.monotonic() - self._session_start) / self._session_done
+        pace = (time.monotonic() - self._run_start) / self._run_done
         return pace * (self.request.budget - self.done)
 
     def describe(self, trial: TrialRecord) -> str:

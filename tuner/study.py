@@ -216,7 +216,7 @@ def _loop(
 ) -> None:
     from tuner.optimizer import SpaceExhausted
 
-    # Asked for in an earlier session, and never finished.
+    # Asked for in an earlier run, and never finished.
     waiting = deque(trial for trial in study.data.trials if trial.result is None)
     running = 0
     budget = request.budget
