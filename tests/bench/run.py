@@ -96,10 +96,10 @@ def cachegrind(program: Path) -> dict[str, float]:
 
 def cachelib_stream() -> Path:
     """The default cachelib stream, made by the tuner where it is not cached yet."""
-    from tuner import catalog, streams
+    from tuner import engine, settings, streams
 
-    workload = catalog.workload("cachelib")
-    return streams.ensure(streams.request(workload, workload.default_input))
+    setting = settings.resolve("cachelib", policy=engine.policy("hybridtier"))
+    return streams.ensure(setting.stream())
 
 
 def trial_seconds(repeats: int = 5) -> dict[str, float]:
@@ -109,7 +109,7 @@ def trial_seconds(repeats: int = 5) -> dict[str, float]:
     for _ in range(repeats):
         say("$ " + " ".join(command))
         out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        seconds.append(float(json.loads(out)["wall_seconds"]))
+        seconds.append(float(json.loads(out)["seconds"]))
     return {"trial.cachelib.seconds": statistics.median(seconds)}
 
 
@@ -179,10 +179,10 @@ def main() -> int:
         figures = json.loads(args.out.read_text())
     for name in chosen:
         figures |= groups[name]()
+        temporary = args.out.with_suffix(".tmp")
+        temporary.write_text(json.dumps(dict(sorted(figures.items())), indent=1) + "\n")
+        temporary.replace(args.out)
     print(table(figures))
-    temporary = args.out.with_suffix(".tmp")
-    temporary.write_text(json.dumps(dict(sorted(figures.items())), indent=1) + "\n")
-    temporary.replace(args.out)
     return 0
 
 
