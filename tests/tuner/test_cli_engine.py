@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tuner import best as best_file
-from tuner import catalog, cli, engine, runner, settings
+from tuner import catalog, cli, engine, report, runner, settings
 from tuner.catalog import Kind
 from tuner.models import BestConfiguration, Status
 
@@ -182,3 +182,8 @@ def test_an_interrupt_leaves_no_half_stream(
     assert errors.splitlines()[-1] == "tune: interrupted"
     assert "Traceback" not in errors
     assert [p.suffix for p in (tmp_path / "own").iterdir()] == [".lock"]
+
+
+def test_the_report_draws_series_that_the_engine_has() -> None:
+    result = tune_json("sim", "--workload", "cachelib", "--input", "smoke", "--json")
+    assert set(report.SERIES) <= set(result["series"])
