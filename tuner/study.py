@@ -274,8 +274,10 @@ def _tracking(request: StudyRequest, study: StudyLog) -> Iterator[Tracker]:
     except BaseException as error:
         tracker.close(interrupted=True)
         if isinstance(error, KeyboardInterrupt):
+            # Counted in the file: the interrupt may have come between the write and our own note.
+            done = len(log.load(study.directory).done)
             say(
-                f"stopped: {len(study.data.done)} of {request.budget} trials are done and stored "
+                f"stopped: {done} of {request.budget} trials are done and stored "
                 f"in {study.directory}\ngo on with: {resume_command(request)}"
             )
         raise
