@@ -106,19 +106,26 @@ struct Recorder::Impl {
 
   void unmap(Address start) {
     const std::size_t object = object_of(start / base_page_bytes);
-    if (object == info.objects.size() ||
-        info.objects[object].first_page * base_page_bytes != start ||
-        state[info.objects[object].first_page] == PageState::freed)
+    if (object == info.objects.size() || info.objects[object].first_page * base_page_bytes != start)
       throw std::logic_error("recorder: unmap() of an address that map() did not return");
+    unmap(start, info.objects[object].pages);
+  }
+
+  void unmap(Address start, std::uint64_t pages) {
+    const std::uint64_t first = start / base_page_bytes;
+    const std::size_t object = object_of(first);
+    if (object == info.objects.size() || start % base_page_bytes != 0 || pages == 0 ||
+        pages > info.objects[object].first_page + info.objects[object].pages - first)
+      throw std::logic_error("recorder: unmap() of what is not one mapped range");
+    const auto freed = std::span(state).subspan(first, pages);
+    if (std::ranges::find(freed, PageState::freed) != freed.end())
+      throw std::logic_error("recorder: unmap() of a page that is not mapped");
     if (in_operation) throw std::logic_error("recorder: unmap() inside an operation");
     // A block's events come before its accesses, so what was touched so far is closed first.
     if (busy()) close();
-    const Object& range = info.objects[object];
-    std::fill_n(state.begin() + static_cast<std::ptrdiff_t>(range.first_page), range.pages,
-                PageState::freed);
+    std::ranges::fill(freed, PageState::freed);
     events.push_back({EventType::unmap, static_cast<std::uint32_t>(object),
-                      static_cast<std::uint32_t>(range.first_page),
-                      static_cast<std::uint32_t>(range.pages)});
+                      static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(pages)});
   }
 
   /// Objects lie in ascending order without gaps. Unknown page: objects.size().
@@ -162,13 +169,28 @@ struct Recorder::Impl {
                     static_cast<std::uint32_t>(page_end - line), kind == AccessKind::store);
       line = page_end;
       if (count == 0) continue;
-      const std::size_t way = stream_class * 2 + index(kind);
-      accumulators[way].add(static_cast<std::uint32_t>(page), count, epoch, state.size());
-      const std::uint32_t lane = info.classes[stream_class].lane;
-      lane_ns[lane] += count * cost_ns[way];
+      add(stream_class, kind, static_cast<std::uint32_t>(page), count);
       if (sampling) note(static_cast<std::uint32_t>(page), count, stream_class, kind);
-      if (!in_operation && lane_ns[lane] >= limit_ns) close();
+      if (!in_operation && lane_ns[info.classes[stream_class].lane] >= limit_ns) close();
     }
+  }
+
+  void miss(std::uint32_t stream_class, AccessKind kind, Address address, std::uint64_t count) {
+    if (in_operation) throw std::logic_error("recorder: miss() inside an operation");
+    const std::uint64_t page = address / base_page_bytes;
+    if (page >= state.size() || state[page] != PageState::touched) first_touch(page);
+    while (count > 0) {
+      const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, max_count));
+      add(stream_class, kind, static_cast<std::uint32_t>(page), part);
+      count -= part;
+    }
+    if (block_ns() >= limit_ns) close();
+  }
+
+  void add(std::uint32_t stream_class, AccessKind kind, std::uint32_t page, std::uint32_t count) {
+    const std::size_t way = stream_class * 2 + index(kind);
+    accumulators.at(way).add(page, count, epoch, state.size());
+    lane_ns[info.classes[stream_class].lane] += count * cost_ns[way];
   }
 
   void note(std::uint32_t page, std::uint32_t count, std::uint32_t stream_class, AccessKind kind) {
@@ -305,6 +327,7 @@ Address Recorder::map(std::string_view site, std::uint64_t bytes) {
   return impl_->map(site, bytes);
 }
 void Recorder::unmap(Address start) { impl_->unmap(start); }
+void Recorder::unmap(Address start, std::uint64_t pages) { impl_->unmap(start, pages); }
 
 void Recorder::set_timed(bool timed) {
   if (impl_->in_operation) throw std::logic_error("recorder: set_timed() inside an operation");
@@ -317,6 +340,14 @@ void Recorder::load(std::uint32_t stream_class, Address address, std::uint64_t b
 }
 void Recorder::store(std::uint32_t stream_class, Address address, std::uint64_t bytes) {
   impl_->access(stream_class, AccessKind::store, address, bytes);
+}
+void Recorder::miss(std::uint32_t stream_class, AccessKind kind, Address address,
+                    std::uint64_t count) {
+  impl_->miss(stream_class, kind, address, count);
+}
+void Recorder::end_block() {
+  if (impl_->in_operation) throw std::logic_error("recorder: end_block() inside an operation");
+  if (impl_->busy()) impl_->close();
 }
 void Recorder::compute(std::uint32_t lane, double nanoseconds) {
   impl_->add_compute(lane, nanoseconds);

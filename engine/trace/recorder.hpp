@@ -59,6 +59,8 @@ class Recorder {
   [[nodiscard]] Address map(std::string_view site, std::uint64_t bytes);
   /// Frees a range got from map(), whole. Its pages vanish.
   void unmap(Address start);
+  /// Frees `pages` whole pages from `start` on, all of one mapped range and none of them freed yet.
+  void unmap(Address start, std::uint64_t pages);
 
   /// Blocks from now on count toward the objective (true) or not (false: set-up).
   void set_timed(bool timed);
@@ -67,8 +69,14 @@ class Recorder {
   /// into StreamInfo::classes). Throws std::logic_error outside of mapped ranges.
   void load(std::uint32_t stream_class, Address address, std::uint64_t bytes);
   void store(std::uint32_t stream_class, Address address, std::uint64_t bytes);
+  /// `count` accesses to the page of `address` that are known to reach memory: they pass the filter
+  /// by. For what was observed rather than computed.
+  void miss(std::uint32_t stream_class, AccessKind kind, Address address, std::uint64_t count);
   /// Thread time on a lane that is not waiting for memory and does not overlap with it.
   void compute(std::uint32_t lane, double nanoseconds);
+
+  /// Ends the open block, if anything is in it.
+  void end_block();
 
   /// Brackets one operation; its accesses and compute() in between are its latency. A block never
   /// ends inside one.

@@ -1,0 +1,190 @@
+// Spool: what a sampler inside (or beside) a running program writes down, as it happens.
+//
+// One file per process, PID.spool in the recording's folder. The file is mapped shared and grows in
+// preallocated pieces, so that whatever was written survives any death of the program, `kill -9`
+// included, and a full disk is noticed before it is written to (posix_fallocate) rather than as a
+// bus error. Header-only and free of dependencies beyond libc: it is compiled into an LD_PRELOAD
+// library and into an emulator's plugin. It allocates no memory and throws nothing.
+//
+// The file is a header page and then 16-byte records. `SpoolHeader::records` is raised after the
+// records are there; whatever lies beyond it does not exist. Reading spools is assemble.hpp's part.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+namespace tt::record {
+
+inline constexpr std::uint64_t spool_magic = 0x314c4f4f50535454ULL;  // "TTSPOOL1"
+inline constexpr std::uint32_t spool_version = 1;
+inline constexpr std::uint64_t spool_header_bytes = 4096;
+inline constexpr std::uint64_t spool_piece_bytes = 4ull << 20;
+
+enum class RecordType : std::uint8_t {
+  time = 1,     // value: ns since the recording began; holds for all that follows
+  site = 2,     // value: bytes of the text that follows in whole records (zero-padded); allocation
+                // call site of the next map
+  map = 3,      // address, value: bytes. Replaces whatever was there (as mmap with MAP_FIXED)
+  unmap = 4,    // address, value: bytes. Parts that are not mapped are ignored
+  discard = 5,  // address, value: bytes. Contents dropped, range stays (madvise DONTNEED, FREE)
+  access = 6,   // address; value: a double, how many accesses this stands for
+  compute = 7,  // value: a double, thread nanoseconds not waiting for memory
+  phase = 8,    // value: 1 timed, 0 set-up
+};
+
+struct Record {
+  std::uint64_t word;  // address in bits 0-47, type in 48-55, stream class << 1 | store in 56-63
+  std::uint64_t value;
+
+  static constexpr std::uint64_t address_mask = (std::uint64_t{1} << 48) - 1;
+  [[nodiscard]] std::uint64_t address() const { return word & address_mask; }
+  [[nodiscard]] RecordType type() const { return static_cast<RecordType>(word >> 48 & 0xff); }
+  [[nodiscard]] std::uint32_t stream_class() const {
+    return static_cast<std::uint32_t>(word >> 57);
+  }
+  [[nodiscard]] bool store() const { return (word >> 56 & 1) != 0; }
+};
+static_assert(sizeof(Record) == 16);
+
+enum class SpoolState : std::uint32_t { open = 0, closed = 1, disk_full = 2, failed = 3 };
+
+struct SpoolHeader {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t pid;
+  std::uint64_t start_ns;  // of this process on the recording's clock
+  std::atomic<std::uint64_t> records;
+  std::atomic<std::uint32_t> state;  // SpoolState
+  std::uint32_t threads;             // most threads that ran at a time, 0: unknown
+  std::uint64_t dropped;             // records that could not be kept
+  double sampled;                    // accesses seen by the sampler, before weighting
+  double error_share;                // sampler's own estimate of the relative standard error of
+                                     // a page's count, 0: exact
+  char sampler[32];
+};
+static_assert(sizeof(SpoolHeader) <= spool_header_bytes);
+
+/// Appends records. Calls must not overlap: the sampler holds its own lock.
+class SpoolWriter {
+ public:
+  SpoolWriter() = default;
+  SpoolWriter(const SpoolWriter&) = delete;
+  SpoolWriter& operator=(const SpoolWriter&) = delete;
+  ~SpoolWriter() { close(SpoolState::closed); }
+
+  /// Creates the file. Returns 0 or an errno.
+  int open(const char* path, const char* sampler, std::uint64_t start_ns) {
+    file_ = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file_ < 0) return errno;
+    if (const int error = ::posix_fallocate(file_, 0, spool_header_bytes); error != 0) return error;
+    void* const at =
+        ::mmap(nullptr, spool_header_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    if (at == MAP_FAILED) return errno;
+    header_ = static_cast<SpoolHeader*>(at);
+    header_->version = spool_version;
+    header_->pid = static_cast<std::uint32_t>(::getpid());
+    header_->start_ns = start_ns;
+    std::strncpy(header_->sampler, sampler, sizeof(header_->sampler) - 1);
+    header_->magic = spool_magic;
+    return 0;
+  }
+  [[nodiscard]] bool good() const { return header_ != nullptr; }
+  [[nodiscard]] SpoolHeader* header() { return header_; }
+  /// Whether `address` lies in memory that this writer maps: a sampler leaves it alone.
+  [[nodiscard]] bool owns(std::uint64_t address) const {
+    const auto at = reinterpret_cast<std::uint64_t>(piece_);
+    const auto head = reinterpret_cast<std::uint64_t>(header_);
+    return (piece_ != nullptr && address >= at && address < at + spool_piece_bytes) ||
+           (header_ != nullptr && address >= head && address < head + spool_header_bytes);
+  }
+
+  void time(std::uint64_t ns) { put(RecordType::time, 0, 0, ns); }
+  void map(std::uint64_t address, std::uint64_t bytes, const char* site) {
+    const std::uint64_t length = std::strlen(site);
+    if (length > 0) {
+      put(RecordType::site, 0, 0, length);
+      for (std::uint64_t i = 0; i < length; i += sizeof(Record)) {
+        Record text{};
+        std::memcpy(&text, site + i, length - i < sizeof(text) ? length - i : sizeof(text));
+        append(text);
+      }
+    }
+    put(RecordType::map, address, 0, bytes);
+  }
+  void unmap(std::uint64_t address, std::uint64_t bytes) {
+    put(RecordType::unmap, address, 0, bytes);
+  }
+  void discard(std::uint64_t address, std::uint64_t bytes) {
+    put(RecordType::discard, address, 0, bytes);
+  }
+  void access(std::uint64_t address, bool store, std::uint32_t stream_class, double count) {
+    put(RecordType::access, address, stream_class << 1 | (store ? 1U : 0U),
+        std::bit_cast<std::uint64_t>(count));
+  }
+  void compute(double thread_ns) {
+    put(RecordType::compute, 0, 0, std::bit_cast<std::uint64_t>(thread_ns));
+  }
+  void phase(bool timed) { put(RecordType::phase, 0, 0, timed ? 1 : 0); }
+
+  void close(SpoolState state) {
+    if (header_ == nullptr) return;
+    if (header_->state.load() == static_cast<std::uint32_t>(SpoolState::open))
+      header_->state = static_cast<std::uint32_t>(state);
+    if (piece_ != nullptr) ::munmap(piece_, spool_piece_bytes);
+    ::munmap(header_, spool_header_bytes);
+    ::close(file_);
+    piece_ = nullptr;
+    header_ = nullptr;
+  }
+
+ private:
+  void put(RecordType type, std::uint64_t address, std::uint32_t kind, std::uint64_t value) {
+    append({(address & Record::address_mask) | static_cast<std::uint64_t>(type) << 48 |
+                static_cast<std::uint64_t>(kind) << 56,
+            value});
+  }
+  void append(const Record& record) {
+    if (header_ == nullptr) return;
+    if (used_ == spool_piece_bytes / sizeof(Record) || piece_ == nullptr) {
+      if (!grow()) {
+        ++header_->dropped;
+        return;
+      }
+    }
+    std::memcpy(piece_ + used_ * sizeof(Record), &record, sizeof(Record));
+    ++used_;
+    header_->records.store(++records_, std::memory_order_release);
+  }
+  bool grow() {
+    if (header_->state.load() != static_cast<std::uint32_t>(SpoolState::open)) return false;
+    const std::uint64_t at = spool_header_bytes + records_ * sizeof(Record);
+    const int error = ::posix_fallocate(file_, static_cast<off_t>(at), spool_piece_bytes);
+    if (error != 0) {
+      header_->state =
+          static_cast<std::uint32_t>(error == ENOSPC ? SpoolState::disk_full : SpoolState::failed);
+      return false;
+    }
+    if (piece_ != nullptr) ::munmap(piece_, spool_piece_bytes);
+    void* const next = ::mmap(nullptr, spool_piece_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_,
+                              static_cast<off_t>(at));
+    piece_ = next == MAP_FAILED ? nullptr : static_cast<char*>(next);
+    used_ = 0;
+    if (piece_ == nullptr) header_->state = static_cast<std::uint32_t>(SpoolState::failed);
+    return piece_ != nullptr;
+  }
+
+  int file_ = -1;
+  SpoolHeader* header_ = nullptr;
+  char* piece_ = nullptr;
+  std::uint64_t used_ = 0;     // records in the piece
+  std::uint64_t records_ = 0;  // in all
+};
+
+}  // namespace tt::record
