@@ -2,8 +2,10 @@
 //
 // Observations carry real addresses and real time; a stream has dense page numbers, blocks and
 // objects. The assembler gives every mapped range pages of its own (an address that is mapped again
-// gets new ones), turns expected counts into whole ones by unbiased rounding, and ends blocks by
-// the observation's clock.
+// gets new ones) when it is first accessed, in pieces of at most 64 MiB, so that a reservation
+// costs nothing and an object is memory that was used. It turns expected counts into whole ones by
+// unbiased rounding, and ends blocks by the observation's clock. Unmapping takes effect at the end
+// of the block.
 //
 // Time. An observation either says how long its threads computed (`compute`, an emulator that
 // counts instructions), or it does not (a sampler of a program at full speed). Then the wall time
@@ -27,7 +29,7 @@ namespace tt::record {
 
 struct AssemblerOptions {
   double block_ms = 10;
-  double threads = 1;      // that the program ran on
+  double threads = 1;      // that the program ran on; assemble() takes 0 for what the spools say
   bool wall_time = false;  // compute time is what the clock leaves; else only compute() counts
   double scale = 1;
   double nominal_latency_ns = 90;
@@ -42,6 +44,8 @@ class Assembler {
   Assembler(const Assembler&) = delete;
   Assembler& operator=(const Assembler&) = delete;
 
+  /// Whose addresses the following calls mean. Pages of different processes are different.
+  void process(std::uint32_t number);
   /// The clock; earlier times than before are taken as now (buffers of several threads).
   void time(std::uint64_t ns);
   /// Whole pages that [address, address + bytes) touches. What lay there before is gone.

@@ -1,0 +1,289 @@
+// The assembler and the reader of spools: what was observed of a process becomes a stream.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <map>
+
+#include "check.hpp"
+#include "record/assemble.hpp"
+#include "record/spool.hpp"
+#include "scratch.hpp"
+
+using namespace tt;
+using namespace tt::record;
+using check::Scratch;
+
+namespace {
+
+constexpr std::uint64_t page = trace::base_page_bytes;
+constexpr std::uint64_t mib = 1 << 20;
+constexpr std::uint64_t ms = 1'000'000;
+
+trace::StreamInfo description() {
+  trace::StreamInfo info;
+  info.workload = "recorded";
+  info.lanes = {{"threads", 1}};
+  info.classes = {{"sequential", 8, 0, 0}, {"random", 2, 0, 0}};
+  return info;
+}
+
+/// Loads and stores per page over all blocks, and what the events did.
+struct Played {
+  std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> pages;
+  std::vector<double> compute;
+  std::vector<trace::Event> unmaps;
+  std::vector<std::size_t> unmap_blocks;
+  trace::StreamInfo info;
+};
+
+Played play(const std::filesystem::path& file) {
+  const trace::Reader reader{file};
+  reader.verify();
+  Played out;
+  out.info = reader.info();
+  trace::Block block;
+  for (std::uint64_t b = 0; b < reader.info().blocks; ++b) {
+    reader.read(b, block);
+    out.compute.push_back(block.compute_ns[0]);
+    for (const trace::Event& event : block.events)
+      if (event.type == trace::EventType::unmap) {
+        out.unmaps.push_back(event);
+        out.unmap_blocks.push_back(b);
+      }
+    for (const trace::Segment& segment : block.segments)
+      for (std::size_t i = 0; i < segment.pages.size(); ++i) {
+        auto& [loads, stores] = out.pages[segment.pages[i]];
+        (segment.kind == AccessKind::load ? loads : stores) += segment.counts[i];
+      }
+  }
+  return out;
+}
+
+TEST("assembler: gives pages on first access and new ones after a new mapping") {
+  const Scratch scratch;
+  Assembler to{scratch.file("t.tts"), description(), {}};
+  to.map(100 * mib, 8 * page, "first");
+  to.map(200 * mib, 8 * page, "never accessed");
+  to.access(100 * mib + 3 * page + 17, AccessKind::load, 0, 5);
+  to.access(100 * mib + 3 * page, AccessKind::store, 0, 2);
+  to.map(100 * mib, 4 * page, "second");  // as mmap with MAP_FIXED; the last four pages stay
+  to.access(100 * mib + 3 * page, AccessKind::load, 1, 7);
+  to.access(100 * mib + 5 * page, AccessKind::load, 1, 9);
+  to.finish();
+  const Played got = play(scratch.file("t.tts"));
+  CHECK_EQ(got.info.objects.size(), 2U);
+  CHECK_EQ(got.info.objects[0].site, std::string("first"));
+  CHECK_EQ(got.info.objects[1].site, std::string("second"));
+  CHECK_EQ(got.info.objects[1].pages, 4U);
+  CHECK_EQ(got.pages.at(3).first, 5U);
+  CHECK_EQ(got.pages.at(3).second, 2U);
+  CHECK_EQ(got.pages.at(5).first, 9U);
+  CHECK_EQ(got.pages.at(8 + 3).first, 7U);
+  CHECK_EQ(got.unmaps.size(), 1U);
+  CHECK_EQ(got.unmaps[0].first, 0U);
+  CHECK_EQ(got.unmaps[0].count, 4U);
+}
+
+TEST("assembler: reserves only what is used") {
+  const Scratch scratch;
+  Assembler to{scratch.file("t.tts"), description(), {}};
+  to.map(std::uint64_t{1} << 40, std::uint64_t{1} << 44, "reservation of 16 TiB");
+  to.access((std::uint64_t{1} << 40) + (std::uint64_t{1} << 43), AccessKind::load, 0, 1);
+  to.access((std::uint64_t{1} << 40) + 70 * mib, AccessKind::load, 0, 1);
+  to.access((std::uint64_t{1} << 40) + 80 * mib, AccessKind::load, 0, 1);
+  const trace::StreamInfo info = to.finish();
+  CHECK_EQ(info.objects.size(), 2U);
+  CHECK_EQ(info.pages, 2 * 64 * mib / page);
+}
+
+TEST("assembler: takes unknown addresses between mappings") {
+  const Scratch scratch;
+  Assembler to{scratch.file("t.tts"), description(), {}};
+  to.map(2 * mib + 4 * page, page, "known");
+  to.access(2 * mib + 3 * page, AccessKind::load, 0, 1);
+  to.access(2 * mib + 4 * page, AccessKind::load, 0, 2);
+  to.access(2 * mib + 9 * page, AccessKind::load, 0, 3);
+  to.access(0xffff'ffff'ffffULL, AccessKind::load, 0, 4);  // the last byte there is
+  const trace::StreamInfo info = to.finish();
+  CHECK_EQ(info.objects.size(), 4U);
+  CHECK_EQ(info.objects[0].pages, 4U);
+  CHECK_EQ(info.objects[1].site, std::string("known"));
+  CHECK_EQ(info.objects[2].pages, 512U - 5);
+  CHECK_EQ(info.objects[3].pages, 512U);
+}
+
+TEST("assembler: unmaps at the end of the block") {
+  const Scratch scratch;
+  AssemblerOptions options;
+  options.block_ms = 1;
+  Assembler to{scratch.file("t.tts"), description(), options};
+  to.map(mib, 8 * page, "object");
+  to.access(mib, AccessKind::load, 0, 1);
+  for (std::uint64_t i = 1; i < 8; ++i) {
+    to.access(mib + i * page, AccessKind::load, 0, 1);
+    to.unmap(mib + i * page, page);
+  }
+  to.discard(mib, page);
+  to.access(mib, AccessKind::store, 0, 1);  // the same object, other contents
+  to.time(ms);
+  to.map(64 * mib, page, "later");
+  to.access(64 * mib, AccessKind::load, 0, 1);
+  to.finish();
+  const Played got = play(scratch.file("t.tts"));
+  CHECK_EQ(got.info.blocks, 2U);
+  CHECK_EQ(got.unmaps.size(), 8U);
+  for (const std::size_t block : got.unmap_blocks) CHECK_EQ(block, 1U);
+  CHECK_EQ(got.info.objects.size(), 3U);
+  CHECK_EQ(got.info.objects[1].site, std::string("object"));
+  CHECK_EQ(got.info.objects[1].pages, 1U);
+}
+
+TEST("assembler: rounds without bias") {
+  const Scratch scratch;
+  Assembler to{scratch.file("t.tts"), description(), {}};
+  to.map(mib, 2 * page, "object");
+  for (int i = 0; i < 100'000; ++i) to.access(mib, AccessKind::load, 0, 0.3);
+  for (int i = 0; i < 100'000; ++i) to.access(mib + page, AccessKind::load, 0, 2.75);
+  to.finish();
+  const Played got = play(scratch.file("t.tts"));
+  CHECK_NEAR(static_cast<double>(got.pages.at(0).first), 30'000.0, 800.0);  // 5 sigma
+  CHECK_NEAR(static_cast<double>(got.pages.at(1).first), 275'000.0, 800.0);
+}
+
+TEST("assembler: wall time is compute and stall") {
+  const Scratch scratch;
+  AssemblerOptions options;
+  options.block_ms = 10;
+  options.threads = 2;
+  options.wall_time = true;
+  Assembler to{scratch.file("t.tts"), description(), options};
+  to.map(mib, page, "object");
+  to.access(mib, AccessKind::load, 1, 1000);  // MLP 2: 45 ns each
+  to.time(4 * ms);
+  to.time(10 * ms);
+  to.access(mib, AccessKind::load, 1, 1e6);  // 45 ms of two threads in 10 ms: nothing is left
+  to.time(20 * ms);
+  to.access(mib, AccessKind::load, 0, 1);
+  to.finish();
+  const Played got = play(scratch.file("t.tts"));
+  CHECK_EQ(got.compute.size(), 3U);
+  CHECK_NEAR(got.compute[0], 20e6 - 45e3, 1.0);
+  CHECK_EQ(got.compute[1], 0.0);
+  CHECK_NEAR(got.info.nominal_seconds, (20e6 + 45e6 + 90 / 8.0) * 1e-9 / 2, 1e-9);
+}
+
+TEST("assembler: refuses what cannot be") {
+  const Scratch scratch;
+  Assembler to{scratch.file("t.tts"), description(), {}};
+  CHECK_THROWS(to.access(mib, AccessKind::load, 2, 1), "class 2 of 2");
+  CHECK_THROWS(to.access(mib, AccessKind::load, 0, -1), "stands for");
+  CHECK_THROWS(to.access(mib, AccessKind::load, 0, std::nan("")), "stands for");
+  CHECK_THROWS(to.compute(-1), "compute time");
+  to.map(mib, 0, "nothing");
+  to.unmap(0, ~std::uint64_t{0});
+  CHECK_THROWS(to.finish(), "no access was observed");
+}
+
+// ------------------------------------------------------------------------------------- spools
+
+TEST("spool: of a killed process is readable") {
+  const Scratch scratch;
+  const pid_t child = fork();
+  if (child == 0) {
+    static SpoolWriter spool;  // its destructor will not run
+    if (spool.open(scratch.file("1.spool").c_str(), "test", 0) != 0) _exit(1);
+    spool.header()->threads = 3;
+    spool.map(mib, 64 * mib, "a call site longer than one record's sixteen bytes");
+    for (std::uint64_t i = 0; i < 600'000; ++i) {  // more than two pieces
+      if (i % 1000 == 0) spool.time(i * 100);
+      spool.access(mib + i % 1000 * page, i % 4 == 0, 1, 1);
+    }
+    raise(SIGKILL);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFSIGNALED(status));
+  SpoolSummary summary;
+  AssemblerOptions options;
+  options.threads = 0;
+  const trace::StreamInfo info =
+      assemble(scratch.path, scratch.file("t.tts"), description(), options, summary);
+  CHECK_EQ(info.accesses, 600'000U);
+  CHECK_EQ(info.objects[0].site, std::string("a call site longer than one record's sixteen bytes"));
+  CHECK_EQ(summary.threads, 3U);
+  CHECK(summary.cut_short);
+  CHECK(!summary.disk_full);
+  const Played got = play(scratch.file("t.tts"));
+  CHECK_EQ(got.pages.at(4).second, 600U);
+}
+
+TEST("spools: of several processes are merged by time") {
+  const Scratch scratch;
+  SpoolWriter first;
+  SpoolWriter second;
+  CHECK_EQ(first.open(scratch.file("7.spool").c_str(), "test", 0), 0);
+  CHECK_EQ(second.open(scratch.file("3.spool").c_str(), "test", 15 * ms), 0);
+  SpoolWriter third;
+  CHECK_EQ(third.open(scratch.file("3.spool").c_str(), "test", 0), EEXIST);
+  for (std::uint64_t block = 0; block < 4; ++block) {
+    first.time(block * 10 * ms);
+    first.access(mib, false, 0, 1);
+  }
+  second.time(15 * ms);
+  second.access(mib, false, 0, 100);
+  first.close(SpoolState::closed);
+  second.close(SpoolState::closed);
+  SpoolSummary summary;
+  const trace::StreamInfo info =
+      assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
+  CHECK_EQ(summary.processes, 2U);
+  CHECK(!summary.cut_short);
+  CHECK_EQ(info.blocks, 4U);
+  CHECK_EQ(info.objects.size(), 2U);  // the same address in each is a page of its own
+  const trace::Reader reader{scratch.file("t.tts")};
+  trace::Block block;
+  reader.read(1, block);
+  CHECK_EQ(block.segments[0].sum, 101U);
+  bool gone = false;  // with its process
+  for (std::uint64_t b = 2; b < 4; ++b) {
+    reader.read(b, block);
+    for (const trace::Event& event : block.events) gone |= event.type == trace::EventType::unmap;
+  }
+  CHECK(gone);
+}
+
+TEST("spools: that are none are named") {
+  const Scratch scratch;
+  SpoolSummary summary;
+  const auto go = [&] {
+    return assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
+  };
+  CHECK_THROWS(go(), "no process was recorded");
+  std::ofstream{scratch.file("1.spool")} << "short";
+  CHECK_THROWS(go(), "1.spool: not a spool, or cut off");
+  std::ofstream{scratch.file("1.spool")} << std::string(10'000, 'x');
+  CHECK_THROWS(go(), "not a spool of a recording");
+  std::filesystem::remove(scratch.file("1.spool"));
+  {
+    SpoolWriter spool;
+    CHECK_EQ(spool.open(scratch.file("1.spool").c_str(), "test", 0), 0);
+    spool.access(mib, false, 9, 1);
+    spool.close(SpoolState::closed);
+  }
+  CHECK_THROWS(go(), "record 0: class 9 of 2");
+  const auto patch = [&](std::streamoff at, std::uint64_t value, int bytes) {
+    std::fstream file{scratch.file("1.spool"), std::ios::in | std::ios::out | std::ios::binary};
+    file.seekp(at);
+    file.write(reinterpret_cast<const char*>(&value), bytes);
+  };
+  patch(offsetof(SpoolHeader, records), 1ull << 40, 8);
+  CHECK_THROWS(go(), "claims 1099511627776 records");
+  patch(offsetof(SpoolHeader, version), 2, 4);
+  CHECK_THROWS(go(), "version 2 of the spool format");
+  CHECK_EQ(std::filesystem::exists(scratch.file("t.tts")), false);
+}
+
+}  // namespace
