@@ -19,6 +19,7 @@ examples:
   tune run --workload cachelib --budget 100     find good knobs for a workload
   tune best --workload cachelib                 print the best known configuration
   tune sim --workload cachelib --config best.yaml   replay it
+  tune record -o mine.tts -- ./program args     record a program of your own
   tune knobs hybridtier                         what can be set, and what it means
 """
 
@@ -160,6 +161,51 @@ def _parser() -> argparse.ArgumentParser:
     smoke.add_argument("--workers", type=_positive, default=len(os.sched_getaffinity(0)))
     smoke.add_argument("--seed", type=_seed, default=0, help="of the random configurations")
     _json_option(smoke)
+
+    record = command(
+        "record",
+        "record:record",
+        "record a program of your own as a workload",
+        description="Runs a program under a sampler and writes what it does to memory as a "
+        "workload. The program keeps its standard streams, its signals and its exit status, which "
+        "is also ours.",
+    )
+    record.add_argument(
+        "--output", "-o", default="trace.tts", metavar="NAME.tts", help="default: %(default)s"
+    )
+    record.add_argument(
+        "--sampler", default="emulation", metavar="S", help="`tune samplers` (default: %(default)s)"
+    )
+    record.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="set an option of the sampler (repeatable)",
+    )
+    record.add_argument(
+        "--machine",
+        default="skx",
+        metavar="M",
+        help="the machine on which it will be tuned: cache and latency (default: %(default)s)",
+    )
+    record.add_argument(
+        "--block-ms",
+        type=_seconds,
+        default=10.0,
+        metavar="MS",
+        help="length of a block of the trace (default: %(default)g)",
+    )
+    record.add_argument("--force", action="store_true", help="replace an existing trace")
+    record.add_argument(
+        "--json",
+        action="store_true",
+        help="print the summary as JSON; the program's output goes to standard error",
+    )
+    record.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="-- command args...", help="what to run"
+    )
+    _json_option(command("samplers", "record:listing", "list the ways to record a program"))
 
     _json_option(command("policies", "listing:policies", "list the tiering policies"))
     knobs = command("knobs", "listing:knobs", "list the knobs of a policy")

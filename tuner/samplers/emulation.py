@@ -1,0 +1,71 @@
+"""Emulation: every load and store, seen by a plugin in QEMU's user-mode emulator.
+
+What it sees, how well and at what price is in emulation.md beside this file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuner.errors import UserError
+from tuner.models import MachineSpec
+from tuner.samplers import Launch, Option, Sampler, StreamClass, library
+
+EMULATOR = "qemu-x86_64"
+PLUGIN = "libtiertune_emulation.so"
+
+
+class Emulation(Sampler):
+    name = "emulation"
+    summary = "every load and store, in QEMU's user-mode emulator; exact, and slow"
+    options = (
+        Option("llc_mib", None, 0.0625, 4096, "MiB", "last-level cache whose misses are recorded"),
+        Option("ghz", None, 0.1, 10, "GHz", "clock of the machine that is imagined"),
+        Option(
+            "cpi",
+            0.5,
+            0.05,
+            10,
+            "cycles",
+            "cycles per instruction while nothing waits for memory",
+        ),
+    )
+    # What misses together. Sequential: the prefetchers of a core keep eight to ten lines in flight;
+    # random: what out-of-order execution finds in a window of about 200 instructions. Estimates.
+    classes = (StreamClass("random", mlp=4), StreamClass("sequential", mlp=8))
+    wall_time = False
+
+    def from_machine(self, name: str, machine: MachineSpec) -> float:
+        return {"llc_mib": machine.llc_mib, "ghz": machine.ghz}[name]
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        if shutil.which(EMULATOR) is None:
+            return f"needs {EMULATOR}: install it (Debian, Ubuntu: apt install qemu-user)"
+        return None
+
+    def launch(self, command: Sequence[str], folder: Path) -> Launch:
+        emulator = shutil.which(EMULATOR) or EMULATOR
+        options = ",".join(f"{name}={value!r}" for name, value in self.values.items())
+        plugin = f"{library(PLUGIN)},folder={folder},{options}"
+        return Launch([emulator, "-cpu", "max", "-plugin", plugin, *_interpreted(command)])
+
+
+def _interpreted(command: Sequence[str]) -> list[str]:
+    """The emulator runs programs only: a script becomes an argument of its interpreter."""
+    path = Path(command[0])
+    try:
+        with path.open("rb") as file:
+            head = file.read(256)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+    if head.startswith(b"#!"):
+        words = os.fsdecode(head[2:].splitlines()[0]).split(maxsplit=1)
+        if words:
+            return _interpreted([words[0], *(word.strip() for word in words[1:]), *command])
+    if not head.startswith(b"\x7fELF"):
+        raise UserError(f"{path}: not a program of this machine (no ELF header)")
+    return list(command)
