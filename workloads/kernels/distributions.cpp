@@ -122,6 +122,38 @@ double Sizes::at(double quantile) const {
       log_size(i, (quantile - quantile_[i]) / (quantile_[i + 1] - quantile_[i]), exponent_));
 }
 
+Zipf::Zipf(double n, double exponent) : n_(std::floor(n)), exponent_(exponent) {
+  if (!(n_ >= 1 && n_ < 0x1p53 && exponent >= 0 && std::isfinite(exponent)))
+    throw std::invalid_argument("zipf: a population of at least 1 and an exponent of at least 0");
+  low_ = integral(1.5) - 1;
+  high_ = integral(n_ + 0.5);
+  sure_ = 2 - inverse(integral(2.5) - density(2));
+}
+
+double Zipf::density(double x) const { return std::exp(-exponent_ * std::log(x)); }
+
+// (x^(1 - exponent) - 1) / (1 - exponent), and its limit log x where the exponent is 1.
+double Zipf::integral(double x) const {
+  const double log_x = std::log(x);
+  const double power = (1 - exponent_) * log_x;
+  return power == 0 ? log_x : std::expm1(power) / power * log_x;
+}
+
+double Zipf::inverse(double y) const {
+  const double power = std::max((1 - exponent_) * y, -1.0);
+  return std::exp(power == 0 ? y : std::log1p(power) / power * y);
+}
+
+std::uint64_t Zipf::rank(Rng& rng) const {
+  for (;;) {
+    const double y = low_ + rng.uniform() * (high_ - low_);
+    const double x = inverse(y);
+    const double k = std::clamp(std::floor(x + 0.5), 1.0, n_);
+    if (k - x <= sure_ || y >= integral(k + 0.5) - density(k))
+      return static_cast<std::uint64_t>(k) - 1;
+  }
+}
+
 Ranks::Ranks(std::size_t objects, double half_life_s, std::uint64_t seed)
     : at_(objects), rng_(seed) {
   std::iota(at_.begin(), at_.end(), 0u);

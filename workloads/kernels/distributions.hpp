@@ -63,6 +63,30 @@ class Sizes {
   double exponent_ = 1;
 };
 
+/// Zipf's law: rank r of 1 to n is drawn with a weight of r^-exponent (0: uniform).
+///
+/// Rejection-inversion (Hörmann and Derflinger, ACM TOMACS 1996): no table and no sum over the
+/// population, so that a miniature draws ranks of the full-scale population and divides them by its
+/// scale. So one of its objects stands for objects of neighbouring ranks, and shares are the full
+/// population's, which those of a smaller n would not be.
+class Zipf {
+ public:
+  /// Throws std::invalid_argument unless n >= 1 and exponent >= 0.
+  Zipf(double n, double exponent);
+  /// A rank counted from 0, below n.
+  [[nodiscard]] std::uint64_t rank(Rng& rng) const;
+
+ private:
+  [[nodiscard]] double density(double x) const;
+  [[nodiscard]] double integral(double x) const;
+  [[nodiscard]] double inverse(double y) const;  // of the integral
+  double n_;
+  double exponent_;
+  double low_ = 0;  // draws are uniform between these two values of the integral
+  double high_ = 0;
+  double sure_ = 0;  // nearer than this to the rounded rank, a draw needs no test
+};
+
 /// Which object has which rank of popularity, over time. At first object i has rank i.
 class Ranks {
  public:
