@@ -1,0 +1,144 @@
+"""Tunes every workload with HybridTier and HeMem and writes the table of what came out.
+
+    python tests/bench/workloads.py --out results/workloads.json [--budget 30] [--workload W ...]
+
+Per workload: footprint, accesses, R, seconds to make the stream, seconds per trial, and default and
+tuned objective per policy, at the workload's own machine and a ratio of 1:8. What is already in the
+file for the same engine build and budget is kept, so that an interrupted run goes on. `--table`
+only prints the file as Markdown. Takes one to three minutes per workload; streams are removed once
+they were used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+POLICIES = ("hybridtier", "hemem")
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def make_stream(workload: str) -> dict[str, Any]:
+    """Makes the default stream in a process of its own, for its CPU time."""
+    program = """
+import json, sys
+from tuner import engine, settings, streams
+setting = settings.resolve(sys.argv[1], policy=engine.policy("hybridtier"))
+path = streams.ensure(setting.stream())
+info = engine.native().stream_info(str(path))
+print(json.dumps({
+    "input": setting.input, "machine": setting.machine.name, "objective": setting.objective,
+    "footprint_gib": info["pages"] * info["scale"] * 4096 / 2**30, "scale": info["scale"],
+    "accesses": info["accesses"] * info["scale"], "simulated_accesses": info["accesses"],
+    "nominal_seconds": info["nominal_seconds"], "bytes": path.stat().st_size}))
+"""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-c", program, workload], stdout=subprocess.PIPE, text=True, check=True
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    row: dict[str, Any] = json.loads(done.stdout)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return row | {"make_cpu_seconds": round(cpu, 2)}
+
+
+def tune(workload: str, policy: str, budget: int, out: Path) -> dict[str, Any]:
+    """One study. Objectives and median seconds of its trials."""
+    from tuner import log
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tuner", "run", "--workload", workload, "--policy", policy,
+         "--budget", str(budget), "--out", str(out), "--json"],
+        stdout=subprocess.PIPE, text=True, check=True,
+    )  # fmt: skip
+    summary = json.loads(done.stdout)
+    trials = log.load(out / summary["study"]).done
+    return {
+        "default": summary["default_objective"],
+        "tuned": summary["best_objective"],
+        "gain": summary["gain"],
+        "failed": summary["failed"],
+        "trial_seconds": round(
+            statistics.median(t.result.seconds for t in trials if t.result is not None), 3
+        ),
+        "study_seconds": round(summary["seconds"], 1),
+    }
+
+
+def table(rows: dict[str, Any]) -> str:
+    """Markdown."""
+    lines = [
+        "| workload | footprint GiB | accesses | R | s to make | stream MB | s/trial | objective "
+        "| hybridtier default | tuned | gain | hemem default | tuned | gain |",
+        "| --- " * 14 + "|",
+    ]
+    for name, row in rows.items():
+        cells = [
+            name,
+            f"{row['footprint_gib']:.1f}",
+            f"{row['accesses']:.2g}",
+            f"{row['scale']:g}",
+            f"{row['make_cpu_seconds']:.1f}",
+            f"{row['bytes'] / 1e6:.0f}",
+            f"{max(row[p]['trial_seconds'] for p in POLICIES):.2f}",
+            row["objective"],
+        ]
+        for policy in POLICIES:
+            study = row[policy]
+            cells += [
+                f"{study['default']:.4g}",
+                f"{study['tuned']:.4g}",
+                f"{100 * study['gain']:+.1f} %",
+            ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=Path("results/workloads.json"))
+    parser.add_argument("--budget", type=int, default=30)
+    parser.add_argument("--workload", nargs="+")
+    parser.add_argument("--table", action="store_true", help="print the file, run nothing")
+    args = parser.parse_args()
+    content = json.loads(args.out.read_text()) if args.out.exists() else {}
+    if args.table:
+        print(table(content["workloads"]))
+        return
+
+    from tuner import catalog, engine
+
+    known = catalog.names(catalog.Kind.workload)
+    rows = content.get("workloads", {})
+    made_by = {"engine_build": engine.build_id(), "budget": args.budget}
+    missing = [n for n in known if not made_by.items() <= rows.get(n, {}).items()]
+    for workload in args.workload or missing:
+        with tempfile.TemporaryDirectory() as work:
+            os.environ["TIERTUNE_CACHE"] = str(Path(work) / "cache")
+            say(f"{workload}: stream")
+            row = made_by | make_stream(workload)
+            for policy in POLICIES:
+                say(f"{workload}: {policy}")
+                row[policy] = tune(workload, policy, args.budget, Path(work) / "results")
+        rows[workload] = row
+        ordered = {name: rows[name] for name in known if name in rows}
+        args.out.write_text(json.dumps({"workloads": ordered}, indent=1) + "\n")
+        say(json.dumps(row))
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
