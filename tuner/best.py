@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from tuner import documents
@@ -17,8 +18,9 @@ def render(best: BestConfiguration) -> str:
     objective = best.objective
     gain = "" if objective.gain is None else f", {objective.gain:+.1%} against the default"
     head = f"# {best.policy} for {best.workload} ({best.input}): {objective.name}{gain}.\n"
-    reuse = f"# Replay: tune sim --workload {best.workload} --config {FILE}\n"
-    return head + reuse + documents.render(best.model_dump())
+    reuse = f"# Replay: tune sim --workload {shlex.quote(best.workload_argument)} --config {FILE}\n"
+    content = {key: value for key, value in best.model_dump().items() if value is not None}
+    return head + reuse + documents.render(content)
 
 
 def write(best: BestConfiguration, path: Path) -> None:

@@ -7,16 +7,17 @@ those that ship with the package; a path (anything with a slash or ending in .ya
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import tuner
 from tuner import engine
 from tuner.documents import Document, Key
 from tuner.errors import UserError, nearest, unknown
 from tuner.models import (
+    InputSpec,
     KernelDecl,
     KnobDecl,
     KnobRange,
@@ -71,9 +72,18 @@ def names(kind: Kind) -> list[str]:
     return sorted({path.stem for folder in folders(kind) for path in folder.glob("*.yaml")})
 
 
+def _is_path(name: str) -> bool:
+    return "/" in name or name.endswith((".yaml", ".yml"))
+
+
+def absolute(name: str) -> str | None:
+    """The absolute path, if that is what the document is called by; None for a name."""
+    return str(Path(name).absolute()) if _is_path(name) else None
+
+
 def find(kind: Kind, name: str) -> Path:
     """Path of a document by name or path. UserError naming what there is."""
-    if "/" in name or name.endswith((".yaml", ".yml")):
+    if _is_path(name):
         path = Path(name)
         if not path.is_file():
             raise UserError(f"no {kind.name} file '{name}'")
@@ -86,9 +96,11 @@ def find(kind: Kind, name: str) -> Path:
 
 
 def workload(name: str) -> Entry[WorkloadSpec]:
-    """A workload, checked against the kernel that runs it."""
+    """A workload, checked against the kernel that runs it or the recordings that it names."""
     document, entry = _load(Kind.workload, name, WorkloadSpec)
     _raise(document, _check_workload(entry.spec, engine.kernels()))
+    if entry.spec.kernel is None:
+        entry = replace(entry, spec=_with_recordings(document, entry))
     return entry
 
 
@@ -153,6 +165,17 @@ def _check_workload(
     for i, name in enumerate(spec.objectives):
         if name.startswith("p") and spec.operation is None:
             yield ("objectives", i), f"{name} needs an operation; add the key 'operation'"
+    if spec.kernel is None:
+        yield from _check_recorded(spec)
+        return
+    for input_name, input in spec.inputs.items():
+        for of_recording in ("trace", "content", "sampling"):
+            if getattr(input, of_recording) is not None:
+                yield (
+                    ("inputs", input_name, of_recording),
+                    f"belongs to a recording, but kernel {spec.kernel} makes this workload's "
+                    "streams; drop one of the two",
+                )
     kernel = kernels.get(spec.kernel)
     if kernel is None:
         yield (
@@ -172,6 +195,61 @@ def _check_workload(
                 )
             elif wanted := _wrong_type(declared[name], value):
                 yield key, f"found {value!r}; must be {wanted}"
+
+
+def _check_recorded(spec: WorkloadSpec) -> Iterator[tuple[Key, str]]:
+    if all(input.trace is None for input in spec.inputs.values()):
+        yield ("kernel",), "missing; a workload has a kernel, or inputs with a trace"
+        return
+    for name, input in spec.inputs.items():
+        if input.trace is None:
+            yield ("inputs", name, "trace"), "missing; without a kernel every input is a recording"
+        if input.parameters:
+            yield (
+                ("inputs", name, "parameters"),
+                "belongs to a kernel, but this workload has none; a recording has no parameters",
+            )
+
+
+def _with_recordings(document: Document, entry: Entry[WorkloadSpec]) -> WorkloadSpec:
+    """The workload with the absolute path and the identity of each recording."""
+    spec, folder = entry.spec, entry.path.absolute().parent
+    inputs: dict[str, InputSpec] = {}
+    complaints: list[tuple[Key, str]] = []
+    for name, input in spec.inputs.items():
+        assert input.trace is not None
+        path = (folder / input.trace).resolve()
+        try:
+            stream = engine.stream_info(path)
+        except UserError as error:
+            complaints.append((("inputs", name, "trace"), str(error)))
+            continue
+        inputs[name] = input.model_copy(update={"trace": str(path), "content": stream["identity"]})
+        complaints += [
+            (key, f"{message} ({path})") for key, message in _check_recording(spec, name, stream)
+        ]
+    _raise(document, iter(complaints))
+    return spec.model_copy(update={"inputs": inputs})
+
+
+def _check_recording(
+    spec: WorkloadSpec, name: str, stream: Mapping[str, Any]
+) -> Iterator[tuple[Key, str]]:
+    """Whether the document fits the stream."""
+    input, at = spec.inputs[name], ("inputs", name)
+    if input.content not in (None, stream["identity"]):
+        yield (
+            (*at, "content"),
+            f"found {input.content}; the file is another: {stream['identity']}",
+        )
+    if spec.scale_of(name) != stream["scale"]:
+        key: Key = ("scale",) if input.scale is None else (*at, "scale")
+        yield key, f"found {spec.scale_of(name):g}; the stream's is {stream['scale']:g}"
+    if spec.operation is not None and spec.operation not in stream["op_kinds"]:
+        known = ", ".join(stream["op_kinds"]) or "none"
+        yield (*at, "trace"), f"the stream has no operation '{spec.operation}' (it has: {known})"
+    if "throughput" in spec.objectives and not stream["operations"]:
+        yield (*at, "trace"), "the stream has no operations, so it has no throughput"
 
 
 _KINDS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from tuner.errors import UserError, unknown
@@ -35,6 +36,15 @@ def build_id() -> str:
 def stream_id() -> str:
     """Hash of the sources that make access streams: a stream outlives a changed policy."""
     return str(native().stream_id())
+
+
+def stream_info(path: Path) -> dict[str, Any]:
+    """Description of a stream, of its header and tables alone. UserError naming the file and what
+    is wrong with it."""
+    try:
+        return dict(native().stream_info(str(path)))
+    except RuntimeError as error:
+        raise UserError(str(error)) from error
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 from tuner import best as best_file
 from tuner import catalog, engine, settings
 from tuner.errors import UserError
-from tuner.models import OBJECTIVES, BestConfiguration
+from tuner.models import OBJECTIVES, BestConfiguration, Setting
 from tuner.terminal import print_json, say
 
 COMPARABLE = ("workload", "input", "machine", "ratio", "objective", "threads", "scale")
@@ -37,7 +37,9 @@ def best(args: Namespace) -> int:
     matching = [
         (path, found)
         for path, found in known
-        if _setting(found) == wanted and args.policy in (None, found.policy)
+        if _setting(found) == wanted
+        and args.policy in (None, found.policy)
+        and _same_workload(found, setting)
     ]
     if not matching:
         raise UserError(_nothing(out, wanted, args.policy, known))
@@ -75,8 +77,8 @@ def differences(best: BestConfiguration) -> list[str]:
     if then != now:
         changed.append(f"found with engine build {then}, this one is {now}")
     for kind, name, load in (
-        ("workload", best.workload, catalog.workload),
-        ("machine", best.machine, catalog.machine),
+        ("workload", best.workload_argument, catalog.workload),
+        ("machine", best.machine_argument, catalog.machine),
     ):
         then = getattr(best.provenance.fingerprints, kind)
         try:
@@ -87,6 +89,14 @@ def differences(best: BestConfiguration) -> list[str]:
         if then != now:
             changed.append(f"the {kind} {name} has changed since ({then} then, {now} now)")
     return changed
+
+
+def _same_workload(best: BestConfiguration, setting: Setting) -> bool:
+    """Files in different folders may have the same name: then the content counts."""
+    return (
+        best.workload_file == setting.workload_file
+        or best.provenance.fingerprints.workload == setting.workload.fingerprint()
+    )
 
 
 def _setting(best: BestConfiguration) -> dict[str, Any]:

@@ -230,23 +230,55 @@ def content_hash(content: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+class Sampling(Model):
+    """How a recorded stream was sampled before it was expanded to all accesses.
+
+    `probability` is the share of accesses that were sampled, `error_share` the relative standard
+    error of a page's count that comes of it (0: exact).
+    """
+
+    sampler: str
+    probability: Annotated[float, Field(gt=0, le=1)]
+    samples: Annotated[int, Field(ge=0)]
+    error_share: NonNegative
+
+    def told(self) -> str:
+        """sampled by hint-fault: 52,000 samples, one access in 1,000; ..."""
+        rate = f"one access in {1 / self.probability:,.4g}" if self.probability < 1 else "all"
+        error = (
+            f"the count of a page is uncertain by {self.error_share:.2g} of itself (standard error)"
+            if self.error_share > 0
+            else "counts are exact"
+        )
+        return f"sampled by {self.sampler}: {self.samples:,} samples, {rate}; {error}"
+
+
 class InputSpec(Model):
-    """One input of a workload: full-scale values for its kernel's parameters."""
+    """One input of a workload: full-scale values for its kernel's parameters, or a recording.
+
+    `trace` is the recording's file, relative to the YAML file's folder (the catalog makes it
+    absolute). `content` is the recording's identity: the catalog finds it in the file and, where it
+    is written down, insists on it.
+    """
 
     summary: str
     scale: Scale | None = None
     footprint_gib: Positive | None = None
     parameters: dict[str, ParameterValue] = {}
+    trace: str | None = None
+    content: str | None = None
+    sampling: Sampling | None = None
 
 
 class WorkloadSpec(Spec):
     """workloads/NAME.yaml: what runs, what is measured, and on which inputs.
 
+    A workload has a `kernel` that makes its streams, or none, and each input names a recording.
     `scale` is R of the simulated miniature: one simulated page stands for R real ones.
     `operation` is the kind of operation whose latency counts; None where there is none.
     """
 
-    kernel: str
+    kernel: str | None = None
     operation: str | None = None
     objective: ObjectiveName
     objectives: Annotated[list[ObjectiveName], Field(min_length=1)]
@@ -260,6 +292,15 @@ class WorkloadSpec(Spec):
 
     def scale_of(self, input: str) -> float:
         return self.inputs[input].scale or self.scale
+
+    def fingerprint(self) -> str:
+        """A recording counts by its content, wherever it lies and whatever is said about it."""
+        content = self.model_dump(exclude={"summary", "sources", "notes"})
+        for input in content["inputs"].values():
+            del input["trace"], input["sampling"]
+            if input["content"] is None:
+                del input["content"]
+        return content_hash(content)
 
 
 class TierSpec(Model):
@@ -396,6 +437,29 @@ class StreamRequest(Model):
         return content_hash(self.model_dump(exclude={"workload", "input"}))
 
 
+class RecordedStream(Model):
+    """A stream that was recorded or imported, and cannot be made again: the file is all there is.
+
+    `content` is its identity (`tuner._engine.stream_info()["identity"]`), so a file that was
+    replaced is noticed.
+    """
+
+    workload: str
+    input: str
+    trace: str  # absolute
+    content: str
+    scale: Scale
+
+    @property
+    def key(self) -> str:
+        return self.content
+
+    @property
+    def seed(self) -> int:
+        """It happened once."""
+        return 0
+
+
 class Trial(Model):
     """One run of one configuration. Any worker on any host can run it from this alone."""
 
@@ -403,7 +467,7 @@ class Trial(Model):
     number: Annotated[int, Field(ge=0)]
     policy: str
     knobs: dict[str, KnobValue]
-    stream: StreamRequest
+    stream: StreamRequest | RecordedStream
     machine: MachineSpec
     ratio: Ratio
     threads: Positive
@@ -468,7 +532,11 @@ class Fingerprints(Model):
 
 
 class Setting(Model):
-    """Everything about a run but the knobs: every name looked up, every default filled in."""
+    """Everything about a run but the knobs: every name looked up, every default filled in.
+
+    `workload_file` and `machine_file` are absolute paths where the user named a file rather than a
+    name to be looked up.
+    """
 
     study: Name
     workload: WorkloadSpec
@@ -487,13 +555,34 @@ class Setting(Model):
     engine_version: str
     engine_build: str
     stream_maker: str
+    workload_file: str | None = None
+    machine_file: str | None = None
 
-    def stream(self) -> StreamRequest:
+    @property
+    def workload_argument(self) -> str:
+        """What --workload takes to get the same."""
+        return self.workload_file or self.workload.name
+
+    @property
+    def sampling(self) -> Sampling | None:
+        return self.workload.inputs[self.input].sampling
+
+    def stream(self) -> StreamRequest | RecordedStream:
+        input = self.workload.inputs[self.input]
+        if self.workload.kernel is None:
+            assert input.trace is not None and input.content is not None  # the catalog saw to it
+            return RecordedStream(
+                workload=self.workload.name,
+                input=self.input,
+                trace=input.trace,
+                content=input.content,
+                scale=self.scale,
+            )
         return StreamRequest(
             workload=self.workload.name,
             input=self.input,
             kernel=self.workload.kernel,
-            parameters=self.workload.inputs[self.input].parameters,
+            parameters=input.parameters,
             scale=self.scale,
             threads=self.threads,
             llc_bytes=self.machine.llc_bytes,
@@ -528,11 +617,13 @@ class StudyRequest(Setting):
 
     `knobs` are the tuned ones with their narrowed limits, in the space's order; the policy's other
     knobs stay at their defaults and are not listed. `out` is the folder that holds studies; the
-    study's directory is `out/study`. `seed` is the optimizer's too.
+    study's directory is `out/study`. `seed` is the optimizer's too. `space_argument` is what
+    --space was given, absolute if that is a file; None for the policy's own.
     """
 
     out: str
     space: SpaceSpec
+    space_argument: str | None = None
     knobs: list[KnobDecl]
     budget: Annotated[int, Field(ge=1)]
     workers: Annotated[int, Field(ge=1)]
@@ -567,6 +658,7 @@ class StudySummary(Model):
     best_config: str | None  # path of best.yaml; None when no trial succeeded
     importance: dict[str, float]
     seconds: float
+    sampling: Sampling | None = None  # of a recorded stream
 
 
 class BestObjective(Model):
@@ -591,14 +683,17 @@ class BestConfiguration(Model):
     """best.yaml (read and written by `tuner.best` only): a configuration and how it was found.
 
     `knobs` holds every knob of the policy at full scale. Together with the workload's and the
-    machine's documents it reproduces `objective.value` exactly.
+    machine's documents it reproduces `objective.value` exactly. `workload_file` and `machine_file`
+    say where they are if they are not found by name.
     """
 
     policy: str
     knobs: dict[str, KnobValue]
     workload: str
+    workload_file: str | None = None
     input: str
     machine: str
+    machine_file: str | None = None
     ratio: Ratio
     threads: Positive
     scale: Scale
@@ -629,8 +724,10 @@ class BestConfiguration(Model):
             policy=trial.policy,
             knobs=trial.knobs,
             workload=trial.workload,
+            workload_file=request.workload_file,
             input=trial.input,
             machine=trial.machine.name,
+            machine_file=request.machine_file,
             ratio=trial.ratio,
             threads=trial.threads,
             scale=trial.stream.scale,
@@ -655,3 +752,12 @@ class BestConfiguration(Model):
                 host=result.host,
             ),
         )
+
+    @property
+    def workload_argument(self) -> str:
+        """What --workload takes to get the same."""
+        return self.workload_file or self.workload
+
+    @property
+    def machine_argument(self) -> str:
+        return self.machine_file or self.machine

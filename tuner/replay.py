@@ -58,7 +58,7 @@ def _trial(args: Namespace, recorded: BestConfiguration | None) -> Trial:
         raise UserError("what to run? give --workload, --config, or both")
     policy = engine.policy(recorded.policy if recorded else args.policy or "hybridtier")
     setting = settings.resolve(
-        args.workload or (recorded.workload if recorded else ""),
+        args.workload or (recorded.workload_argument if recorded else ""),
         policy=policy,
         study="sim",
         deadline_seconds=args.deadline,
@@ -104,7 +104,7 @@ def _value(knob: KnobDecl, text: str) -> KnobValue:
 
 def _setting(recorded: BestConfiguration) -> dict[str, Any]:
     own = {name: getattr(recorded, name) for name in settings.OPTIONS if name != "objective"}
-    return own | {"objective": recorded.objective.name}
+    return own | {"objective": recorded.objective.name, "machine": recorded.machine_argument}
 
 
 def _changed(args: Namespace, recorded: BestConfiguration) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,10 +84,11 @@ def text(study: StudyData, importance: Importance) -> str:
         for name, score in top:
             change = f"{_show(_default_of(study, name))} -> {_show(best.knobs[name])}"
             lines.append(f"  {name:<{width}}  {score:4.0%}  {change}")
+    config = str(study.directory / "best.yaml")
+    reuse = ["tune", "sim", "--workload", request.workload_argument, "--config", config]
     lines += [
         f"results  {study.directory}",
-        f"reuse    tune sim --workload {request.workload.name} "
-        f"--config {study.directory / 'best.yaml'}",
+        f"reuse    {shlex.join(reuse)}",
     ]
     return "\n".join(lines)
 
@@ -226,6 +228,7 @@ def _headline(study: StudyData) -> str:
     return (
         f"{request.policy.name} on {request.workload.name} ({request.input}), "
         f"{request.machine.name}, fast to slow {request.ratio}; objective: {request.objective}"
+        + (f"; {request.sampling.told()}" if request.sampling else "")
     )
 
 

@@ -146,7 +146,7 @@ def _simulate(
         try:
             streams.check(path)
         except streams.CorruptStream:
-            streams.distrust(path)
+            streams.distrust(trial.stream)
             streams.ensure(trial.stream)
             return once()
         raise

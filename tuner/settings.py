@@ -61,6 +61,7 @@ def resolve(
 ) -> Setting:
     """UserError for anything that does not exist or does not fit."""
     workload = catalog.workload(workload_name).spec
+    machine = machine or workload.machine
     input = input or workload.default_input
     if input not in workload.inputs:
         raise unknown(f"input of workload {workload.name}", input, workload.inputs)
@@ -69,7 +70,7 @@ def resolve(
         workload=workload,
         input=input,
         policy=policy,
-        machine=catalog.machine(machine or workload.machine).spec,
+        machine=catalog.machine(machine).spec,
         ratio=checked_ratio(ratio),
         threads=_at_least("--threads", threads, workload.threads, 1),
         scale=_at_least("--scale", scale, workload.scale_of(input), 1),
@@ -82,7 +83,11 @@ def resolve(
         engine_version=engine.version(),
         engine_build=engine.build_id(),
         stream_maker=engine.stream_id(),
+        workload_file=catalog.absolute(workload_name),
+        machine_file=catalog.absolute(machine),
     )
+    if workload.kernel is None:
+        _check_recorded(setting)
     return setting.model_copy(update={"study": _checked_name(study) or study_name(setting)})
 
 
@@ -108,6 +113,7 @@ def study_request(args: Namespace) -> StudyRequest:
         **dict(setting),
         out=str(Path(args.out).absolute()),
         space=space,
+        space_argument=args.space and (catalog.absolute(args.space) or args.space),
         knobs=catalog.tuned_knobs(space, policy),
         budget=args.budget,
         workers=args.workers,
@@ -116,6 +122,21 @@ def study_request(args: Namespace) -> StudyRequest:
         mlflow_uri=args.mlflow_uri,
         json_output=args.json,
     )
+
+
+def _check_recorded(setting: Setting) -> None:
+    """What happened once has one scale, and no seed."""
+    recorded = setting.workload.scale_of(setting.input)
+    if setting.scale != recorded:
+        raise UserError(
+            f"--scale: found {setting.scale:g}; {setting.workload.name} ({setting.input}) is a "
+            f"recording of scale {recorded:g}"
+        )
+    if setting.stream_seed:
+        raise UserError(
+            f"--stream-seed: found {setting.stream_seed}; {setting.workload.name} "
+            f"({setting.input}) is a recording, which has no seed"
+        )
 
 
 def study_name(setting: Setting) -> str:

@@ -1,9 +1,11 @@
-"""The cache of access streams: each is made once, verified, and mapped by all workers.
+"""Access streams: each is made once and cached, or was recorded; all workers map its file.
 
 An entry is `KEY.tts` (the stream) and `KEY.json` (what it was made from, and the size and time of
 the file that was verified). A stream is trusted while its size and time are those of the note; any
 other file is verified again, and made again if it is bad. `KEY.lock` is held (flock) while an entry
 is made, so a maker that dies leaves nothing that blocks the next.
+
+A recording stays where it is, the user's own file; of it the cache only has the note.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tuner import engine
 from tuner.errors import UserError
-from tuner.models import StreamRequest
+from tuner.models import RecordedStream, StreamRequest
 
 Progress = Callable[[float], None]
 
@@ -52,12 +55,14 @@ def folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "tiertune"
 
 
-def path_of(request: StreamRequest) -> Path:
+def path_of(request: StreamRequest | RecordedStream) -> Path:
+    if isinstance(request, RecordedStream):
+        return Path(request.trace)
     return folder() / f"{request.key}.tts"
 
 
 def ensure(
-    request: StreamRequest,
+    request: StreamRequest | RecordedStream,
     *,
     progress: Progress | None = None,
     note: Callable[[str], None] | None = None,
@@ -65,14 +70,18 @@ def ensure(
     """The stream's file, made now if it is not there.
 
     `progress` hears the fraction done while it is made; `note` hears one line when another process
-    is making it, or when a bad file is replaced. UserError when it cannot be made.
+    is making it, or when a bad file is replaced. UserError when it cannot be made, or is a
+    recording that is not what it was.
     """
     path = path_of(request)
-    if _trusted(path):
+    if _trusted(request):
         return path
     _make_folder()
     with _lock(request.key, note):
-        if _trusted(path):
+        if _trusted(request):
+            return path
+        if isinstance(request, RecordedStream):
+            _check_recorded(request)
             return path
         if path.exists():
             try:
@@ -80,12 +89,31 @@ def ensure(
             except CorruptStream as error:
                 if note:
                     note(f"{error}; making it again")
-                _remove(path)
+                distrust(request)
+                path.unlink(missing_ok=True)
         if not path.exists():
             _make(request, path, progress)
             check(path)
-        _write_note(request, path)
+        _write_note(request, _identity(path))
     return path
+
+
+def _check_recorded(request: RecordedStream) -> None:
+    path = Path(request.trace)
+    try:
+        before = _identity(path)
+    except OSError as error:
+        raise CorruptStream(
+            f"{path}: {error.strerror}; it is a recording, and cannot be made again"
+        ) from error
+    found = engine.stream_info(path)["identity"]
+    if found != request.content:
+        raise CorruptStream(
+            f"{path}: not the recording that was asked for, or changed since: its content is "
+            f"{found}, not {request.content}"
+        )
+    check(path)
+    _write_note(request, before)
 
 
 def check(path: Path) -> None:
@@ -97,9 +125,9 @@ def check(path: Path) -> None:
         raise CorruptStream(text if str(path) in text else f"{path}: {text}") from error
 
 
-def distrust(path: Path) -> None:
+def distrust(request: StreamRequest | RecordedStream) -> None:
     """The next `ensure` verifies the file whatever its note says."""
-    _note(path).unlink(missing_ok=True)
+    _note_of(request).unlink(missing_ok=True)
 
 
 def entries() -> list[CacheEntry]:
@@ -107,8 +135,9 @@ def entries() -> list[CacheEntry]:
     found = []
     for path in folder().glob("*.tts"):
         try:
-            request = StreamRequest.model_validate(json.loads(_note(path).read_text())["request"])
-            size = path.stat().st_size + _note(path).stat().st_size
+            note = path.with_suffix(".json")
+            request = StreamRequest.model_validate(json.loads(note.read_text())["request"])
+            size = path.stat().st_size + note.stat().st_size
         except (OSError, ValueError, KeyError):
             continue  # vanished, or being made: neither is an entry (see `leftovers`)
         found.append(CacheEntry(path.stem, path, request, size))
@@ -155,38 +184,35 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _note(path: Path) -> Path:
-    return path.with_suffix(".json")
+def _note_of(request: StreamRequest | RecordedStream) -> Path:
+    return folder() / f"{request.key}.json"
 
 
-def _trusted(path: Path) -> bool:
+def _trusted(request: StreamRequest | RecordedStream) -> bool:
+    path = path_of(request)
     try:
-        note = json.loads(_note(path).read_text())
-        found = path.stat()
-        return bool(note["bytes"] == found.st_size and note["mtime_ns"] == found.st_mtime_ns)
+        note = json.loads(_note_of(request).read_text())
+        return bool(note["file"] == _identity(path))
     except (OSError, ValueError, KeyError):
         return False
 
 
-def _write_note(request: StreamRequest, path: Path) -> None:
+def _identity(path: Path) -> dict[str, Any]:
+    """What tells a file from one that was written there later."""
     found = path.stat()
-    content = {
-        "request": request.model_dump(),
-        "bytes": found.st_size,
-        "mtime_ns": found.st_mtime_ns,
-    }
-    beside = path.with_suffix(f".{os.getpid()}.partial")
+    return {"path": str(path), "bytes": found.st_size, "mtime_ns": found.st_mtime_ns}
+
+
+def _write_note(request: StreamRequest | RecordedStream, file: dict[str, Any]) -> None:
+    content = {"request": request.model_dump(), "file": file}
+    note = _note_of(request)
+    beside = note.with_suffix(f".{os.getpid()}.partial")
     try:
         beside.write_text(json.dumps(content, indent=1))
-        beside.replace(_note(path))
+        beside.replace(note)
     except OSError as error:
         beside.unlink(missing_ok=True)
         raise _failed(error) from error
-
-
-def _remove(path: Path) -> None:
-    _note(path).unlink(missing_ok=True)
-    path.unlink(missing_ok=True)
 
 
 def _make_folder() -> None:

@@ -36,6 +36,7 @@ POLL_SECONDS = 0.5  # how often the deadline and Ctrl-C are looked at while tria
 NOT_PART_OF_A_RESULT = {
     *("budget", "workers", "resume", "out", "ray_address", "mlflow_uri", "json_output"),
     *("deadline_seconds", "engine_version"),
+    *("workload_file", "machine_file", "space_argument", "trace", "sampling"),
     *("summary", "sources", "source", "notes", "citation", "meaning"),
 }
 """Fields of a request that may differ when a study is resumed: how it is run, and prose."""
@@ -157,6 +158,8 @@ def _run(request: StudyRequest, study: StudyLog, runner: Runner | None, tracker:
     if len(data.done) >= request.budget:
         say(f"study '{request.study}' has its {request.budget} trials already")
         return
+    if request.sampling:
+        say(f"{request.workload.name} ({request.input}) was {request.sampling.told()}")
     if data.trials:
         say(f"resuming '{request.study}': {len(data.done)} of {request.budget} trials are done")
     with _pool(request, runner) as pool, Live(standing) as live:
@@ -287,10 +290,11 @@ def _tracking(request: StudyRequest, study: StudyLog) -> Iterator[Tracker]:
 def resume_command(request: StudyRequest) -> str:
     """The command that goes on with the study."""
     options = {
-        "--workload": request.workload.name,
+        "--workload": request.workload_argument,
         "--input": request.input,
         "--policy": request.policy.name,
-        "--machine": request.machine.name,
+        "--space": request.space_argument,
+        "--machine": request.machine_file or request.machine.name,
         "--ratio": request.ratio,
         "--objective": request.objective,
         "--threads": request.threads,
@@ -348,4 +352,5 @@ def _conclude(
         best_config=None if chosen is None else str(study.directory / best.FILE),
         importance=scores.scores,
         seconds=seconds,
+        sampling=request.sampling,
     )

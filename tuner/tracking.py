@@ -179,6 +179,8 @@ class _Store:
             "scale": request.scale,
             "repeats": request.repeats,
         }
+        if request.sampling:
+            settings |= {f"sampling.{k}": v for k, v in request.sampling.model_dump().items()}
         params = [self._param(key, str(value)) for key, value in settings.items()]
         self._client.log_batch(run.info.run_id, params=params)
         self._client.log_artifact(run.info.run_id, str(self._study.directory / HEADER))

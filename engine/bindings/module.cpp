@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
+#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -173,6 +174,12 @@ nb::dict resolve(const std::string& policy, const nb::dict& given) {
   return out;
 }
 
+std::string hex(std::uint64_t value) {
+  std::array<char, 17> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016llx", static_cast<unsigned long long>(value));
+  return digits.data();
+}
+
 nb::dict to_python(const tt::trace::StreamInfo& info) {
   nb::dict out;
   out["workload"] = info.workload;
@@ -186,6 +193,7 @@ nb::dict to_python(const tt::trace::StreamInfo& info) {
   out["entries"] = info.entries;
   out["operations"] = info.operations;
   out["nominal_seconds"] = info.nominal_seconds;
+  out["identity"] = hex(info.identity);
   nb::list classes;
   for (const auto& c : info.classes) {
     nb::dict entry;

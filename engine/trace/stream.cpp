@@ -354,6 +354,7 @@ struct Reader::Impl {
     info.entries = header.entries;
     info.operations = header.operations;
     info.nominal_seconds = header.nominal_seconds;
+    info.identity = header.checksum;
     if (const auto what = defect(info); !what.empty()) corrupt(file, what);
   }
 
@@ -666,6 +667,7 @@ struct Writer::Impl {
     info.accesses = accesses;
     info.entries = entries;
     info.operations = operations;
+    info.identity = header.checksum;
     return info;
   }
 

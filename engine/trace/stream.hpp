@@ -70,6 +70,9 @@ struct StreamInfo {
   std::uint64_t entries = 0;     // after coalescing
   std::uint64_t operations = 0;  // in the timed part, all kinds
   double nominal_seconds = 0;    // the recorder's estimate of all-fast time, timed part
+  // The header's checksum, which covers the checksums of all parts: two files that verify and have
+  // the same one are the same stream. Set when a stream is read or finished.
+  std::uint64_t identity = 0;
   std::vector<StreamClass> classes;
   std::vector<Lane> lanes;
   std::vector<Object> objects;
