@@ -39,6 +39,10 @@ class ParameterReader {
   [[nodiscard]] const std::vector<double>& list(std::string_view name) const {
     return std::get<std::vector<double>>(at(name));
   }
+  [[nodiscard]] bool flag(std::string_view name) const { return std::get<bool>(at(name)); }
+  [[nodiscard]] const std::string& text_value(std::string_view name) const {
+    return std::get<std::string>(at(name));
+  }
   void require(bool holds, std::string_view name, const std::string& complaint) const {
     if (!holds)
       throw std::invalid_argument(request_.workload + ": parameter " + std::string(name) + ": " +
