@@ -201,6 +201,7 @@ nb::dict to_python(const tt::trace::StreamInfo& info) {
     entry["mlp"] = c.mlp;
     entry["issue_ns"] = c.issue_ns;
     entry["lane"] = c.lane;
+    entry["store_fill"] = c.store_fill;
     classes.append(entry);
   }
   out["classes"] = classes;

@@ -524,12 +524,13 @@ double Machine::solve_block() {
         const auto simulated = counts_[c].by[index(kind)][index(tier)];
         if (simulated == 0) continue;
         const double accesses = static_cast<double>(simulated) * scale_;
-        lane.work.terms.push_back(
-            {accesses, stream_class.issue_ns, wait_[c][index(kind)][index(tier)], tier});
-        lane.work.traffic[index(tier)] +=
-            Traffic{accesses * line_bytes, kind == AccessKind::store ? accesses * line_bytes : 0};
-        lane.accesses_by_tier[index(tier)] += accesses;
         const bool load = kind == AccessKind::load;
+        const double fetched = load ? accesses : accesses * stream_class.store_fill;
+        lane.work.terms.push_back(
+            {fetched, stream_class.issue_ns, wait_[c][index(kind)][index(tier)], tier});
+        lane.work.traffic[index(tier)] +=
+            Traffic{fetched * line_bytes, load ? 0 : accesses * line_bytes};
+        lane.accesses_by_tier[index(tier)] += fetched;
         (load ? counters_.loads : counters_.stores)[index(tier)] += accesses;
         sums()[load ? (tier == Tier::fast ? Sum::loads_fast : Sum::loads_slow)
                     : (tier == Tier::fast ? Sum::stores_fast : Sum::stores_slow)] += accesses;
@@ -620,7 +621,9 @@ void Machine::record_operations() {
         const double away = move_ns_[index(other(tier_of(page)))];
         each += std::min(1.0, away / lane.time.total) * away / 2;
       }
-      latency += access.count * each;
+      const double fetched =
+          access.kind == AccessKind::load ? access.count : access.count * stream_class.store_fill;
+      latency += fetched * each;
     }
     latencies_.add(operation.kind, latency);
   }

@@ -109,9 +109,15 @@ class LlcFilter {
     for (LlcSet& set : sets_) set.tags.fill(LlcSet::empty);
   }
 
-  /// Touches lines [first, first + count) of one page, in order. Returns, for loads, how many
-  /// missed; for stores, how many became dirty (missing or not): each is written back once.
-  std::uint32_t touch(std::uint32_t page, std::uint32_t first, std::uint32_t count, bool store) {
+  /// Of a run of touches: lines that were fetched, and lines that a store made dirty (fetched or
+  /// not): each is written back once.
+  struct Count {
+    std::uint32_t missed = 0;
+    std::uint32_t dirtied = 0;
+  };
+
+  /// Touches lines [first, first + count) of one page, in order.
+  Count touch(std::uint32_t page, std::uint32_t first, std::uint32_t count, bool store) {
     return store ? run<true>(page, first, count) : run<false>(page, first, count);
   }
 
@@ -119,15 +125,16 @@ class LlcFilter {
 
  private:
   template <bool store>
-  std::uint32_t run(std::uint32_t page, std::uint32_t first, std::uint32_t count) {
+  Count run(std::uint32_t page, std::uint32_t first, std::uint32_t count) {
     const std::size_t sets = sets_.size();
     std::size_t set = (((mix64(page) >> 32) * sets) >> 32) + first;
     while (set >= sets) set -= sets;
     const std::uint32_t line = page * static_cast<std::uint32_t>(page_lines) + first;
-    std::uint32_t counted = 0;
+    Count counted;
     for (std::uint32_t i = 0; i < count; ++i) {
       const LlcSet::Touch touch = sets_[set].touch(line + i, store, last_);
-      counted += store ? touch.dirtied : !touch.hit;
+      counted.missed += static_cast<std::uint32_t>(!touch.hit);
+      if constexpr (store) counted.dirtied += static_cast<std::uint32_t>(touch.dirtied);
       if (++set == sets) set = 0;
     }
     return counted;

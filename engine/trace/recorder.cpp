@@ -71,6 +71,8 @@ struct Recorder::Impl {
         info(std::move(description)),
         llc(static_cast<double>(options.llc_bytes) / options.scale, options.llc_ways),
         rng(mix64(options.seed) ^ 0x6f7073616d706c65ULL),
+        stored(info.classes.size()),
+        fetched(info.classes.size()),
         accumulators(info.classes.size() * 2),
         compute(info.lanes.size()),
         lane_ns(info.lanes.size()),
@@ -164,12 +166,18 @@ struct Recorder::Impl {
       const std::uint64_t page = line / page_lines;
       const std::uint64_t page_end = std::min(end, (page + 1) * page_lines);
       if (page >= state.size() || state[page] != PageState::touched) first_touch(page);
-      const std::uint32_t count =
+      const LlcFilter::Count found =
           llc.touch(static_cast<std::uint32_t>(page), static_cast<std::uint32_t>(line % page_lines),
                     static_cast<std::uint32_t>(page_end - line), kind == AccessKind::store);
       line = page_end;
+      const bool load = kind == AccessKind::load;
+      const std::uint32_t count = load ? found.missed : found.dirtied;
       if (count == 0) continue;
-      add(stream_class, kind, static_cast<std::uint32_t>(page), count);
+      if (!load) {
+        stored[stream_class] += count;
+        fetched[stream_class] += found.missed;
+      }
+      add(stream_class, kind, static_cast<std::uint32_t>(page), count, found.missed);
       if (sampling) note(static_cast<std::uint32_t>(page), count, stream_class, kind);
       if (!in_operation && lane_ns[info.classes[stream_class].lane] >= limit_ns) close();
     }
@@ -181,16 +189,18 @@ struct Recorder::Impl {
     if (page >= state.size() || state[page] != PageState::touched) first_touch(page);
     while (count > 0) {
       const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, max_count));
-      add(stream_class, kind, static_cast<std::uint32_t>(page), part);
+      add(stream_class, kind, static_cast<std::uint32_t>(page), part, part);
       count -= part;
     }
     if (block_ns() >= limit_ns) close();
   }
 
-  void add(std::uint32_t stream_class, AccessKind kind, std::uint32_t page, std::uint32_t count) {
+  /// `fetched_lines`: of the entries, those that wait for their line.
+  void add(std::uint32_t stream_class, AccessKind kind, std::uint32_t page, std::uint32_t count,
+           std::uint32_t fetched_lines) {
     const std::size_t way = stream_class * 2 + index(kind);
     accumulators.at(way).add(page, count, epoch, state.size());
-    lane_ns[info.classes[stream_class].lane] += count * cost_ns[way];
+    lane_ns[info.classes[stream_class].lane] += fetched_lines * cost_ns[way];
   }
 
   void note(std::uint32_t page, std::uint32_t count, std::uint32_t stream_class, AccessKind kind) {
@@ -287,6 +297,10 @@ struct Recorder::Impl {
     if (busy() || !events.empty()) close();
     info.pages = state.size();
     info.nominal_seconds = timed_ns * 1e-9;
+    for (std::size_t c = 0; c < stored.size(); ++c)
+      if (stored[c] > 0)
+        info.classes[c].store_fill =
+            static_cast<double>(fetched[c]) / static_cast<double>(stored[c]);
     return writer->finish(info);
   }
 
@@ -304,6 +318,10 @@ struct Recorder::Impl {
   bool timed = true;
 
   std::vector<PageState> state;  // per page of the address space
+
+  // Per class: lines that stores made dirty, and those of them that they fetched.
+  std::vector<std::uint64_t> stored;
+  std::vector<std::uint64_t> fetched;
 
   // The open block.
   std::uint32_t epoch = 1;

@@ -9,14 +9,15 @@
 //  - a load entry is a load that missed;
 //  - a store entry is a line that a store made dirty, whether it was in the cache or not: a line
 //    that will be written back once. The fetch for a store that missed (write-allocate) has no
-//    entry of its own; a read-modify-write of a missing line is one load and one store. When the
-//    line is evicted does not matter to a block, so evictions are not tracked.
+//    entry of its own: the stream class tells the share of stores that fetched (store_fill). A
+//    read-modify-write of a missing line is one load, and one store that fetched nothing. When
+//    the line is evicted does not matter to a block, so evictions are not tracked.
 //
 // Nominal time is what a block would take on memory of nominal_latency_ns: per lane the compute
 // time and, per load, the larger of issue_ns and latency / mlp, times R, over the lane's threads;
-// the longest lane counts. A store waits only while write buffers are full: it counts a quarter of
-// the latency. Nominal time decides where blocks end and when a kernel has recorded enough; no
-// result is computed from it.
+// the longest lane counts. A store that fetched waits only while write buffers are full: it counts
+// a quarter of the latency. Nominal time decides where blocks end and when a kernel has recorded
+// enough; no result is computed from it.
 //
 // Page numbers are dense from 0 in order of map() and are never given twice: a freed range stays
 // unused, so that a page number means one allocation for the whole run.
@@ -70,7 +71,8 @@ class Recorder {
   void load(std::uint32_t stream_class, Address address, std::uint64_t bytes);
   void store(std::uint32_t stream_class, Address address, std::uint64_t bytes);
   /// `count` accesses to the page of `address` that are known to reach memory: they pass the filter
-  /// by. For what was observed rather than computed.
+  /// by. For what was observed rather than computed; of its stores, all count as fetching unless
+  /// the class says otherwise.
   void miss(std::uint32_t stream_class, AccessKind kind, Address address, std::uint64_t count);
   /// Thread time on a lane that is not waiting for memory and does not overlap with it.
   void compute(std::uint32_t lane, double nanoseconds);

@@ -189,6 +189,7 @@ void encode(const StreamInfo& info, Buffer& out) {
     out.value(entry.mlp);
     out.value(entry.issue_ns);
     out.value(entry.lane);
+    out.value(entry.store_fill);
   }
   out.value(static_cast<std::uint32_t>(info.op_kinds.size()));
   for (const OpKind& kind : info.op_kinds) out.text(kind.name);
@@ -216,6 +217,8 @@ std::string_view defect(const StreamInfo& info) {
     if (!(std::isfinite(entry.mlp) && entry.mlp > 0)) return "a stream class's MLP is not positive";
     if (!(std::isfinite(entry.issue_ns) && entry.issue_ns >= 0))
       return "a stream class's issue time is negative";
+    if (!(entry.store_fill >= 0 && entry.store_fill <= 1))
+      return "a stream class's share of fetching stores is not 0 to 1";
     if (entry.lane >= info.lanes.size()) return "a stream class names an unknown lane";
   }
   for (const Object& object : info.objects)
@@ -331,12 +334,13 @@ struct Reader::Impl {
       lane.name = in.text();
       lane.thread_share = in.value<double>();
     }
-    info.classes.resize(length(24));
+    info.classes.resize(length(32));
     for (StreamClass& entry : info.classes) {
       entry.name = in.text();
       entry.mlp = in.value<double>();
       entry.issue_ns = in.value<double>();
       entry.lane = in.value<std::uint32_t>();
+      entry.store_fill = in.value<double>();
     }
     info.op_kinds.resize(length(4));
     for (OpKind& kind : info.op_kinds) kind.name = in.text();
@@ -616,6 +620,8 @@ struct Writer::Impl {
     info.pages = last.pages;
     info.objects = last.objects;
     info.nominal_seconds = last.nominal_seconds;
+    for (std::size_t c = 0; c < std::min(info.classes.size(), last.classes.size()); ++c)
+      info.classes[c].store_fill = last.classes[c].store_fill;
     if (const auto what = defect(info); !what.empty())
       throw std::invalid_argument(file.string() + ": " + std::string(what));
     if (last_page > info.pages)

@@ -24,7 +24,7 @@
 
 namespace tt::trace {
 
-inline constexpr std::uint32_t format_version = 1;
+inline constexpr std::uint32_t format_version = 2;
 inline constexpr std::size_t base_page_bytes = 4096;
 /// Every `chunk` entries of a segment have a precomputed sum of counts, so that a sampler skips
 /// whole chunks.
@@ -34,11 +34,16 @@ inline constexpr std::size_t chunk = 64;
 /// misses of one thread that overlaps with outstanding misses: a miss stalls its thread for
 /// max(0, latency / mlp - issue_ns). Lanes are groups of threads that run independently of each
 /// other (the two threads of Soar's microbenchmark); most streams have one.
+///
+/// A store entry is a line that gets dirty and will be written back. `store_fill` is the share of
+/// them that had to fetch the line first (write-allocate); the others found it in the cache, as the
+/// store of a read-modify-write does, and cost their write-back alone.
 struct StreamClass {
   std::string name;
   double mlp = 1;
   double issue_ns = 0;
   std::uint32_t lane = 0;
+  double store_fill = 1;
 };
 
 struct Lane {
@@ -164,7 +169,8 @@ class Writer {
   /// `block.segments[i].chunk_sums` and `sum` are computed here; the caller may leave them empty.
   void write(const Block& block);
   /// Completes counters, index, page totals. `info` fields known only at the end (pages, objects,
-  /// nominal_seconds) are taken from `last`. Returns the description that a reader will get.
+  /// nominal_seconds, the classes' store_fill) are taken from `last`. Returns the description that
+  /// a reader will get.
   StreamInfo finish(const StreamInfo& last);
 
  private:

@@ -88,11 +88,11 @@ TEST("llc: the fast path is the plain one, and both are an exact LRU cache") {
 TEST("llc: what fits stays, what does not is missed") {
   LlcFilter llc{64.0 * 1024, 16};
   CHECK_EQ(llc.sets(), 64u);
-  for (std::uint32_t p = 0; p < 16; ++p) CHECK_EQ(llc.touch(p, 0, 64, false), 64u);
-  for (std::uint32_t p = 0; p < 16; ++p) CHECK_EQ(llc.touch(p, 0, 64, false), 0u);
-  CHECK_EQ(llc.touch(16, 0, 64, false), 64u);
+  for (std::uint32_t p = 0; p < 16; ++p) CHECK_EQ(llc.touch(p, 0, 64, false).missed, 64u);
+  for (std::uint32_t p = 0; p < 16; ++p) CHECK_EQ(llc.touch(p, 0, 64, false).missed, 0u);
+  CHECK_EQ(llc.touch(16, 0, 64, false).missed, 64u);
   for (std::uint32_t p = 0; p < 17; ++p)  // 17 pages in 16 ways: cyclic use defeats LRU
-    CHECK_EQ(llc.touch(p, 0, 64, false), 64u);
+    CHECK_EQ(llc.touch(p, 0, 64, false).missed, 64u);
   CHECK_THROWS((LlcFilter{1e6, 17}), "1 to 16 ways");
 }
 
@@ -115,6 +115,9 @@ TEST("recorder: misses are coalesced per page, class and kind") {
   CHECK_EQ(info.accesses, 65u + 1 + 1 + 1);
   CHECK_EQ(info.entries, 5u);
   CHECK_EQ(info.pages, 3u);
+  // The only store of class 0 had to fetch its line; that of class 1 wrote what had been read.
+  CHECK_EQ(reader.info().classes[0].store_fill, 1.0);
+  CHECK_EQ(reader.info().classes[1].store_fill, 0.0);
   Block block;
   reader.read(0, block);
   CHECK_EQ(block.segments.size(), 4u);

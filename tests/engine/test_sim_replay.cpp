@@ -90,8 +90,10 @@ RunOptions share(double fast_share) {
 
 /// `blocks` timed blocks, each 100 loads of every page.
 void write_even(const TempStream& file, std::uint32_t pages, int blocks, double scale = 1,
-                AccessKind kind = AccessKind::load) {
-  StreamWriter writer{file, simtest::one_class(pages, scale, 2)};
+                AccessKind kind = AccessKind::load, double store_fill = 1) {
+  trace::StreamInfo info = simtest::one_class(pages, scale, 2);
+  info.classes[0].store_fill = store_fill;
+  StreamWriter writer{file, info};
   simtest::map_and_touch(writer, 0, pages);
   writer.block(false, 1000);
   for (int b = 0; b < blocks; ++b) {
@@ -171,6 +173,23 @@ TEST("sim: stores cost their share of the latency and twice the bandwidth") {
   const RunResult limited = run(stream, nvm, {}, share(0));
   CHECK_NEAR(limited.seconds, 5 * 2.048e-3, 1e-9);
   CHECK_NEAR(limited.breakdown.at("bandwidth"), 5 * (2.048e-3 - 1.2e-3), 1e-9);
+}
+
+TEST("sim: a store that found its line in the cache costs its write-back alone") {
+  const auto seconds = [](double store_fill, double write_gbps) {
+    TempStream stream;
+    write_even(stream, 10, 5, 64, AccessKind::store, store_fill);
+    MachineProfile machine = simtest::plain_machine();
+    for (TierProfile& tier : machine.tiers) {
+      tier.loaded = {{0, 1}};
+      tier.write_gbps = write_gbps;
+    }
+    return run(stream, machine, {}, share(1)).seconds;
+  };
+  const double all = seconds(1, 1e6);
+  CHECK_NEAR(seconds(0.25, 1e6), all / 4, 1e-6 * all);
+  // Five blocks of 64000 lines through 1 GB/s, whoever fetched them.
+  CHECK_NEAR(seconds(0, 1), 5 * 64000 * 64e-9, 1e-9);
 }
 
 TEST("sim: huge pages save address translation, and hold 512 base pages") {
