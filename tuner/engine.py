@@ -33,9 +33,10 @@ def build_id() -> str:
     return str(native().build_id())
 
 
-def stream_id() -> str:
-    """Hash of the sources that make access streams: a stream outlives a changed policy."""
-    return str(native().stream_id())
+def stream_id(kernel: str) -> str:
+    """Hash of the sources that make a kernel's access streams: a stream outlives a changed policy,
+    and another kernel's changes. ValueError when there is no such kernel."""
+    return str(native().stream_id(kernel))
 
 
 def stream_info(path: Path) -> dict[str, Any]:

@@ -417,8 +417,8 @@ class SpaceSpec(Model):
 class StreamRequest(Model):
     """Everything that makes an access stream; equal requests give equal bytes.
 
-    `maker` is `tuner._engine.stream_id()`: another recorder or kernel may make another stream, so
-    it is part of the key.
+    `maker` is the kernel's `tuner._engine.stream_id()`: another recorder or kernel may make another
+    stream, so it is part of the key.
     """
 
     workload: str

@@ -82,7 +82,7 @@ def resolve(
         deadline_seconds=deadline_seconds,
         engine_version=engine.version(),
         engine_build=engine.build_id(),
-        stream_maker=engine.stream_id(),
+        stream_maker=engine.stream_id(workload.kernel) if workload.kernel else "",
         workload_file=catalog.absolute(workload_name),
         machine_file=catalog.absolute(machine),
     )

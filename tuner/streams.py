@@ -43,8 +43,11 @@ class CacheEntry:
 
     @property
     def stale(self) -> bool:
-        """Made by another recorder than this engine's: it will not be used again."""
-        return self.request.maker != engine.stream_id()
+        """Made by another kernel or recorder than this engine's: it will not be used again."""
+        try:
+            return self.request.maker != engine.stream_id(self.request.kernel)
+        except ValueError:  # a kernel that is gone
+            return True
 
 
 def folder() -> Path:

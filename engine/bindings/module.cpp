@@ -20,6 +20,7 @@
 #include "kernels/kernel.hpp"
 #include "sim/machine.hpp"
 #include "sim/simulate.hpp"
+#include "trace/characteristics.hpp"
 #include "trace/stream.hpp"
 
 namespace nb = nanobind;
@@ -250,6 +251,15 @@ nb::list kernels() {
   return out;
 }
 
+std::string stream_id(const std::string& name) {
+  for (const auto& kernel : tt::kernels::kernels()) {
+    if (kernel.name != name) continue;
+    for (const auto& [file, id] : stream_ids)
+      if (kernel.file == file) return id;
+  }
+  throw nb::value_error(("unknown kernel " + name).c_str());
+}
+
 tt::kernels::Parameters to_parameters(const nb::dict& given) {
   tt::kernels::Parameters out;
   for (const auto& [key, value] : given) {
@@ -328,6 +338,65 @@ nb::dict record(const std::string& kernel, const std::string& workload, const st
   return to_python(info);
 }
 
+template <typename T>
+nb::bytes to_bytes(const std::vector<T>& values) {
+  return nb::bytes(values.data(), values.size() * sizeof(T));
+}
+
+nb::dict characteristics(const std::filesystem::path& path, std::uint64_t rows,
+                         std::uint64_t columns) {
+  tt::trace::Characteristics found;
+  {
+    nb::gil_scoped_release release;
+    const tt::trace::Reader reader(path);
+    found = tt::trace::characterise(reader, {rows, columns});
+  }
+  nb::dict out;
+  out["touched_pages"] = found.touched_pages;
+  out["peak_pages"] = found.peak_pages;
+  out["seconds"] = found.seconds;
+  nb::list timed;
+  for (const auto& [from, to] : found.timed) timed.append(nb::make_tuple(from, to));
+  out["timed"] = timed;
+  out["loads"] = found.accesses[index(tt::AccessKind::load)];
+  out["stores"] = found.accesses[index(tt::AccessKind::store)];
+  out["set_up_accesses"] = found.set_up_accesses;
+  nb::list hottest;
+  for (std::size_t i = 0; i < found.hottest.size(); ++i)
+    hottest.append(nb::make_tuple(tt::trace::hot_shares[i], found.hottest[i]));
+  out["hottest"] = hottest;
+  nb::list curve;
+  for (const auto& [pages, accesses] : found.curve) curve.append(nb::make_tuple(pages, accesses));
+  out["curve"] = curve;
+  nb::list sites;
+  for (const auto& site : found.sites) {
+    nb::dict entry;
+    entry["site"] = site.site;
+    entry["objects"] = site.objects;
+    entry["freed"] = site.freed;
+    entry["pages"] = site.pages;
+    entry["peak_pages"] = site.peak_pages;
+    entry["first_touch"] = site.first_touch;
+    entry["last_touch"] = site.last_touch;
+    entry["last_free"] = site.last_free;
+    nb::list accesses;
+    for (const auto& [loads, stores] : site.accesses)
+      accesses.append(nb::make_tuple(loads, stores));
+    entry["accesses"] = accesses;
+    entry["set_up_accesses"] = site.set_up_accesses;
+    sites.append(entry);
+  }
+  out["sites"] = sites;
+  nb::dict heat;
+  heat["rows"] = found.heat.rows;
+  heat["pages_per_row"] = found.heat.pages_per_row;
+  heat["edges"] = found.heat.edges;
+  heat["accesses"] = to_bytes(found.heat.accesses);
+  heat["pages"] = to_bytes(found.heat.pages);
+  out["heat"] = heat;
+  return out;
+}
+
 template <typename Map>
 nb::dict to_dict(const Map& map) {
   nb::dict out;
@@ -398,9 +467,8 @@ NB_MODULE(_engine, m) {
   m.def("version", [] { return TT_VERSION; }, "Version of the engine (that of the package).");
   m.def(
       "build_id", [] { return TT_BUILD_ID; }, "Hash of the sources that the engine was built of.");
-  m.def(
-      "stream_id", [] { return TT_STREAM_ID; },
-      "Hash of the sources that make access streams: recorder and kernels.");
+  m.def("stream_id", &stream_id, "kernel"_a,
+        "Hash of the sources that make a kernel's access streams: its own and the recorder's.");
   m.def("policies", &policies, "All policies with their knobs, as plain data.");
   m.def("resolve", &resolve, "policy"_a, "knobs"_a,
         "Completes knobs with defaults and checks them. ValueError names knob, found and allowed.");
@@ -424,6 +492,9 @@ NB_MODULE(_engine, m) {
         reader.verify();
       },
       "path"_a, "Checks every block of a stream. RuntimeError as stream_info.");
+  m.def("characteristics", &characteristics, "path"_a, "rows"_a = 0, "columns"_a = 0,
+        "How a stream uses its memory (see trace/characteristics.hpp). With rows and columns also "
+        "its allocation sites and a heat map: uint64 accesses and uint32 pages, column by column.");
   m.def("simulate", &simulate, "path"_a, nb::kw_only(), "machine"_a, "policy"_a, "knobs"_a,
         "fast_share"_a, "fast_bytes"_a = 0, "threads"_a = 0.0, "page_bytes"_a = 0, "seed"_a = 0,
         "deadline_seconds"_a = nb::none(), "progress"_a = nb::none(),

@@ -206,7 +206,7 @@ class FakeNative:
     def build_id(self) -> str:
         return "build-1"
 
-    def stream_id(self) -> str:
+    def stream_id(self, kernel: str) -> str:
         return "maker-1"
 
     def resolve(self, policy: str, knobs: dict[str, Any]) -> dict[str, Any]:

@@ -178,7 +178,7 @@ def test_entries_and_clear(fake: FakeNative, monkeypatch: pytest.MonkeyPatch) ->
     assert not found["big"].stale
     assert sum(entry.bytes for entry in found.values()) == streams.size()
 
-    monkeypatch.setattr(fake, "stream_id", lambda: "maker-2")
+    monkeypatch.setattr(fake, "stream_id", lambda kernel: "maker-2")
     streams.ensure(request_of())
     assert sorted(entry.stale for entry in streams.entries()) == [False, True, True]
     count, freed = streams.clear(only_stale=True)

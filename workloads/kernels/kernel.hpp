@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,6 +47,7 @@ struct KernelInfo {
   std::string summary;
   std::vector<ParameterDecl> parameters;
   trace::StreamInfo (*record)(const RecordRequest&) = nullptr;
+  std::string file;  // where it is registered, without folder and ending; filled in there
 };
 
 struct Interrupted {};
@@ -56,7 +58,8 @@ trace::StreamInfo record(std::string_view kernel, RecordRequest request);
 
 class RegisterKernel {
  public:
-  explicit RegisterKernel(KernelInfo info);
+  explicit RegisterKernel(KernelInfo info,
+                          std::source_location here = std::source_location::current());
 };
 
 }  // namespace tt::kernels

@@ -58,7 +58,8 @@ Value converted(const std::string& where, const ParameterDecl& declared, Value v
 
 }  // namespace
 
-RegisterKernel::RegisterKernel(KernelInfo info) {
+RegisterKernel::RegisterKernel(KernelInfo info, std::source_location here) {
+  info.file = std::filesystem::path{here.file_name()}.stem().string();
   auto& list = all();
   const auto at =
       std::ranges::find_if(list, [&](const KernelInfo& other) { return info.name < other.name; });
