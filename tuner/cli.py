@@ -211,7 +211,23 @@ def _parser() -> argparse.ArgumentParser:
     knobs = command("knobs", "listing:knobs", "list the knobs of a policy")
     knobs.add_argument("policy", metavar="POLICY")
     _json_option(knobs)
-    _json_option(command("workloads", "listing:workloads", "list the workloads and their inputs"))
+    workloads = command(
+        "workloads",
+        "listing:workloads",
+        "list the workloads and their inputs",
+        description="Lists the workloads with what their streams are like. Figures of the shipped "
+        "workloads were measured; those of your own appear once --measure or a trial has made the "
+        "stream.",
+    )
+    workloads.add_argument(
+        "--measure",
+        nargs="*",
+        metavar="W",
+        help="make the streams of these workloads (default: all) whose figures are missing or "
+        "stale, measure them, and keep the figures in characteristics.json beside the YAML files; "
+        "a stream takes up to a minute",
+    )
+    _json_option(workloads)
     _json_option(command("machines", "listing:machines", "list the machine profiles"))
     cache = command("cache", "listing:cache", "list or clear the cached access streams")
     cache.add_argument("action", nargs="?", choices=("list", "clear"), default="list")

@@ -48,6 +48,14 @@ def stream_info(path: Path) -> dict[str, Any]:
         raise UserError(str(error)) from error
 
 
+def characteristics(path: Path, *, rows: int = 0, columns: int = 0) -> dict[str, Any]:
+    """How a stream uses its memory; with a size also its sites and a heat map. Errors likewise."""
+    try:
+        return dict(native().characteristics(str(path), rows, columns))
+    except RuntimeError as error:
+        raise UserError(str(error)) from error
+
+
 @cache
 def policies() -> dict[str, PolicyDecl]:
     """Every policy with its knobs, by name, in the engine's order (family, name)."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, TypeVar
 
-from tuner import catalog, engine, streams
+from tuner import catalog, characteristics, engine, streams
 from tuner.catalog import Entry, Kind
+from tuner.characteristics import Known
 from tuner.errors import UserError
-from tuner.models import KnobDecl, KnobValue, SpaceSpec
-from tuner.terminal import print_json, say, table
+from tuner.models import KnobDecl, KnobValue, SpaceSpec, WorkloadSpec
+from tuner.terminal import print_json, progress, say, table
 
 T = TypeVar("T")
 
@@ -67,34 +69,103 @@ def knobs(args: Namespace) -> int:
 
 
 def workloads(args: Namespace) -> int:
-    entries, broken = _load_all(Kind.workload, catalog.workload)
+    """Every workload and input, with what its stream is like."""
+    if args.measure is not None:
+        return _measure(args.measure)
+    loaded, broken = _load_all(Kind.workload, _with_figures)
     if args.json:
-        print_json(
-            [
-                e.spec.model_dump() | {"path": str(e.path), "fingerprint": e.spec.fingerprint()}
-                for e in entries
-            ]
-        )
+        print_json([_workload(entry, known) for entry, known in loaded])
         return broken
     table(
-        ("workload", "input", ">GiB", ">scale", ">threads", "machine", "objectives", "summary"),
+        (
+            "workload",
+            "input",
+            ">GiB",
+            ">accesses",
+            ">minutes",
+            ">stores",
+            *(f">hottest {share}" if i == 0 else f">{share}" for i, share in enumerate(HOTTEST)),
+            ">scale",
+            "machine",
+            "summary",
+        ),
         [
             (
                 w.name,
                 name + (" (default)" if name == w.default_input else ""),
-                f"{input.footprint_gib or w.footprint_gib:g}",
+                *_figures(known[name], input.footprint_gib or w.footprint_gib),
                 f"{w.scale_of(name):g}",
-                f"{w.threads:g}",
                 w.machine,
-                ", ".join([w.objective, *(o for o in w.objectives if o != w.objective)]),
-                input.summary,
+                f"{w.summary} ({input.summary})" if name == w.default_input else input.summary,
             )
-            for w in (entry.spec for entry in entries)
+            for w, known in ((entry.spec, known) for entry, known in loaded)
             for name, input in w.inputs.items()
         ],
         prose=1,
     )
+    print(
+        "\nGiB in use, accesses and minutes are full-scale; hottest: share of accesses that the "
+        "hottest\n1, 10, 20 and 50 % of the pages get. `tune workload show W` draws one of them."
+    )
+    found = [one for _, known in loaded for one in known.values()]
+    if any(one.stale for one in found):
+        say("* of a stream that was made otherwise: `tune workloads --measure` measures it again")
+    if any(one.figures is None for one in found):
+        say("- is not known yet: `tune workloads --measure W` makes the streams of W and tells")
     return broken
+
+
+def _with_figures(name: str) -> tuple[Entry[WorkloadSpec], dict[str, Known]]:
+    entry = catalog.workload(name)
+    return entry, characteristics.known(entry)
+
+
+HOTTEST = ("1%", "10%", "20%", "50%")
+
+
+def _figures(known: Known, declared_gib: float) -> tuple[str, ...]:
+    found = known.figures
+    if found is None:
+        return (f"{declared_gib:g}", *("-" for _ in range(3 + len(HOTTEST))))
+    cells = (
+        f"{found.footprint_gib:.3g}",
+        si(found.full_accesses),
+        f"{found.seconds / 60:.3g}",
+        f"{found.store_share:.0%}",
+        *(f"{found.hottest[share]:.0%}" for share in HOTTEST),
+    )
+    return tuple(f"{cell}*" for cell in cells) if known.stale else cells
+
+
+def _workload(entry: Entry[WorkloadSpec], known: Mapping[str, Known]) -> dict[str, Any]:
+    out = entry.spec.model_dump()
+    for name, input in out["inputs"].items():
+        figures = known[name].figures
+        input["characteristics"] = figures and figures.model_dump()
+        input["characteristics_stale"] = known[name].stale
+    return out | {"path": str(entry.path), "fingerprint": entry.spec.fingerprint()}
+
+
+def _measure(names: Sequence[str]) -> int:
+    for name in names or catalog.names(Kind.workload):
+        entry = catalog.workload(name)
+        with ExitStack() as shown:
+
+            def show(input: str, entry: Entry[WorkloadSpec] = entry) -> streams.Progress:
+                return shown.enter_context(progress(f"recording {entry.spec.name} ({input})"))
+
+            count = characteristics.measure(entry, show)
+        say(f"{entry.spec.name}: {count} of {len(entry.spec.inputs)} inputs measured")
+    return 0
+
+
+def si(value: float) -> str:
+    """1234567 as 1.23 M"""
+    for unit in ("", " k", " M", " G", " T"):
+        if abs(value) < 999.5:
+            return f"{value:.3g}{unit}"
+        value /= 1000
+    return f"{value:.3g} P"
 
 
 def machines(args: Namespace) -> int:
@@ -219,13 +290,15 @@ def _space_of(policy: str) -> SpaceSpec | None:
     return catalog.space(policy).spec if policy in catalog.names(Kind.space) else None
 
 
-def _load_all(kind: Kind, load: Callable[[str], Entry[T]]) -> tuple[list[Entry[T]], int]:
+def _load_all(kind: Kind, load: Callable[[str], T]) -> tuple[list[T], int]:
     """All documents that are right, and the exit code: 2 when one is wrong (and has been told)."""
-    entries, broken = [], 0
+    entries: list[T] = []
+    told: set[str] = set()
     for name in catalog.names(kind):
         try:
             entries.append(load(name))
         except UserError as error:
-            say(f"tune: error: {error}")
-            broken = 2
-    return entries, broken
+            if str(error) not in told:
+                say(f"tune: error: {error}")
+            told.add(str(error))
+    return entries, 2 if told else 0

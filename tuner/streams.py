@@ -1,9 +1,10 @@
 """Access streams: each is made once and cached, or was recorded; all workers map its file.
 
-An entry is `KEY.tts` (the stream) and `KEY.json` (what it was made from, and the size and time of
-the file that was verified). A stream is trusted while its size and time are those of the note; any
-other file is verified again, and made again if it is bad. `KEY.lock` is held (flock) while an entry
-is made, so a maker that dies leaves nothing that blocks the next.
+An entry is `KEY.tts` (the stream) and `KEY.json` (what it was made from, the processor time that
+took, and the size and time of the file that was verified). A stream is trusted while its size and
+time are those of the note; any other file is verified again, and made again if it is bad.
+`KEY.lock` is held (flock) while an entry is made, so a maker that dies leaves nothing that blocks
+the next.
 
 A recording stays where it is, the user's own file; of it the cache only has the note.
 """
@@ -15,6 +16,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -94,11 +96,33 @@ def ensure(
                     note(f"{error}; making it again")
                 distrust(request)
                 path.unlink(missing_ok=True)
+        seconds = None
         if not path.exists():
+            started = time.process_time()
             _make(request, path, progress)
+            seconds = time.process_time() - started
             check(path)
-        _write_note(request, _identity(path))
+        _write_note(request, _identity(path), seconds)
     return path
+
+
+def there(request: StreamRequest | RecordedStream) -> bool:
+    """Whether `ensure` would neither make nor verify anything."""
+    return _trusted(request)
+
+
+def making_seconds(request: StreamRequest | RecordedStream) -> float | None:
+    """Processor time that making the stream took, where it is known."""
+    try:
+        seconds = json.loads(_note_of(request).read_text())["making_seconds"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return None if seconds is None else float(seconds)
+
+
+def remove(request: StreamRequest) -> None:
+    """Takes a stream out of the cache, unless somebody is making it."""
+    _remove(request.key)
 
 
 def _check_recorded(request: RecordedStream) -> None:
@@ -162,13 +186,20 @@ def clear(*, only_stale: bool = False) -> tuple[int, int]:
     for key in sorted({path.name.split(".")[0] for path in _files()}):
         if only_stale and key not in stale:
             continue
-        with _try_lock(key) as mine:
-            if not mine:
-                continue
-            for path in list(folder().glob(f"{key}.*")):
-                streams += path.suffix == ".tts"
-                freed += _size(path)
-                path.unlink(missing_ok=True)
+        removed, size = _remove(key)
+        streams += removed
+        freed += size
+    return streams, freed
+
+
+def _remove(key: str) -> tuple[int, int]:
+    """Removes an entry that nobody is making; returns the number of streams and the bytes freed."""
+    streams, freed = 0, 0
+    with _try_lock(key) as mine:
+        for path in list(folder().glob(f"{key}.*")) if mine else ():
+            streams += path.suffix == ".tts"
+            freed += _size(path)
+            path.unlink(missing_ok=True)
     return streams, freed
 
 
@@ -206,8 +237,11 @@ def _identity(path: Path) -> dict[str, Any]:
     return {"path": str(path), "bytes": found.st_size, "mtime_ns": found.st_mtime_ns}
 
 
-def _write_note(request: StreamRequest | RecordedStream, file: dict[str, Any]) -> None:
-    content = {"request": request.model_dump(), "file": file}
+def _write_note(
+    request: StreamRequest | RecordedStream, file: dict[str, Any], seconds: float | None = None
+) -> None:
+    rounded = None if seconds is None else round(seconds, 1)
+    content = {"request": request.model_dump(), "file": file, "making_seconds": rounded}
     note = _note_of(request)
     beside = note.with_suffix(f".{os.getpid()}.partial")
     try:

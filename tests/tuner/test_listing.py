@@ -1,0 +1,159 @@
+"""tune workloads: measured figures, and that they are never silently wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import FakeNative
+
+from tuner import catalog, characteristics, cli, listing, streams
+
+FOUND = {
+    "touched_pages": 4000,
+    "peak_pages": 4096,
+    "loads": 900,
+    "stores": 100,
+    "set_up_accesses": 50,
+    "hottest": [(0.01, 0.25), (0.1, 0.5), (0.2, 0.75), (0.5, 0.9)],
+}
+
+
+@pytest.fixture
+def measured(fake: FakeNative, monkeypatch: pytest.MonkeyPatch) -> FakeNative:
+    """A native module that describes any stream, and no workloads but the user's."""
+    monkeypatch.setattr(catalog, "packaged_folder", lambda kind: Path("none"))
+
+    def stream_info(path: str) -> dict[str, Any]:
+        scale = 4096.0 if "linear" in Path(path).read_text() else 64.0
+        return {"scale": scale, "operations": 77, "nominal_seconds": 90.0}
+
+    monkeypatch.setattr(fake, "stream_info", stream_info, raising=False)
+    monkeypatch.setattr(
+        fake, "characteristics", lambda path, rows, columns: dict(FOUND), raising=False
+    )
+    return fake
+
+
+@pytest.fixture
+def tune(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def rows(out: str) -> dict[str, list[str]]:
+    """Cells of walker's rows by input."""
+    lines = [line.replace(" (default)", "").split() for line in out.splitlines()]
+    return {cells[1]: cells for cells in lines if cells and cells[0] == "walker"}
+
+
+def test_figures_are_unknown_until_measured(tune: Any, measured: FakeNative) -> None:
+    code, out, err = tune("workloads")
+    assert code == 0
+    assert rows(out)["big"][2:9] == ["8", "-", "-", "-", "-", "-", "-"]
+    assert "tune workloads --measure W" in err
+    assert measured.recorded() == 0
+
+
+def test_measured_figures_are_kept_beside_the_workload(tune: Any, measured: FakeNative) -> None:
+    assert tune("workloads", "--measure", "walker")[0] == 0
+    assert measured.recorded() == 2
+    assert streams.entries() == []  # made for this alone
+    kept = json.loads(Path("workloads/characteristics.json").read_text())["walker"]
+    assert kept.keys() == {"big", "small"}
+    assert kept["big"]["footprint_gib"] == 1.0  # 4096 pages of 4 KiB, times 64
+    assert (kept["big"]["accesses"], kept["big"]["store_share"]) == (1000, 0.1)
+    assert kept["big"]["making_seconds"] >= 0
+    code, out, err = tune("workloads")
+    assert code == 0
+    assert rows(out)["big"][2:10] == ["1", "64", "k", "1.5", "10%", "25%", "50%", "75%"]
+    assert err == ""
+    assert "4.1" in rows(out)["small"]
+    (walker,) = (w for w in json.loads(tune("workloads", "--json")[1]) if w["name"] == "walker")
+    assert walker["inputs"]["big"]["characteristics"]["hottest"]["20%"] == 0.75
+    assert walker["inputs"]["big"]["characteristics_stale"] is False
+
+
+def test_only_what_is_missing_or_stale_is_measured(tune: Any, measured: FakeNative) -> None:
+    tune("workloads", "--measure", "walker")
+    assert "0 of 2 inputs measured" in tune("workloads", "--measure", "walker")[2]
+    assert measured.recorded() == 2
+    path = Path("workloads/walker.yaml")
+    path.write_text(path.read_text().replace("keys: 5000", "keys: 6000"))
+    code, out, err = tune("workloads")
+    assert code == 0
+    assert rows(out)["big"][2] == "1*"
+    assert not any("*" in cell for cell in rows(out)["small"])
+    assert "* of a stream that was made otherwise" in err
+    (walker,) = (w for w in json.loads(tune("workloads", "--json")[1]) if w["name"] == "walker")
+    assert walker["inputs"]["big"]["characteristics_stale"] is True
+    assert "1 of 2 inputs measured" in tune("workloads", "--measure", "walker")[2]
+    assert rows(tune("workloads")[1])["big"][2] == "1"
+
+
+def test_another_kernel_makes_figures_stale(
+    tune: Any, measured: FakeNative, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune("workloads", "--measure", "walker")
+    monkeypatch.setattr(measured, "stream_id", lambda kernel: "maker-2")
+    assert rows(tune("workloads")[1])["big"][2] == "1*"
+
+
+def test_a_cached_stream_answers_itself(tune: Any, measured: FakeNative) -> None:
+    (request, _) = characteristics.requests(catalog.workload("walker")).values()
+    streams.ensure(request)
+    out = tune("workloads")[1]
+    assert rows(out)["big"][2] == "1"
+    assert rows(out)["small"][2] == "8"
+    assert measured.recorded() == 1
+    tune("workloads", "--measure", "walker")
+    assert measured.recorded() == 2
+    assert [entry.request.input for entry in streams.entries()] == ["big"]  # as it was
+
+
+def test_a_damaged_file_of_figures_is_one_error(tune: Any, measured: FakeNative) -> None:
+    Path("workloads/characteristics.json").write_text('{"walker": {"big": {"stream": 1}}}')
+    Path("workloads/other.yaml").write_text(
+        Path("workloads/walker.yaml").read_text().replace("name: walker", "name: other")
+    )
+    code, _, err = tune("workloads")
+    assert code == 2
+    assert err.count("workloads/characteristics.json: cannot be read; delete it") == 1
+
+
+def test_a_folder_that_cannot_be_written(
+    tune: Any, measured: FakeNative, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(characteristics, "_file_of", lambda entry: Path("nowhere/figures.json"))
+    code, _, err = tune("workloads", "--measure", "walker")
+    assert code == 2
+    assert "cannot write nowhere/figures.json: No such file or directory" in err
+
+
+def test_an_unknown_workload_is_named(tune: Any, measured: FakeNative) -> None:
+    code, _, err = tune("workloads", "--measure", "walkr")
+    assert code == 2
+    assert "did you mean 'walker'" in err
+
+
+def test_large_numbers_are_short() -> None:
+    assert [listing.si(n) for n in (0, 12, 999.6, 12_345, 341_655_070_208.0, 2.5e16)] == [
+        *("0", "12", "1 k", "12.3 k", "342 G", "25 P")
+    ]
+
+
+def test_shipped_figures_are_of_shipped_workloads() -> None:
+    folder = catalog.packaged_folder(catalog.Kind.workload)
+    for name, inputs in characteristics._read(folder / characteristics.FILE).items():
+        spec = catalog.workload(str(folder / f"{name}.yaml")).spec
+        assert inputs.keys() <= spec.inputs.keys()
+        for input, figures in inputs.items():
+            assert figures.scale == spec.scale_of(input)
+            assert 0 < figures.hottest["1%"] < figures.hottest["50%"] <= 1

@@ -1,0 +1,182 @@
+"""What a workload's streams are like: footprint, accesses, how few pages get most of them.
+
+Making the streams of all workloads takes many minutes, so figures are measured once and kept in
+`characteristics.json` beside the workloads' YAML files. Each is kept with the key of the stream
+that it was measured on: whatever changes the stream (kernel, parameters, machine) makes them stale,
+and they are shown as such. A stream that is in the cache, or is a recording, is asked itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tuner import engine, settings, streams
+from tuner.catalog import Entry
+from tuner.errors import UserError
+from tuner.models import Model, RecordedStream, StreamRequest, WorkloadSpec
+
+FILE = "characteristics.json"
+PAGE_BYTES = 4096
+
+
+class Figures(Model):
+    """Measured on one stream. Counts are of the timed part and simulated: each stands for `scale`.
+
+    `hottest` is the share of the accesses that the hottest pages get, by share of pages, over the
+    whole timed part; `pages` are the most that are in use at a time, `touched_pages` all that ever
+    were. `footprint_gib` and `seconds` (on memory that is fast everywhere) are full-scale.
+    """
+
+    stream: str
+    scale: float
+    footprint_gib: float
+    pages: int
+    touched_pages: int
+    accesses: int
+    set_up_accesses: int
+    store_share: float
+    operations: int
+    seconds: float
+    hottest: dict[str, float]  # "1%", "10%", ...
+    file_bytes: int
+    making_seconds: float | None  # of processor time; None: not known
+
+    @property
+    def full_accesses(self) -> float:
+        return self.accesses * self.scale
+
+
+@dataclass(frozen=True)
+class Known:
+    """Figures of an input, if there are any; stale ones are of a stream that was made otherwise."""
+
+    figures: Figures | None
+    stale: bool = False
+
+
+def requests(entry: Entry[WorkloadSpec]) -> dict[str, StreamRequest | RecordedStream]:
+    """The stream of each input, as every command makes it by default."""
+    # No policy acts on a stream; a setting just has one.
+    policy = next(iter(engine.policies().values()))
+    setting = settings.resolve(str(entry.path), policy=policy)
+    inputs = setting.workload.inputs
+    return {
+        name: setting.model_copy(
+            update={"input": name, "scale": setting.workload.scale_of(name)}
+        ).stream()
+        for name in inputs
+    }
+
+
+def known(entry: Entry[WorkloadSpec]) -> dict[str, Known]:
+    """What is known of each input without making a stream."""
+    kept = _read(_file_of(entry)).get(entry.spec.name, {})
+    found: dict[str, Known] = {}
+    for name, request in requests(entry).items():
+        figures = kept.get(name)
+        if figures is None or figures.stream != request.key:
+            if streams.there(request):
+                found[name] = Known(of_stream(request))
+                continue
+            found[name] = Known(figures, stale=figures is not None)
+            continue
+        found[name] = Known(figures)
+    return found
+
+
+def of_stream(request: StreamRequest | RecordedStream) -> Figures:
+    """Measured on the stream's file, which must be there."""
+    path = streams.path_of(request)
+    info, found = engine.stream_info(path), engine.characteristics(path)
+    timed = found["loads"] + found["stores"]
+    return Figures(
+        stream=request.key,
+        scale=info["scale"],
+        footprint_gib=_rounded(found["peak_pages"] * PAGE_BYTES * info["scale"] / (1 << 30)),
+        pages=found["peak_pages"],
+        touched_pages=found["touched_pages"],
+        accesses=timed,
+        set_up_accesses=found["set_up_accesses"],
+        store_share=_rounded(found["stores"] / timed) if timed else 0.0,
+        operations=info["operations"],
+        seconds=_rounded(info["nominal_seconds"]),
+        hottest={f"{share:.0%}": _rounded(accesses) for share, accesses in found["hottest"]},
+        file_bytes=path.stat().st_size,
+        making_seconds=streams.making_seconds(request),
+    )
+
+
+def measure(
+    entry: Entry[WorkloadSpec],
+    progress: Callable[[str], streams.Progress] = lambda input: lambda fraction: None,
+) -> int:
+    """Measures what is not known or stale and writes it down; returns how many inputs that were.
+
+    Streams that had to be made for it do not stay in the cache.
+    """
+    file, name = _file_of(entry), entry.spec.name
+    measured = 0
+    for input, request in requests(entry).items():
+        kept = _read(file)
+        before = kept.get(name, {}).get(input)
+        if isinstance(request, RecordedStream) or (before and before.stream == request.key):
+            continue
+        there = streams.there(request)
+        streams.ensure(request, progress=progress(input))
+        figures = of_stream(request)
+        if not there:
+            streams.remove(request)
+        kept.setdefault(name, {})[input] = figures
+        kept[name] = {i: f for i, f in kept[name].items() if i in entry.spec.inputs}
+        _write(file, kept)
+        measured += 1
+    return measured
+
+
+def _file_of(entry: Entry[WorkloadSpec]) -> Path:
+    return entry.path.parent / FILE
+
+
+def _read(file: Path) -> dict[str, dict[str, Figures]]:
+    """Figures by workload and input."""
+    try:
+        content: Mapping[str, Mapping[str, Any]] = json.loads(file.read_text())
+        return {
+            workload: {input: Figures.model_validate(found) for input, found in inputs.items()}
+            for workload, inputs in content.items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError, ValidationError) as error:
+        raise UserError(
+            f"{file}: cannot be read; delete it, and `tune workloads --measure` writes it again "
+            f"({str(error).splitlines()[0]})"
+        ) from error
+
+
+def _write(file: Path, content: Mapping[str, Mapping[str, Figures]]) -> None:
+    plain = {
+        workload: {input: figures.model_dump() for input, figures in sorted(inputs.items())}
+        for workload, inputs in sorted(content.items())
+    }
+    beside = file.with_suffix(f".{os.getpid()}.partial")
+    try:
+        beside.write_text(json.dumps(plain, indent=1) + "\n")
+        beside.replace(file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise UserError(
+            f"cannot write {file}: {error.strerror}; copy the workload's YAML to ./workloads to "
+            "measure it there"
+        ) from error
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
