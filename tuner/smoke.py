@@ -1,7 +1,9 @@
 """`tune smoke`: does everything that is declared run at all?
 
-Every policy on every workload's smoke input: the default configuration and two random ones from the
-policy's space. Any error, of a document or of a trial, fails the command.
+Every policy on every workload's smoke input: the default configuration, and two random ones from
+the policy's space if it has knobs. Any error, of a document, a kernel or a trial, fails the
+command. Making a stream takes longer than all trials on it together, so that is the workers' task
+too; a stream's trials follow as soon as it is there.
 """
 
 from __future__ import annotations
@@ -11,14 +13,25 @@ import random
 import time
 from argparse import Namespace
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from typing import Any
 
 from tuner import catalog, engine, runner, settings, streams
 from tuner.catalog import Kind
 from tuner.errors import UserError, unknown
-from tuner.models import KnobDecl, KnobValue, PolicyDecl, Status, Trial, TrialResult, WorkloadSpec
+from tuner.models import (
+    KnobDecl,
+    KnobValue,
+    PolicyDecl,
+    RecordedStream,
+    Status,
+    StreamRequest,
+    Trial,
+    TrialResult,
+    WorkloadSpec,
+)
 from tuner.terminal import print_json, progress, say, table
 
 RANDOM_TRIALS = 2
@@ -30,14 +43,8 @@ def smoke(args: Namespace) -> int:
     started = time.monotonic()
     errors: list[str] = []
     trials = _trials(args, errors)
-    for stream in {trial.stream.key: trial.stream for trial in trials}.values():
-        try:
-            streams.ensure(stream)
-        except UserError as error:  # the stream's trials would only repeat it
-            errors.append(str(error))
-            trials = [trial for trial in trials if trial.stream.key != stream.key]
-    results = _run(trials, args.workers)
-    for trial, result in zip(trials, results, strict=True):
+    done = _run(trials, args.workers, errors)
+    for trial, result in done:
         if result.status is not Status.success:
             errors.append(
                 f"{trial.policy} on {trial.workload}: {result.status}: {result.error}\n"
@@ -47,18 +54,18 @@ def smoke(args: Namespace) -> int:
     if args.json:
         print_json(
             {
-                "trials": len(trials),
-                "failed": sum(result.status is not Status.success for result in results),
+                "trials": len(done),
+                "failed": sum(result.status is not Status.success for _, result in done),
                 "errors": errors,
                 "seconds": seconds,
             }
         )
     else:
-        _show(trials, results)
+        _show(done)
         for message in errors:
             say(f"tune: error: {message}")
-        print(f"\n{len(trials)} trials in {seconds:.1f} s, {len(errors)} errors")
-    return 1 if errors or not trials else 0
+        print(f"\n{len(done)} trials in {seconds:.1f} s, {len(errors)} errors")
+    return 1 if errors or not done else 0
 
 
 def random_configuration(
@@ -132,32 +139,77 @@ def _pair(
         yield setting.trial(number, random_configuration(knobs, policy, rng))
 
 
-def _run(trials: list[Trial], workers: int) -> list[TrialResult]:
-    """Results in the order of the trials; those of a worker that died are `crashed`."""
-    results: list[TrialResult | None] = [None] * len(trials)
+Stream = StreamRequest | RecordedStream
+
+
+def _run(trials: list[Trial], workers: int, errors: list[str]) -> list[tuple[Trial, TrialResult]]:
+    """Every trial whose stream could be made, in order, with its result; those of a worker that
+    died are `crashed`. A stream that cannot be made is told in `errors`."""
+    by_stream: dict[str, list[int]] = {}
+    for i, trial in enumerate(trials):
+        by_stream.setdefault(trial.stream.key, []).append(i)
+    results: dict[int, TrialResult] = {}
+    left = len(by_stream) + len(trials)
     with (
-        progress("smoke trials") as tell,
-        ProcessPoolExecutor(min(workers, len(trials) or 1), get_context("spawn")) as pool,
+        progress(f"{len(by_stream)} streams, {len(trials)} trials") as tell,
+        ProcessPoolExecutor(min(workers, left or 1), get_context("spawn")) as pool,
     ):
-        running = {pool.submit(runner.run, trial): i for i, trial in enumerate(trials)}
+        making: dict[Future[Any], Stream] = {
+            pool.submit(_make, stream): stream
+            for stream in {trial.stream.key: trial.stream for trial in trials}.values()
+        }
+        running: dict[Future[Any], int] = {}
         try:
-            for done, future in enumerate(as_completed(running), 1):
-                i = running[future]
-                try:
-                    results[i] = future.result()
-                except BrokenProcessPool:
-                    results[i] = TrialResult(
-                        study=trials[i].study,
-                        number=trials[i].number,
-                        status=Status.crashed,
-                        error="a worker process died; --workers 1 with --policy and --workload "
-                        "tells which trial kills it",
-                    )
-                tell(done / len(trials))
+            while making or running:
+                for future in wait([*making, *running], return_when=FIRST_COMPLETED).done:
+                    left -= 1
+                    if future in running:
+                        i = running.pop(future)
+                        results[i] = _result(future, trials[i])
+                        continue
+                    stream = making.pop(future)
+                    numbers = by_stream[stream.key]
+                    try:
+                        if error := future.result():  # the stream's trials would only repeat it
+                            errors.append(error)
+                            left -= len(numbers)
+                            continue
+                        running |= {pool.submit(runner.run, trials[i]): i for i in numbers}
+                    except BrokenProcessPool:
+                        results |= {i: _crashed(trials[i]) for i in numbers}
+                        left -= len(numbers)
+                tell(1 - left / (len(by_stream) + len(trials)))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [result for result in results if result is not None]
+    return [(trials[i], results[i]) for i in sorted(results)]
+
+
+def _make(stream: Stream) -> str | None:
+    """Makes a stream; returns what is wrong with it."""
+    try:
+        streams.ensure(stream)
+    except UserError as error:
+        return str(error)
+    except Exception as error:  # a kernel's defect must not hide the other workloads
+        return f"workload {stream.workload}, input {stream.input}: {type(error).__name__}: {error}"
+    return None
+
+
+def _result(future: Future[TrialResult], trial: Trial) -> TrialResult:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return _crashed(trial)
+
+
+def _crashed(trial: Trial) -> TrialResult:
+    return TrialResult(
+        study=trial.study,
+        number=trial.number,
+        status=Status.crashed,
+        error="a worker process died; --workers 1 with --policy and --workload tells where",
+    )
 
 
 def _command(trial: Trial) -> str:
@@ -174,20 +226,26 @@ def _command(trial: Trial) -> str:
     )
 
 
-def _show(trials: list[Trial], results: list[TrialResult]) -> None:
+def _show(done: list[tuple[Trial, TrialResult]]) -> None:
+    """Workloads down, policies across: how many trials ran, `2 of 3` where one failed."""
     pairs: dict[tuple[str, str], list[TrialResult]] = {}
-    for trial, result in zip(trials, results, strict=True):
-        pairs.setdefault((trial.policy, trial.workload), []).append(result)
+    for trial, result in done:
+        pairs.setdefault((trial.workload, trial.policy), []).append(result)
+    policies = list(dict.fromkeys(trial.policy for trial, _ in done))
+    workloads = list(dict.fromkeys(trial.workload for trial, _ in done))
+
+    def cell(results: list[TrialResult]) -> str:
+        good = sum(result.status is Status.success for result in results)
+        return str(good) if good == len(results) else f"{good} of {len(results)}"
+
     table(
-        ("policy", "workload", ">trials", ">failed", ">seconds"),
+        ("trials that ran", *(f">{policy}" for policy in policies), ">seconds"),
         [
             (
-                policy,
                 workload,
-                str(len(of_pair)),
-                str(sum(result.status is not Status.success for result in of_pair)),
-                f"{sum(result.seconds for result in of_pair):.2f}",
+                *(cell(pairs.get((workload, policy), [])) for policy in policies),
+                f"{sum(r.seconds for p in policies for r in pairs.get((workload, p), [])):.2f}",
             )
-            for (policy, workload), of_pair in pairs.items()
+            for workload in workloads
         ],
     )

@@ -6,6 +6,8 @@ import json
 import math
 import random
 from argparse import Namespace
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +47,11 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> list[Trial]:
     """The pool's work done here, where the fake engine is."""
     ran: list[Trial] = []
 
-    def run(trials: list[Trial], workers: int) -> list[TrialResult]:
+    def run(
+        trials: list[Trial], workers: int, errors: list[str]
+    ) -> list[tuple[Trial, TrialResult]]:
         ran.extend(trials)
-        return [runner.run(trial) for trial in trials]
+        return [(trial, runner.run(trial)) for trial in trials]
 
     monkeypatch.setattr(smoke, "_run", run)
     return ran
@@ -94,6 +98,55 @@ def test_a_broken_document_fails_it(
     assert cli.main(["smoke", *ONLY]) == 1
     assert "spaces/toy.yaml:1: summary: missing" in capsys.readouterr().err
     assert in_process == []
+
+
+@pytest.fixture
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real scheduling, with threads where the fake engine is."""
+    monkeypatch.setattr(smoke, "ProcessPoolExecutor", lambda n, _: ThreadPoolExecutor(n))
+
+
+def test_a_stream_that_cannot_be_made_is_told_once(
+    fake: FakeNative, in_threads: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Path("workloads/walker.yaml").read_text()
+    Path("workloads/other.yaml").write_text(
+        text.replace("name: walker", "name: other").replace("keys: 10\n", "keys: 11\n")
+    )
+
+    def fail(partial: Path) -> None:
+        if len(calls := fake.calls.read_text().splitlines()) == 1:
+            raise RuntimeError(f"out of {len(calls)} keys")
+
+    fake.on_record = fail
+    both = ("--policy", "toy", "--workload", "walker", "--workload", "other", "--workers", "1")
+    assert cli.main(["smoke", *both, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["errors"] == ["workload walker, input small: RuntimeError: out of 1 keys"]
+    assert (found["trials"], found["failed"]) == (3, 0)
+
+
+def test_a_worker_that_dies_fails_what_it_had(
+    fake: FakeNative, in_threads: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(trial: Trial) -> TrialResult:
+        raise BrokenProcessPool
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "run", broken)
+        assert cli.main(["smoke", *ONLY]) == 1
+    shown = capsys.readouterr()
+    assert shown.err.count("toy on walker: crashed: a worker process died") == 3
+    assert shown.out.splitlines()[1].split()[:4] == ["walker", "0", "of", "3"]
+
+
+def test_a_matrix_of_workloads_and_policies(
+    fake: FakeNative, in_threads: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["smoke", *ONLY]) == 0
+    header, row = capsys.readouterr().out.splitlines()[:2]
+    assert header.split() == ["trials", "that", "ran", "toy", "seconds"]
+    assert row.split()[:2] == ["walker", "3"]
 
 
 def test_an_unknown_workload_is_named(fake: FakeNative) -> None:
