@@ -272,7 +272,7 @@ def _assemble(
                 parameters=json.dumps(
                     {"command": list(command), "sampler": sampler.name, "options": sampler.values}
                 ),
-                classes=[(c.name, c.mlp, c.issue_ns) for c in sampler.classes],
+                classes=[(c.name, c.mlp, c.issue_ns, c.store_fill) for c in sampler.classes],
                 wall_time=sampler.wall_time,
                 block_ms=args.block_ms,
                 nominal_latency_ns=machine.fast.latency_ns,
@@ -333,6 +333,7 @@ def _workload(
                     "trace": trace.name,
                     "sampling": {
                         "sampler": sampler.name,
+                        "probability": _probability(info, seen),
                         "samples": int(seen["sampled"]),
                         "error_share": seen["error_share"],
                     },
@@ -340,6 +341,13 @@ def _workload(
             },
         }
     )
+
+
+def _probability(info: Mapping[str, Any], seen: Mapping[str, Any]) -> float:
+    """The share of accesses that were seen."""
+    if seen["error_share"] == 0:
+        return 1.0
+    return float(min(1.0, max(seen["sampled"], 1) / info["accesses"]))
 
 
 def _tell(summary: Mapping[str, Any], sampler: Sampler) -> None:

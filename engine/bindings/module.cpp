@@ -5,6 +5,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
@@ -14,10 +15,12 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "build_id.hpp"
 #include "core/seam.hpp"
 #include "kernels/kernel.hpp"
+#include "record/assemble.hpp"
 #include "sim/machine.hpp"
 #include "sim/simulate.hpp"
 #include "trace/characteristics.hpp"
@@ -338,6 +341,48 @@ nb::dict record(const std::string& kernel, const std::string& workload, const st
   return to_python(info);
 }
 
+nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::path& path,
+                   const std::string& workload, const std::string& input,
+                   const std::string& parameters, const nb::list& classes, bool wall_time,
+                   double block_ms, double nominal_latency_ns, const nb::object& progress) {
+  tt::trace::StreamInfo info{.workload = workload, .input = input, .parameters = parameters};
+  for (const auto& item : classes) {
+    const auto [name, mlp, issue_ns, store_fill] =
+        nb::cast<std::tuple<std::string, double, double, double>>(item);
+    info.classes.push_back(
+        {.name = name, .mlp = mlp, .issue_ns = issue_ns, .store_fill = store_fill});
+  }
+  info.lanes.push_back({.name = "all"});
+  const tt::record::AssemblerOptions options{.block_ms = block_ms,
+                                             .threads = 0,
+                                             .wall_time = wall_time,
+                                             .nominal_latency_ns = nominal_latency_ns};
+  bool failed = false;
+  bool stopped = false;
+  const auto report = progress_function(progress, failed);
+  const auto watch = [&](double fraction) { return !(stopped = !report(fraction)); };
+  tt::record::SpoolSummary summary;
+  {
+    nb::gil_scoped_release release;
+    try {
+      info = tt::record::assemble(folder, path, std::move(info), options, summary, watch);
+    } catch (...) {
+      if (!stopped) throw;
+    }
+  }
+  if (stopped) raise_stopped(failed);
+  nb::dict seen;
+  seen["processes"] = summary.processes;
+  seen["records"] = summary.records;
+  seen["dropped"] = summary.dropped;
+  seen["threads"] = summary.threads;
+  seen["sampled"] = summary.sampled;
+  seen["error_share"] = summary.error_share;
+  seen["disk_full"] = summary.disk_full;
+  seen["cut_short"] = summary.cut_short;
+  return nb::make_tuple(to_python(info), seen);
+}
+
 template <typename T>
 nb::bytes to_bytes(const std::vector<T>& values) {
   return nb::bytes(values.data(), values.size() * sizeof(T));
@@ -477,6 +522,12 @@ NB_MODULE(_engine, m) {
         "scale"_a, "threads"_a, "llc_bytes"_a, "seed"_a, "path"_a, "progress"_a = nb::none(),
         "Runs a kernel and writes its access stream to path. progress(fraction) may return False "
         "to stop. Returns the stream's description.");
+  m.def("assemble", &assemble, "folder"_a, "path"_a, nb::kw_only(), "workload"_a, "input"_a,
+        "parameters"_a, "classes"_a, "wall_time"_a, "block_ms"_a, "nominal_latency_ns"_a,
+        "progress"_a = nb::none(),
+        "Turns the spools of a recording into a stream; classes are (name, mlp, issue_ns, "
+        "store_fill). Returns the stream's description and what the spools say of themselves. "
+        "RuntimeError names the file and what is wrong with it.");
   m.def(
       "stream_info",
       [](const std::filesystem::path& path) {

@@ -65,6 +65,7 @@ struct SpoolHeader {
   std::uint32_t threads;             // most threads that ran at a time, 0: unknown
   std::uint64_t dropped;             // records that could not be kept
   double sampled;                    // accesses seen by the sampler, before weighting
+  std::uint64_t last_ns;             // of the last time record
   double error_share;                // sampler's own estimate of the relative standard error of
                                      // a page's count, 0: exact
   char sampler[32];
@@ -81,12 +82,11 @@ class SpoolWriter {
 
   /// Creates the file. Returns 0 or an errno.
   int open(const char* path, const char* sampler, std::uint64_t start_ns) {
-    file_ = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (file_ < 0) return errno;
-    if (const int error = ::posix_fallocate(file_, 0, spool_header_bytes); error != 0) return error;
-    void* const at =
-        ::mmap(nullptr, spool_header_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
-    if (at == MAP_FAILED) return errno;
+    if (std::strlen(path) >= sizeof(path_)) return ENAMETOOLONG;
+    std::strcpy(path_, path);
+    void* at = MAP_FAILED;
+    if (const int error = map_piece(O_CREAT | O_EXCL, 0, spool_header_bytes, at); error != 0)
+      return error;
     header_ = static_cast<SpoolHeader*>(at);
     header_->version = spool_version;
     header_->pid = static_cast<std::uint32_t>(::getpid());
@@ -105,7 +105,10 @@ class SpoolWriter {
            (header_ != nullptr && address >= head && address < head + spool_header_bytes);
   }
 
-  void time(std::uint64_t ns) { put(RecordType::time, 0, 0, ns); }
+  void time(std::uint64_t ns) {
+    put(RecordType::time, 0, 0, ns);
+    if (header_ != nullptr) header_->last_ns = ns;
+  }
   void map(std::uint64_t address, std::uint64_t bytes, const char* site) {
     const std::uint64_t length = std::strlen(site);
     if (length > 0) {
@@ -137,11 +140,17 @@ class SpoolWriter {
     if (header_ == nullptr) return;
     if (header_->state.load() == static_cast<std::uint32_t>(SpoolState::open))
       header_->state = static_cast<std::uint32_t>(state);
+    abandon();
+  }
+  /// In a forked child: lets go of the parent's spool, which goes on.
+  void abandon() {
+    if (header_ == nullptr) return;
     if (piece_ != nullptr) ::munmap(piece_, spool_piece_bytes);
     ::munmap(header_, spool_header_bytes);
-    ::close(file_);
     piece_ = nullptr;
     header_ = nullptr;
+    used_ = 0;
+    records_ = 0;
   }
 
  private:
@@ -165,22 +174,33 @@ class SpoolWriter {
   bool grow() {
     if (header_->state.load() != static_cast<std::uint32_t>(SpoolState::open)) return false;
     const std::uint64_t at = spool_header_bytes + records_ * sizeof(Record);
-    const int error = ::posix_fallocate(file_, static_cast<off_t>(at), spool_piece_bytes);
-    if (error != 0) {
+    void* next = MAP_FAILED;
+    if (const int error = map_piece(0, at, spool_piece_bytes, next); error != 0) {
       header_->state =
           static_cast<std::uint32_t>(error == ENOSPC ? SpoolState::disk_full : SpoolState::failed);
       return false;
     }
     if (piece_ != nullptr) ::munmap(piece_, spool_piece_bytes);
-    void* const next = ::mmap(nullptr, spool_piece_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_,
-                              static_cast<off_t>(at));
-    piece_ = next == MAP_FAILED ? nullptr : static_cast<char*>(next);
+    piece_ = static_cast<char*>(next);
     used_ = 0;
-    if (piece_ == nullptr) header_->state = static_cast<std::uint32_t>(SpoolState::failed);
-    return piece_ != nullptr;
+    return true;
+  }
+  /// Preallocates and maps a part of the file. No descriptor is kept: a program that closes all
+  /// that it finds, and opens files of its own, would have us write into those.
+  int map_piece(int flags, std::uint64_t from, std::uint64_t bytes, void*& at) {
+    const int file = ::open(path_, O_RDWR | O_CLOEXEC | flags, 0600);
+    if (file < 0) return errno;
+    int error = ::posix_fallocate(file, static_cast<off_t>(from), static_cast<off_t>(bytes));
+    if (error == 0) {
+      at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file,
+                  static_cast<off_t>(from));
+      if (at == MAP_FAILED) error = errno;
+    }
+    ::close(file);
+    return error;
   }
 
-  int file_ = -1;
+  char path_[4096] = {};
   SpoolHeader* header_ = nullptr;
   char* piece_ = nullptr;
   std::uint64_t used_ = 0;     // records in the piece

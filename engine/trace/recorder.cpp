@@ -189,7 +189,10 @@ struct Recorder::Impl {
     if (page >= state.size() || state[page] != PageState::touched) first_touch(page);
     while (count > 0) {
       const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, max_count));
-      add(stream_class, kind, static_cast<std::uint32_t>(page), part, part);
+      const double fetched_share =
+          kind == AccessKind::store ? info.classes[stream_class].store_fill : 1.0;
+      add(stream_class, kind, static_cast<std::uint32_t>(page), part,
+          static_cast<std::uint32_t>(part * fetched_share + 0.5));
       count -= part;
     }
     if (block_ns() >= limit_ns) close();

@@ -52,6 +52,7 @@ class StreamClass:
     name: str
     mlp: float
     issue_ns: float = 0
+    store_fill: float = 1
 
 
 @dataclass(frozen=True)

@@ -32,14 +32,26 @@ class Emulation(Sampler):
             "cycles",
             "cycles per instruction while nothing waits for memory",
         ),
+        Option("latency_ns", None, 1, 10_000, "ns", "of a miss, for the recording's clock"),
+        Option("interval_ms", 5, 0.1, 1000, "ms", "misses of a page are counted over so long"),
     )
-    # What misses together. Sequential: the prefetchers of a core keep eight to ten lines in flight;
-    # random: what out-of-order execution finds in a window of about 200 instructions. Estimates.
-    classes = (StreamClass("random", mlp=4), StreamClass("sequential", mlp=8))
+    # In the order of the observer's patterns. Estimates: out-of-order execution finds about four
+    # independent misses in its window, prefetchers keep eight lines in flight, and a pointer
+    # that has not arrived cannot be followed. Resident: stores to lines that were in the cache.
+    classes = (
+        StreamClass("random", mlp=4),
+        StreamClass("sequential", mlp=8),
+        StreamClass("dependent", mlp=1),
+        StreamClass("resident", mlp=4, store_fill=0),
+    )
     wall_time = False
 
     def from_machine(self, name: str, machine: MachineSpec) -> float:
-        return {"llc_mib": machine.llc_mib, "ghz": machine.ghz}[name]
+        return {
+            "llc_mib": machine.llc_mib,
+            "ghz": machine.ghz,
+            "latency_ns": machine.fast.latency_ns,
+        }[name]
 
     @classmethod
     def unavailable(cls) -> str | None:
@@ -49,8 +61,9 @@ class Emulation(Sampler):
 
     def launch(self, command: Sequence[str], folder: Path) -> Launch:
         emulator = shutil.which(EMULATOR) or EMULATOR
-        options = ",".join(f"{name}={value!r}" for name, value in self.values.items())
-        plugin = f"{library(PLUGIN)},folder={folder},{options}"
+        told: dict[str, object] = {"folder": folder, **self.values}
+        told |= {c.name: c.mlp for c in self.classes if c.store_fill > 0}
+        plugin = ",".join([str(library(PLUGIN)), *(f"{name}={told[name]}" for name in told)])
         return Launch([emulator, "-cpu", "max", "-plugin", plugin, *_interpreted(command)])
 
 

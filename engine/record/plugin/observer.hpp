@@ -1,0 +1,226 @@
+// Observer: what an instrumented program's loads and stores become before they are written down.
+//
+// Every load and store of every thread comes in; what goes out to the spool is, per interval and
+// page, how many lines were missed by the last-level cache or made dirty (the recorder's
+// definition, trace/recorder.hpp), by class:
+//
+//   access -> recent lines (per thread) -> batch (per thread) -> cache filter -> cells -> spool
+//
+//  - Recent lines: a direct-mapped table of 512 lines. It answers nearly all accesses and stands
+//  for
+//    the first-level cache; what it answers does not refresh the line in the LLC's LRU order, as in
+//    a processor.
+//  - Batch: misses of that table, with their class. A full batch goes through the LLC filter, which
+//    all threads share, under one lock.
+//  - Cells: counts per page, class and kind of the open interval. An interval is as long as a
+//    sixteenth of what came before, up to `interval_ms`: whenever the program is killed, at most
+//    that much is lost.
+//
+// Classes. Sequential: a neighbouring line was missed lately (as a hardware streamer would notice).
+// Dependent: the address lies in an object to which one of the last lines that were missed holds a
+// pointer, unless that line is part of a longer sequential run, for then the pointers were there
+// long before they were needed. Random: all others.
+//
+// Clock. Threads have clocks of their own: instructions times cycles per instruction, plus what
+// their misses stall at the nominal latency. The recording's clock is the furthest of all threads
+// of all processes (in a page that they share); a thread that has waited for others takes it over.
+// So time is that of the imagined machine with idle time left out, and the same for every run of a
+// single-threaded program.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "record/spool.hpp"
+#include "trace/llc.hpp"
+
+namespace tt::record {
+
+/// Index into the stream's classes; the sampler's Python side declares them in this order.
+/// `resident`: a store to a line that was in the cache, which costs its write-back alone.
+enum class Pattern : std::uint8_t { random = 0, sequential = 1, dependent = 2, resident = 3 };
+inline constexpr std::size_t pattern_count = 4;
+
+struct ObserverOptions {
+  std::string folder;
+  std::string sampler = "emulation";
+  double llc_mib = 13.75;
+  double ghz = 2.2;
+  double cpi = 0.5;
+  double latency_ns = 90;
+  double interval_ms = 5;
+  /// Of each Pattern but `resident`, for which nobody waits.
+  std::array<double, pattern_count - 1> mlp = {4, 8, 1};
+};
+
+/// One thread of the program.
+class alignas(64) ObservedThread {
+  friend class Observer;
+
+  static constexpr std::size_t recent_lines = 512;
+  static constexpr std::size_t stream_lines = 256;
+  static constexpr std::size_t batch_size = 256;
+  static constexpr std::size_t pointer_lines = 4;
+  static constexpr std::uint64_t none = ~std::uint64_t{0};
+
+  struct Missed {
+    std::uint64_t line;
+    Pattern pattern;
+    bool store;
+  };
+  struct StreamLine {
+    std::uint64_t line = none;
+    std::uint32_t run = 0;  // lines before it in its sequence
+  };
+
+  std::uint64_t instructions_ = 0;
+  std::uint64_t deadline_ = 0;                      // of instructions, for the next drain
+  std::array<std::uint64_t, recent_lines> recent_;  // line << 1 | known to be dirty
+  std::array<StreamLine, stream_lines> streams_;
+  std::array<std::array<std::uint64_t, 8>, pointer_lines> pointers_{};
+  std::size_t next_pointers_ = 0;
+  std::array<Missed, batch_size> batch_;
+  std::size_t used_ = 0;
+  std::uint64_t drained_ = 0;  // instructions
+  double clock_ns_ = 0;
+
+ public:
+  ObservedThread() { recent_.fill(none); }
+};
+
+class Observer {
+ public:
+  explicit Observer(ObserverOptions options);
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+  ~Observer();
+
+  /// Guest address + base = our address; what is mapped so far becomes known. Called once, before
+  /// the first access.
+  void adopt(std::uint64_t base);
+
+  // The hot doors. A thread must not be used by two at a time.
+  void load(ObservedThread& thread, std::uint64_t address) {
+    const std::uint64_t line = address / trace::line_bytes;
+    std::uint64_t& slot = thread.recent_[line % ObservedThread::recent_lines];
+    if (slot >> 1 == line) [[likely]]
+      return;
+    slot = line << 1;
+    missed_load(thread, address);
+  }
+  void store(ObservedThread& thread, std::uint64_t address) {
+    const std::uint64_t line = address / trace::line_bytes;
+    std::uint64_t& slot = thread.recent_[line % ObservedThread::recent_lines];
+    const std::uint64_t dirty = line << 1 | 1;
+    if (slot == dirty) [[likely]]
+      return;
+    slot = dirty;
+    missed_store(thread, line);
+  }
+  void instructions(ObservedThread& thread, std::uint64_t count) {
+    thread.instructions_ += count;
+    if (thread.instructions_ >= thread.deadline_) [[unlikely]]
+      drain(thread);
+  }
+
+  /// A copy by the kernel: all lines of a buffer.
+  void touch(ObservedThread& thread, std::uint64_t address, std::uint64_t bytes, bool store);
+
+  /// A thread begins, with nothing pending, at the time that the recording has come to.
+  void begin(ObservedThread& thread);
+  /// It has waited for others: their time is its own now.
+  void waited(ObservedThread& thread);
+
+  // Mappings, in bytes of the program's addresses. `thread`'s accesses so far came before.
+  /// `site`: who asked for it, or the file; `offset`: in that file; `code`: of a program or
+  /// library.
+  void map(ObservedThread& thread, std::uint64_t address, std::uint64_t bytes,
+           const std::string& site, std::uint64_t offset = 0, bool code = false);
+  void unmap(ObservedThread& thread, std::uint64_t address, std::uint64_t bytes);
+  void discard(ObservedThread& thread, std::uint64_t address, std::uint64_t bytes);
+  /// End of the mapping that holds the address, 0 if none does.
+  [[nodiscard]] std::uint64_t mapping_end(std::uint64_t address);
+  struct Place {
+    std::string site;  // empty: not mapped
+    std::uint64_t offset = 0;
+    bool code = false;
+  };
+  [[nodiscard]] Place place(std::uint64_t address);
+
+  /// What the thread has pending goes through the cache filter.
+  [[gnu::noinline]] void drain(ObservedThread& thread);
+  /// The same, and the interval is written down.
+  void flush(ObservedThread& thread);
+  /// The same, and closes the spool; from now on nothing is recorded.
+  void finish(ObservedThread* thread);
+  /// This process is about to execute another program (true), or could not (false).
+  void leave(bool leaving);
+  [[nodiscard]] std::uint64_t now_ns() const;
+
+  /// Around fork(): nobody writes while the process is copied; the child gets a spool of its own,
+  /// in which all mappings are told again.
+  void before_fork();
+  void after_fork_in_parent();
+  void after_fork_in_child();
+
+ private:
+  struct Mapping {
+    std::uint64_t end;
+    std::string site;
+    std::uint64_t offset;
+    bool code;
+  };
+  using Mappings = std::map<std::uint64_t, Mapping>;
+  static constexpr std::uint32_t no_page = 0xffffffff;
+  static constexpr std::size_t kinds = 2 * pattern_count;
+
+  [[gnu::noinline]] void missed_load(ObservedThread& thread, std::uint64_t address);
+  [[gnu::noinline]] void missed_store(ObservedThread& thread, std::uint64_t line);
+  /// Notes the line; its place in a sequential run, 0: none.
+  static std::uint32_t run_of(ObservedThread& thread, std::uint64_t line);
+  static bool pointed_to(const ObservedThread& thread, std::uint64_t address);
+
+  // All that follows needs the lock.
+  void drain_locked(ObservedThread& thread);
+  void write_interval();
+  bool open_spool();
+  std::uint32_t page_of(std::uint64_t page);
+  [[nodiscard]] std::uint32_t* leaf(std::uint64_t page, bool make);
+  bool any_pages(std::uint64_t address, std::uint64_t bytes, bool forget);
+  Mappings::iterator find(std::uint64_t address);
+  Mappings::iterator look_up(std::uint64_t address);
+  void cut_out(std::uint64_t from, std::uint64_t to);
+
+  ObserverOptions options_;
+  std::uint64_t base_ = 0;  // the program's address + base = ours
+  double instruction_ns_;
+  std::array<double, kinds> stall_ns_{};  // per counted line, by kind of cell
+
+  std::mutex lock_;
+  trace::LlcFilter llc_;
+  SpoolWriter* spool_ = nullptr;  // made when there is something to write
+  bool finished_ = false;
+  std::atomic<std::uint64_t>* clock_ = nullptr;  // shared by all processes of the recording
+  std::uint64_t start_ns_ = 0;                   // of this process
+  double interval_begin_ns_ = 0;
+  double compute_ns_ = 0;  // of all threads, not written yet
+  double thread_ns_ = 0;   // of all threads, compute and stalls, since the process began
+  double sampled_ = 0;
+
+  Mappings mappings_;
+  std::uint32_t** roots_ = nullptr;  // 1 GiB each: page -> number + 1
+  std::uint64_t* addresses_ = nullptr;
+  std::uint32_t* cells_ = nullptr;
+  std::vector<std::uint32_t> touched_;  // cells that are not 0
+  std::vector<std::uint32_t> free_;     // page numbers
+  std::uint32_t pages_ = 0;
+};
+
+}  // namespace tt::record
