@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from tuner import engine, settings, streams
 from tuner.catalog import Entry
 from tuner.errors import UserError
-from tuner.models import Model, RecordedStream, StreamRequest, WorkloadSpec
+from tuner.models import Model, RecordedStream, Setting, StreamRequest, WorkloadSpec
 
 FILE = "characteristics.json"
 PAGE_BYTES = 4096
@@ -61,17 +61,18 @@ class Known:
     stale: bool = False
 
 
-def requests(entry: Entry[WorkloadSpec]) -> dict[str, StreamRequest | RecordedStream]:
-    """The stream of each input, as every command makes it by default."""
+def setting(workload: str, input: str | None = None) -> Setting:
+    """A workload as every command runs it by default."""
     # No policy acts on a stream; a setting just has one.
-    policy = next(iter(engine.policies().values()))
-    setting = settings.resolve(str(entry.path), policy=policy)
-    inputs = setting.workload.inputs
+    return settings.resolve(workload, policy=next(iter(engine.policies().values())), input=input)
+
+
+def requests(entry: Entry[WorkloadSpec]) -> dict[str, StreamRequest | RecordedStream]:
+    """The stream of each input."""
+    one = setting(str(entry.path))
     return {
-        name: setting.model_copy(
-            update={"input": name, "scale": setting.workload.scale_of(name)}
-        ).stream()
-        for name in inputs
+        name: one.model_copy(update={"input": name, "scale": one.workload.scale_of(name)}).stream()
+        for name in one.workload.inputs
     }
 
 

@@ -233,6 +233,29 @@ def _parser() -> argparse.ArgumentParser:
         "a stream takes up to a minute",
     )
     _json_option(workloads)
+    workload = commands.add_parser(
+        "workload", help="draw a workload: `tune workload show W`", allow_abbrev=False
+    ).add_subparsers(metavar="ACTION", required=True)
+    drawn = workload.add_parser(
+        "show",
+        help="draw what a workload does to memory",
+        description="Draws a heat map of accesses over pages and time, the hotness curve and the "
+        "allocation sites as PNG, and prints the figures. Makes the workload's stream if it is not "
+        "cached.",
+        allow_abbrev=False,
+    )
+    drawn.set_defaults(command="show:show")
+    drawn.add_argument("workload", metavar="W", help="name or YAML file")
+    drawn.add_argument("--input", "-i", metavar="I", help="input of the workload")
+    drawn.add_argument(
+        "--compare",
+        nargs="+",
+        default=[],
+        metavar="W[:I]",
+        help="draw the hotness of these into the same picture",
+    )
+    _out_option(drawn, "folder of W-I/*.png")
+    _json_option(drawn)
     _json_option(command("machines", "listing:machines", "list the machine profiles"))
     cache = command("cache", "listing:cache", "list or clear the cached access streams")
     cache.add_argument("action", nargs="?", choices=("list", "clear"), default="list")
@@ -269,9 +292,9 @@ def _target_options(parser: argparse.ArgumentParser, *, workload_required: bool)
     group.add_argument("--stream-seed", type=_seed, metavar="N", help="of the workload (default 0)")
 
 
-def _out_option(parser: argparse.ArgumentParser) -> None:
+def _out_option(parser: argparse.ArgumentParser, holds: str = "folder of studies") -> None:
     parser.add_argument(
-        "--out", default="results", metavar="DIR", help="folder of studies (default: %(default)s)"
+        "--out", default="results", metavar="DIR", help=f"{holds} (default: %(default)s)"
     )
 
 

@@ -13,7 +13,9 @@
 namespace tt::trace {
 namespace {
 
+// Of the curve: fine where it is drawn logarithmically, and where it is drawn linearly.
 constexpr double points_per_decade = 40;
+constexpr double points_in_all = 250;
 
 /// Columns of a heat map while the end is unknown: when there are twice as many as wanted, every
 /// two become one and the next are twice as wide.
@@ -104,7 +106,9 @@ std::vector<std::array<double, 2>> curve_of(std::uint64_t pages,
     const auto here = static_cast<double>(rank);
     if (here < next && rank != descending.size()) continue;
     curve.push_back({here / all, static_cast<double>(sum) / total});
-    while (next <= here) next = std::max(next + 1, next * std::pow(10, 1 / points_per_decade));
+    while (next <= here)
+      next = std::max(next + 1, std::min(next * std::pow(10, 1 / points_per_decade),
+                                         next + all / points_in_all));
   }
   if (descending.size() < pages) curve.push_back({1, 1});
   return curve;

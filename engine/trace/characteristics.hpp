@@ -61,7 +61,7 @@ struct Characteristics {
   ByKind accesses{};                                // of the timed part
   std::uint64_t set_up_accesses = 0;                // outside of it
   std::array<double, hot_shares.size()> hottest{};  // share of accesses of the hottest pages
-  /// (share of pages, share of accesses), hottest pages first: about 40 points per decade.
+  /// (share of pages, share of accesses), hottest pages first, at a few hundred points.
   std::vector<std::array<double, 2>> curve;
   std::vector<SiteUse> sites;  // in order of first mapping
   HeatMap heat;
