@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+FUZZ_SECONDS ?= 600
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -11,7 +12,7 @@ ENGINE_SOURCES := $(shell find engine workloads/kernels cmake CMakeLists.txt pyp
 	-name '*.cpp' -o -name '*.hpp' -o -name '*.cmake' -o -name CMakeLists.txt -o -name pyproject.toml)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format sanitize bench smoke engine-test clean preflight
+.PHONY: help setup run test lint format sanitize fuzz bench smoke engine-test clean preflight
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -64,6 +65,12 @@ sanitize: $(VENV)/.dependencies | preflight ## Engine tests under address and un
 	@cmake --preset sanitize >/dev/null
 	@cmake --build --preset sanitize
 	@build/sanitize/engine_tests
+
+fuzz: $(VENV)/.dependencies | preflight ## Ten minutes of fuzzing per target (FUZZ_SECONDS=600), under sanitizers
+	@cmake --preset fuzz >/dev/null
+	@cmake --build --preset fuzz
+	@build/fuzz/fuzz stream --corpus tests/fuzz/corpus/stream --seconds $(FUZZ_SECONDS)
+	@build/fuzz/fuzz spool --corpus tests/fuzz/corpus/spool --seconds $(FUZZ_SECONDS)
 
 smoke: setup ## Every policy on every workload's smoke input
 	@$(BIN)/tune smoke

@@ -212,6 +212,55 @@ def _parser() -> argparse.ArgumentParser:
     )
     _json_option(command("samplers", "record:listing", "list the ways to record a program"))
 
+    importer = command(
+        "import",
+        "importers:run",
+        "make a workload of what another tool saw of a program",
+        description="Reads the output of another tool and writes it as a workload: a trace and its "
+        "YAML file. Nothing is written unless all of the input was understood.",
+    )
+    importer.add_argument("file", metavar="FILE", help="what to read, gzipped or not; - for stdin")
+    importer.add_argument(
+        "--format",
+        required=True,
+        choices=("perf-script", "damon", "lackey", "csv"),
+        help="of the input",
+    )
+    importer.add_argument(
+        "--output", "-o", default="trace.tts", metavar="NAME.tts", help="default: %(default)s"
+    )
+    expansion = importer.add_mutually_exclusive_group()
+    expansion.add_argument(
+        "--period",
+        type=_number,
+        metavar="N",
+        help="accesses that one observation stands for (default: what the input says, else 1)",
+    )
+    expansion.add_argument(
+        "--probability", type=_number, metavar="P", help="of an access to be observed: 1 / period"
+    )
+    importer.add_argument(
+        "--threads",
+        type=_positive,
+        metavar="N",
+        help="that the program ran on (default: the busiest second of perf-script, else 1)",
+    )
+    importer.add_argument(
+        "--machine",
+        default="skx",
+        metavar="M",
+        help="the machine on which it will be tuned: cache and latency (default: %(default)s)",
+    )
+    importer.add_argument(
+        "--block-ms",
+        type=_seconds,
+        default=10.0,
+        metavar="MS",
+        help="length of a block of the trace (default: %(default)g)",
+    )
+    importer.add_argument("--force", action="store_true", help="replace an existing trace")
+    _json_option(importer)
+
     _json_option(command("policies", "listing:policies", "list the tiering policies"))
     knobs = command("knobs", "listing:knobs", "list the knobs of a policy")
     knobs.add_argument("policy", metavar="POLICY")

@@ -233,24 +233,24 @@ def content_hash(content: Any) -> str:
 class Sampling(Model):
     """How a recorded stream was sampled before it was expanded to all accesses.
 
-    `probability` is the share of accesses that were sampled, `error_share` the relative standard
-    error of a page's count that comes of it (0: exact).
+    `probability` is the share of accesses that were sampled, where there is one; `error_share` the
+    relative standard error of a page's count that comes of it (0: exact).
     """
 
     sampler: str
-    probability: Annotated[float, Field(gt=0, le=1)]
+    probability: Annotated[float, Field(gt=0, le=1)] | None = None
     samples: Annotated[int, Field(ge=0)]
     error_share: NonNegative
 
     def told(self) -> str:
         """sampled by hint-fault: 52,000 samples, one access in 1,000; ..."""
-        rate = f"one access in {1 / self.probability:,.4g}" if self.probability < 1 else "all"
+        rate = "" if self.probability is None else f", one access in {1 / self.probability:,.4g}"
         error = (
             f"the count of a page is uncertain by {self.error_share:.2g} of itself (standard error)"
             if self.error_share > 0
             else "counts are exact"
         )
-        return f"sampled by {self.sampler}: {self.samples:,} samples, {rate}; {error}"
+        return f"sampled by {self.sampler}: {self.samples:,} samples{rate}; {error}"
 
 
 class InputSpec(Model):

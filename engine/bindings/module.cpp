@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "core/seam.hpp"
 #include "kernels/kernel.hpp"
 #include "record/assemble.hpp"
+#include "record/import.hpp"
 #include "sim/machine.hpp"
 #include "sim/simulate.hpp"
 #include "trace/characteristics.hpp"
@@ -442,6 +444,50 @@ nb::dict characteristics(const std::filesystem::path& path, std::uint64_t rows,
   return out;
 }
 
+nb::tuple import_trace(const nb::callable& read, const std::string& name,
+                       const std::filesystem::path& path, const std::string& format,
+                       const std::string& workload, const std::string& input,
+                       const std::string& parameters, double period, double threads,
+                       double ns_per_instruction, double llc_bytes, double block_ms,
+                       double nominal_latency_ns) {
+  const tt::record::ImportOptions options{.format = tt::record::import_format(format),
+                                          .period = period,
+                                          .threads = threads,
+                                          .ns_per_instruction = ns_per_instruction,
+                                          .llc_bytes = llc_bytes,
+                                          .block_ms = block_ms,
+                                          .nominal_latency_ns = nominal_latency_ns};
+  // An exception of read() (or Ctrl-C) goes through the importer, which tidies up, to the caller.
+  const tt::record::ImportSource source = [&read](char* buffer, std::size_t size) {
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    const auto bytes = nb::cast<nb::bytes>(read(size));
+    if (bytes.size() > size) throw nb::value_error("read() gave more than was asked for");
+    std::memcpy(buffer, bytes.c_str(), bytes.size());
+    return bytes.size();
+  };
+  tt::trace::StreamInfo info;
+  info.workload = workload;
+  info.input = input;
+  info.parameters = parameters;
+  tt::record::ImportSummary summary;
+  {
+    nb::gil_scoped_release release;
+    info = tt::record::import_trace(source, name, path, std::move(info), options, summary);
+  }
+  nb::dict out;
+  out["lines"] = summary.lines;
+  out["samples"] = summary.samples;
+  out["no_address"] = summary.no_address;
+  out["cached"] = summary.cached;
+  out["processes"] = summary.processes;
+  out["threads"] = summary.threads;
+  out["accesses"] = summary.accesses;
+  out["error_share"] = summary.error_share;
+  out["hot_error_share"] = summary.hot_error_share;
+  return nb::make_tuple(to_python(info), out);
+}
+
 template <typename Map>
 nb::dict to_dict(const Map& map) {
   nb::dict out;
@@ -546,6 +592,12 @@ NB_MODULE(_engine, m) {
   m.def("characteristics", &characteristics, "path"_a, "rows"_a = 0, "columns"_a = 0,
         "How a stream uses its memory (see trace/characteristics.hpp). With rows and columns also "
         "its allocation sites and a heat map: uint64 accesses and uint32 pages, column by column.");
+  m.def("import_trace", &import_trace, "read"_a, nb::kw_only(), "name"_a, "path"_a, "format"_a,
+        "workload"_a, "input"_a, "parameters"_a, "period"_a, "threads"_a, "ns_per_instruction"_a,
+        "llc_bytes"_a, "block_ms"_a, "nominal_latency_ns"_a,
+        "Makes a stream of what another tool saw. read(size) yields the next bytes of its output. "
+        "Returns the stream's description and a summary. RuntimeError names line, found and "
+        "expected.");
   m.def("simulate", &simulate, "path"_a, nb::kw_only(), "machine"_a, "policy"_a, "knobs"_a,
         "fast_share"_a, "fast_bytes"_a = 0, "threads"_a = 0.0, "page_bytes"_a = 0, "seed"_a = 0,
         "deadline_seconds"_a = nb::none(), "progress"_a = nb::none(),

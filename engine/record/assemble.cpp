@@ -42,6 +42,7 @@ trace::RecorderOptions recorder_options(const AssemblerOptions& options) {
   out.scale = options.scale;
   out.block_ms = 1e12;  // blocks end by the observation's clock
   out.threads = options.threads;
+  out.llc_bytes = 0;  // what was observed has missed already; nothing passes the filter
   out.nominal_latency_ns = options.nominal_latency_ns;
   out.op_sample_probability = 0;
   out.seed = options.seed;
@@ -277,7 +278,7 @@ namespace {
 class Spool {
  public:
   explicit Spool(const std::filesystem::path& path) : path_(path.string()) {
-    const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) throw std::system_error(errno, std::generic_category(), path_);
     struct stat found{};
     const bool regular = ::fstat(file, &found) == 0 && S_ISREG(found.st_mode);

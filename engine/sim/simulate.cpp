@@ -33,6 +33,8 @@ namespace {
 
 constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
 constexpr double ping_pong_ns = 10e9;
+/// What no real run takes: times in ms fit 32 bits, and the series' rows the memory.
+constexpr double most_ns = 1e15;
 
 void check(const MachineProfile& machine, const RunOptions& options) {
   const auto require = [&](bool good, const std::string& what) {
@@ -786,6 +788,8 @@ RunResult Machine::run() {
       play<true>();
     }
     const double block_ns = solve_block();
+    if (!(now_ns_ <= most_ns))
+      throw std::runtime_error("the stream takes more than 1,000,000 virtual seconds");
     if (block_.nominal_ns > 0 && block_ns > 0) pace_ = block_ns / block_.nominal_ns;
     for (const std::uint64_t operations : block_.operations)
       sums()[Sum::operations] += static_cast<double>(operations) * scale_;

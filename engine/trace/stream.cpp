@@ -203,7 +203,7 @@ void encode(const StreamInfo& info, Buffer& out) {
 
 /// What makes a description usable; the same rules for writing and for reading. Empty: all right.
 std::string_view defect(const StreamInfo& info) {
-  if (!(std::isfinite(info.scale) && info.scale > 0)) return "scale is not positive";
+  if (!(std::isfinite(info.scale) && info.scale >= 1)) return "scale is below 1";
   if (!(std::isfinite(info.nominal_seconds) && info.nominal_seconds >= 0))
     return "nominal time is negative";
   if (info.pages > std::uint64_t{std::numeric_limits<std::uint32_t>::max()} + 1)
@@ -233,7 +233,8 @@ std::string_view defect(const StreamInfo& info) {
 
 struct Reader::Impl {
   explicit Impl(const std::filesystem::path& path) : file(path) {
-    const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    // Without O_NONBLOCK, opening a pipe would wait for somebody to write into it.
+    const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0)
       throw std::system_error(errno, std::generic_category(), file.string() + ": cannot open");
     struct stat status{};
@@ -377,6 +378,9 @@ struct Reader::Impl {
     out.timed = block.timed != 0;
     out.nominal_ns = block.nominal_ns;
     out.compute_ns = in.take<double>(info.lanes.size());
+    const auto no_time = [](double ns) { return !(std::isfinite(ns) && ns >= 0); };
+    if (no_time(out.nominal_ns) || std::ranges::any_of(out.compute_ns, no_time))
+      corrupt(file, "a block's time is negative");
     out.operations = in.take<std::uint64_t>(info.op_kinds.size());
     out.events = in.take<Event>(block.events);
     for (const Event& event : out.events)
@@ -391,6 +395,7 @@ struct Reader::Impl {
       const OperationHeader& from = operations[o];
       if (from.kind >= info.op_kinds.size() || from.accesses > accesses.size())
         corrupt(file, "a sampled operation exceeds its block");
+      if (no_time(from.compute_ns)) corrupt(file, "a sampled operation's time is negative");
       out.sampled[o] = {from.kind, from.compute_ns, accesses.first(from.accesses)};
       accesses = accesses.subspan(from.accesses);
     }

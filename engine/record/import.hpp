@@ -1,0 +1,77 @@
+// Importers: what other tools saw of a program becomes a stream.
+//
+//   perf-script  `perf script -F comm,pid,tid,time,period,event,addr`: sampled misses, each of
+//   which
+//                stands for `period` accesses
+//   damon        `damo report raw`, or the tracepoint damon:damon_aggregated as `perf script` or
+//                trace_pipe print it: regions, and in how many checks of an interval a region was
+//                found accessed; every page of a region is given that many accesses
+//   lackey       `valgrind --tool=lackey --trace-mem=yes`: every access, passed through a
+//                last-level-cache filter
+//   csv          columns time (ns), address, kind (load, store), and optionally count, size,
+//   process
+//
+// Docs in tuner/importers.md. Text is read line by line; a line that is not what it should be ends
+// the import with its number, what was found and what was expected, and leaves no file.
+//
+// Uncertainty. A page that was sampled n times of m accesses has a relative standard error of
+// sqrt((1 - n/m) / n): counting of rare events. What is reported is the mean over accesses, of all
+// pages and of the hottest ones that get half of the accesses.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include "record/assemble.hpp"
+#include "trace/stream.hpp"
+
+namespace tt::record {
+
+enum class ImportFormat { perf_script, damon, lackey, csv };
+/// std::invalid_argument naming the known ones.
+[[nodiscard]] ImportFormat import_format(std::string_view name);
+
+struct ImportOptions {
+  ImportFormat format = ImportFormat::csv;
+  /// Accesses that one observation stands for; 0: what the file says (perf-script), else 1.
+  double period = 0;
+  double threads = 0;  // that the program ran on; 0: those that the file names, at least 1
+  double ns_per_instruction = 0;  // lackey's clock
+  double llc_bytes = 0;           // lackey's filter
+  double block_ms = 10;
+  double nominal_latency_ns = 90;
+  double mlp_random = 4;      // of accesses of which only the address is known
+  double mlp_sequential = 8;  // lackey: of those that go on in an address stream
+  std::uint64_t seed = 0;
+};
+
+struct ImportSummary {
+  std::uint64_t lines = 0;
+  std::uint64_t samples = 0;     // observations used
+  std::uint64_t no_address = 0;  // samples without a user-space address, left out
+  std::uint64_t cached = 0;      // samples that a cache served (perf data_src), left out
+  std::uint64_t processes = 0;
+  double threads = 1;
+  double accesses = 0;         // that the samples stand for
+  double error_share = 0;      // 0: exact
+  double hot_error_share = 0;  // of the hottest pages that get half of the accesses
+};
+
+/// A line that is not what it should be. what(): "FILE:LINE: found '...', expected ...".
+struct ImportError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Where the text comes from: fills the buffer, returns the bytes read, 0 at the end. May throw.
+using ImportSource = std::function<std::size_t(char* buffer, std::size_t size)>;
+
+/// Reads all of `source` (called `name` in messages) and writes the stream to `file`. `info`:
+/// workload, input, parameters.
+trace::StreamInfo import_trace(const ImportSource& source, const std::string& name,
+                               const std::filesystem::path& file, trace::StreamInfo info,
+                               const ImportOptions& options, ImportSummary& summary);
+
+}  // namespace tt::record
