@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,12 @@ def setting(workload: str, input: str | None = None) -> Setting:
     return settings.resolve(workload, policy=next(iter(engine.policies().values())), input=input)
 
 
+def split(name: str) -> tuple[str, str | None]:
+    """Workload and input of `W` or `W:INPUT`."""
+    workload, colon, input = name.rpartition(":")
+    return (workload, input) if colon and "/" not in input else (name, None)
+
+
 def requests(entry: Entry[WorkloadSpec]) -> dict[str, StreamRequest | RecordedStream]:
     """The stream of each input."""
     one = setting(str(entry.path))
@@ -115,30 +121,24 @@ def of_stream(request: StreamRequest | RecordedStream) -> Figures:
 
 
 def measure(
-    entry: Entry[WorkloadSpec],
-    progress: Callable[[str], streams.Progress] = lambda input: lambda fraction: None,
-) -> int:
-    """Measures what is not known or stale and writes it down; returns how many inputs that were.
-
-    Streams that had to be made for it do not stay in the cache.
-    """
-    file, name = _file_of(entry), entry.spec.name
-    measured = 0
-    for input, request in requests(entry).items():
-        kept = _read(file)
-        before = kept.get(name, {}).get(input)
-        if isinstance(request, RecordedStream) or (before and before.stream == request.key):
-            continue
-        there = streams.there(request)
-        streams.ensure(request, progress=progress(input))
-        figures = of_stream(request)
-        if not there:
-            streams.remove(request)
-        kept.setdefault(name, {})[input] = figures
-        kept[name] = {i: f for i, f in kept[name].items() if i in entry.spec.inputs}
-        _write(file, kept)
-        measured += 1
-    return measured
+    entry: Entry[WorkloadSpec], input: str, progress: streams.Progress | None = None
+) -> bool:
+    """Measures an input whose figures are missing or stale and writes them down; whether there was
+    anything to do. A stream that had to be made for it does not stay in the cache."""
+    file, name, request = _file_of(entry), entry.spec.name, requests(entry)[input]
+    before = _read(file).get(name, {}).get(input)
+    if isinstance(request, RecordedStream) or (before and before.stream == request.key):
+        return False
+    there = streams.there(request)
+    streams.ensure(request, progress=progress)
+    figures = of_stream(request)
+    if not there:
+        streams.remove(request)
+    content = _read(file)  # again: another process may have measured meanwhile
+    own = content.get(name, {}) | {input: figures}
+    content[name] = {i: f for i, f in own.items() if i in entry.spec.inputs}
+    _write(file, content)
+    return True
 
 
 def _file_of(entry: Entry[WorkloadSpec]) -> Path:

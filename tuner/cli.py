@@ -269,17 +269,19 @@ def _parser() -> argparse.ArgumentParser:
         "workloads",
         "listing:workloads",
         "list the workloads and their inputs",
-        description="Lists the workloads with what their streams are like. Figures of the shipped "
-        "workloads were measured; those of your own appear once --measure or a trial has made the "
-        "stream.",
+        description="Lists the workloads with what their streams are like: how much memory is in "
+        "use, how often it is accessed, and how few pages get most of the accesses. Figures of the "
+        "shipped workloads were measured; those of your own appear once --measure or a trial has "
+        "made the stream.",
+    )
+    workloads.add_argument(
+        "workload", nargs="*", metavar="W[:I]", help="list all inputs of these (or this one)"
     )
     workloads.add_argument(
         "--measure",
-        nargs="*",
-        metavar="W",
-        help="make the streams of these workloads (default: all) whose figures are missing or "
-        "stale, measure them, and keep the figures in characteristics.json beside the YAML files; "
-        "a stream takes up to a minute",
+        action="store_true",
+        help="make the streams (up to a minute each) whose figures are missing or stale, measure "
+        "them, and keep the figures in characteristics.json beside the YAML file",
     )
     _json_option(workloads)
     workload = commands.add_parser(
@@ -306,7 +308,14 @@ def _parser() -> argparse.ArgumentParser:
     _out_option(drawn, "folder of W-I/*.png")
     _json_option(drawn)
     _json_option(command("machines", "listing:machines", "list the machine profiles"))
-    cache = command("cache", "listing:cache", "list or clear the cached access streams")
+    cache = command(
+        "cache",
+        "listing:cache",
+        "list or clear the cached access streams",
+        description="Lists or clears the access streams in TIERTUNE_CACHE (default: "
+        "~/.cache/tiertune). The cache is kept below TIERTUNE_CACHE_GIB (default: 32): streams "
+        "that another engine build made go first, then those that were not used for longest.",
+    )
     cache.add_argument("action", nargs="?", choices=("list", "clear"), default="list")
     cache.add_argument(
         "--stale", action="store_true", help="clear only what another engine build made"

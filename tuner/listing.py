@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from tuner import catalog, characteristics, engine, streams
 from tuner.catalog import Entry, Kind
 from tuner.characteristics import Known
-from tuner.errors import UserError
+from tuner.errors import UserError, unknown
 from tuner.models import KnobDecl, KnobValue, SpaceSpec, WorkloadSpec
 from tuner.terminal import print_json, progress, say, table
 
@@ -69,12 +68,17 @@ def knobs(args: Namespace) -> int:
 
 
 def workloads(args: Namespace) -> int:
-    """Every workload and input, with what its stream is like."""
-    if args.measure is not None:
-        return _measure(args.measure)
-    loaded, broken = _load_all(Kind.workload, _with_figures)
+    """The workloads on their default inputs, or every input of those that are named, with what
+    their streams are like."""
+    if args.measure:
+        _measure(args.workload)
+    if args.workload:
+        chosen, broken = [_chosen(name) for name in args.workload], 0
+    else:
+        loaded, broken = _load_all(Kind.workload, _with_figures)
+        chosen = [(entry, known, [entry.spec.default_input]) for entry, known in loaded]
     if args.json:
-        print_json([_workload(entry, known) for entry, known in loaded])
+        print_json([_workload(entry, known) for entry, known, _ in chosen])
         return broken
     table(
         (
@@ -87,32 +91,46 @@ def workloads(args: Namespace) -> int:
             *(f">hottest {share}" if i == 0 else f">{share}" for i, share in enumerate(HOTTEST)),
             ">scale",
             "machine",
-            "summary",
+            *(("summary",) if args.workload else ("summary", "inputs")),
         ),
         [
             (
                 w.name,
-                name + (" (default)" if name == w.default_input else ""),
-                *_figures(known[name], input.footprint_gib or w.footprint_gib),
+                name + (" (default)" if args.workload and name == w.default_input else ""),
+                *_figures(known[name], w.inputs[name].footprint_gib or w.footprint_gib),
                 f"{w.scale_of(name):g}",
                 w.machine,
-                f"{w.summary} ({input.summary})" if name == w.default_input else input.summary,
+                *(
+                    (w.inputs[name].summary,)
+                    if args.workload
+                    else (w.summary, f"inputs: {', '.join(w.inputs)}")
+                ),
             )
-            for w, known in ((entry.spec, known) for entry, known in loaded)
-            for name, input in w.inputs.items()
+            for w, known, names in ((entry.spec, known, names) for entry, known, names in chosen)
+            for name in names
         ],
-        prose=1,
+        prose=1 if args.workload else 2,
     )
     print(
         "\nGiB in use, accesses and minutes are full-scale; hottest: share of accesses that the "
-        "hottest\n1, 10, 20 and 50 % of the pages get. `tune workload show W` draws one of them."
+        "hottest\n1, 10, 20 and 50 % of the pages get. `tune workloads W` lists all inputs of W, "
+        "`tune workload\nshow W` draws it."
     )
-    found = [one for _, known in loaded for one in known.values()]
-    if any(one.stale for one in found):
-        say("* of a stream that was made otherwise: `tune workloads --measure` measures it again")
-    if any(one.figures is None for one in found):
-        say("- is not known yet: `tune workloads --measure W` makes the streams of W and tells")
+    shown = [known[name] for _, known, names in chosen for name in names]
+    if any(one.stale for one in shown):
+        say("* of a stream that was made otherwise: `tune workloads --measure W` measures it again")
+    if any(one.figures is None for one in shown):
+        say("- is not known yet: `tune workloads --measure W` makes the stream and tells")
     return broken
+
+
+def _chosen(name: str) -> tuple[Entry[WorkloadSpec], dict[str, Known], list[str]]:
+    """A workload as it was named, and its inputs that are meant."""
+    workload, input = characteristics.split(name)
+    entry, known = _with_figures(workload)
+    if input is not None and input not in known:
+        raise unknown(f"input of workload {entry.spec.name}", input, known)
+    return entry, known, list(known) if input is None else [input]
 
 
 def _with_figures(name: str) -> tuple[Entry[WorkloadSpec], dict[str, Known]]:
@@ -146,17 +164,12 @@ def _workload(entry: Entry[WorkloadSpec], known: Mapping[str, Known]) -> dict[st
     return out | {"path": str(entry.path), "fingerprint": entry.spec.fingerprint()}
 
 
-def _measure(names: Sequence[str]) -> int:
+def _measure(names: Sequence[str]) -> None:
     for name in names or catalog.names(Kind.workload):
-        entry = catalog.workload(name)
-        with ExitStack() as shown:
-
-            def show(input: str, entry: Entry[WorkloadSpec] = entry) -> streams.Progress:
-                return shown.enter_context(progress(f"recording {entry.spec.name} ({input})"))
-
-            count = characteristics.measure(entry, show)
-        say(f"{entry.spec.name}: {count} of {len(entry.spec.inputs)} inputs measured")
-    return 0
+        entry, _, inputs = _chosen(name)
+        for input in inputs:
+            with progress(f"recording {entry.spec.name} ({input})") as tell:
+                characteristics.measure(entry, input, tell)
 
 
 def si(value: float) -> str:
@@ -227,6 +240,7 @@ def cache(args: Namespace) -> int:
             {
                 "folder": str(streams.folder()),
                 "bytes": total,
+                "limit_bytes": streams.limit_bytes(),
                 "streams": [
                     {
                         "key": e.key,
@@ -256,7 +270,8 @@ def cache(args: Namespace) -> int:
                 for e in entries
             ],
         )
-    print(f"{len(entries)} streams, {streams.human(total)}, in {streams.folder()}")
+    limit = streams.human(streams.limit_bytes())
+    print(f"{len(entries)} streams, {streams.human(total)} of {limit}, in {streams.folder()}")
     return 0
 
 

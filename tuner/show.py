@@ -72,7 +72,7 @@ class Subject:
 def show(args: Namespace) -> int:
     """Makes the stream if need be, and draws it."""
     subject = _subject(args.workload, args.input, detailed=True)
-    others = [_subject(*_split(name), detailed=False) for name in args.compare]
+    others = [_subject(*characteristics.split(name), detailed=False) for name in args.compare]
     out = Path(args.out) / f"{subject.setting.workload.name}-{subject.setting.input}"
     files = {
         "heat_map": out / "heatmap.png",
@@ -92,12 +92,6 @@ def show(args: Namespace) -> int:
     else:
         _tell(subject, others, rows, files)
     return 0
-
-
-def _split(name: str) -> tuple[str, str | None]:
-    """`W` or `W:INPUT`."""
-    workload, colon, input = name.rpartition(":")
-    return (workload, input) if colon and "/" not in input else (name, None)
 
 
 def _subject(workload: str, input: str | None, *, detailed: bool) -> Subject:

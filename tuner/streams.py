@@ -6,6 +6,9 @@ time are those of the note; any other file is verified again, and made again if 
 `KEY.lock` is held (flock) while an entry is made, so a maker that dies leaves nothing that blocks
 the next.
 
+The cache is kept below a limit ($TIERTUNE_CACHE_GIB): whenever a stream was made, streams that no
+installed kernel would make again go first, then those that were not used for longest.
+
 A recording stays where it is, the user's own file; of it the cache only has the note.
 """
 
@@ -18,7 +21,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,12 +39,14 @@ class CorruptStream(UserError):
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One cached stream. `bytes` is what its files take on disk."""
+    """One cached stream. `bytes` is what its files take on disk, `used` when it was last asked for
+    (seconds since the epoch)."""
 
     key: str
     path: Path
     request: StreamRequest
     bytes: int
+    used: float
 
     @property
     def stale(self) -> bool:
@@ -80,7 +85,9 @@ def ensure(
     """
     path = path_of(request)
     if _trusted(request):
+        _mark_used(request)
         return path
+    limit = limit_bytes()
     _make_folder()
     with _lock(request.key, note):
         if _trusted(request):
@@ -103,7 +110,45 @@ def ensure(
             seconds = time.process_time() - started
             check(path)
         _write_note(request, _identity(path), seconds)
+    _prune(limit, keep=request.key)
     return path
+
+
+DEFAULT_LIMIT_GIB = 32.0
+"""Holds the default inputs of all shipped workloads, with some room."""
+
+
+def limit_bytes() -> float:
+    """What the cache may take on disk: $TIERTUNE_CACHE_GIB."""
+    text = os.environ.get("TIERTUNE_CACHE_GIB")
+    try:
+        limit = float(text) if text else DEFAULT_LIMIT_GIB
+    except ValueError:
+        limit = 0.0
+    if not limit > 0:
+        raise UserError(f"TIERTUNE_CACHE_GIB: found '{text}'; must be a number above 0")
+    return limit * (1 << 30)
+
+
+def _prune(limit: float, keep: str) -> None:
+    excess = size() - limit
+    if excess <= 0:
+        return
+    by_use = sorted(entries(), key=lambda entry: entry.used)
+    for key in dict.fromkeys([*_stale_keys(), *(entry.key for entry in by_use)]):
+        if excess > 0 and key != keep:
+            excess -= _remove(key)[1]
+
+
+def _stale_keys() -> list[str]:
+    """Streams of another kernel or recorder, or of a cache of another version."""
+    fresh = {entry.key for entry in entries() if not entry.stale}
+    return sorted({path.stem for path in folder().glob("*.tts")} - fresh)
+
+
+def _mark_used(request: StreamRequest | RecordedStream) -> None:
+    with suppress(OSError):  # a cache that cannot be written is not pruned either
+        os.utime(_note_of(request))
 
 
 def there(request: StreamRequest | RecordedStream) -> bool:
@@ -164,10 +209,11 @@ def entries() -> list[CacheEntry]:
         try:
             note = path.with_suffix(".json")
             request = StreamRequest.model_validate(json.loads(note.read_text())["request"])
-            size = path.stat().st_size + note.stat().st_size
+            noted = note.stat()
+            size = path.stat().st_size + noted.st_size
         except (OSError, ValueError, KeyError):
             continue  # vanished, or being made: neither is an entry (see `leftovers`)
-        found.append(CacheEntry(path.stem, path, request, size))
+        found.append(CacheEntry(path.stem, path, request, size, noted.st_mtime))
     return sorted(found, key=lambda entry: (-entry.bytes, entry.key))
 
 
@@ -181,7 +227,7 @@ def clear(*, only_stale: bool = False) -> tuple[int, int]:
 
     A stream in use stays readable for whoever has mapped it.
     """
-    stale = {entry.key for entry in entries() if entry.stale}
+    stale = _stale_keys()
     streams, freed = 0, 0
     for key in sorted({path.name.split(".")[0] for path in _files()}):
         if only_stale and key not in stale:
@@ -266,7 +312,31 @@ def _failed(error: OSError) -> UserError:
     )
 
 
+class _DiskFull(Exception):
+    """`free` bytes without the unfinished file, `needed` in all; if not `known`, at least these."""
+
+    def __init__(self, free: float, needed: float, known: bool) -> None:
+        self.free, self.needed, self.known = free, needed, known
+
+
 def _make(request: StreamRequest, path: Path, progress: Progress | None) -> None:
+    try:
+        try:
+            _record(request, path, progress)
+        except _DiskFull:
+            if not clear(only_stale=True)[0]:
+                raise
+            _record(request, path, progress)
+    except _DiskFull as full:
+        about = f"needs {'about' if full.known else 'more than'} {human(full.needed)}"
+        raise UserError(
+            f"the disk of the stream cache {folder()} is full: {human(full.free)} free, the stream "
+            f"of {request.workload} ({request.input}) {about}; free some space (`tune cache clear` "
+            "removes cached streams), or set TIERTUNE_CACHE to a folder on another disk"
+        ) from full.__cause__
+
+
+def _record(request: StreamRequest, path: Path, progress: Progress | None) -> None:
     for leftover in folder().glob(f"{request.key}.*partial"):  # of a maker that was killed
         leftover.unlink(missing_ok=True)
     written, fraction = 0, 0.0
@@ -299,13 +369,8 @@ def _make(request: StreamRequest, path: Path, progress: Progress | None) -> None
         if os.strerror(errno.ENOSPC) not in str(error):
             raise
         free = shutil.disk_usage(folder()).free + written
-        needed = written / fraction if fraction > 0.01 else None
-        about = f"needs about {human(needed)}" if needed else f"needs more than {human(written)}"
-        raise UserError(
-            f"the disk of the stream cache {folder()} is full: {human(free)} free, the stream of "
-            f"{request.workload} ({request.input}) {about}; free some space (`tune cache clear` "
-            "removes cached streams), or set TIERTUNE_CACHE to a folder on another disk"
-        ) from error
+        known = fraction > 0.01
+        raise _DiskFull(free, written / fraction if known else written, known) from error
 
 
 @contextmanager

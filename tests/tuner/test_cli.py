@@ -155,7 +155,8 @@ def test_listings_are_tables(run: Any, fake: FakeNative) -> None:
     assert "1 .. 100 (log)" in threshold
     assert "1 .. 50 (log)" in threshold
     assert "[with aol.enabled = true]" in knobs[-1]
-    workloads = run("workloads").out
+    assert "walks" in run("workloads").out
+    workloads = run("workloads", "walker").out
     assert "big (default)" in workloads
     assert "the small one" in workloads
     assert "testbed" in run("machines").out
@@ -188,7 +189,7 @@ def test_one_broken_document_does_not_hide_the_others(run: Any, fake: FakeNative
 
 
 def test_the_cache_is_shown_and_cleared(run: Any, fake: FakeNative) -> None:
-    assert run("cache").out == f"0 streams, 0 B, in {Path('cache').absolute()}\n"
+    assert run("cache").out == f"0 streams, 0 B of 32.0 GiB, in {Path('cache').absolute()}\n"
     run("sim", "--workload", "walker", "--policy", "toy")
     outcome = run("cache")
     assert "walker    big" in outcome.out

@@ -55,7 +55,7 @@ def rows(out: str) -> dict[str, list[str]]:
 
 
 def test_figures_are_unknown_until_measured(tune: Any, measured: FakeNative) -> None:
-    code, out, err = tune("workloads")
+    code, out, err = tune("workloads", "walker")
     assert code == 0
     assert rows(out)["big"][2:9] == ["8", "-", "-", "-", "-", "-", "-"]
     assert "tune workloads --measure W" in err
@@ -71,7 +71,7 @@ def test_measured_figures_are_kept_beside_the_workload(tune: Any, measured: Fake
     assert kept["big"]["footprint_gib"] == 1.0  # 4096 pages of 4 KiB, times 64
     assert (kept["big"]["accesses"], kept["big"]["store_share"]) == (1000, 0.1)
     assert kept["big"]["making_seconds"] >= 0
-    code, out, err = tune("workloads")
+    code, out, err = tune("workloads", "walker")
     assert code == 0
     assert rows(out)["big"][2:10] == ["1", "64", "k", "1.5", "10%", "25%", "50%", "75%"]
     assert err == ""
@@ -83,19 +83,20 @@ def test_measured_figures_are_kept_beside_the_workload(tune: Any, measured: Fake
 
 def test_only_what_is_missing_or_stale_is_measured(tune: Any, measured: FakeNative) -> None:
     tune("workloads", "--measure", "walker")
-    assert "0 of 2 inputs measured" in tune("workloads", "--measure", "walker")[2]
+    tune("workloads", "--measure", "walker")
     assert measured.recorded() == 2
     path = Path("workloads/walker.yaml")
     path.write_text(path.read_text().replace("keys: 5000", "keys: 6000"))
-    code, out, err = tune("workloads")
+    code, out, err = tune("workloads", "walker")
     assert code == 0
     assert rows(out)["big"][2] == "1*"
     assert not any("*" in cell for cell in rows(out)["small"])
     assert "* of a stream that was made otherwise" in err
     (walker,) = (w for w in json.loads(tune("workloads", "--json")[1]) if w["name"] == "walker")
     assert walker["inputs"]["big"]["characteristics_stale"] is True
-    assert "1 of 2 inputs measured" in tune("workloads", "--measure", "walker")[2]
-    assert rows(tune("workloads")[1])["big"][2] == "1"
+    tune("workloads", "--measure", "walker")
+    assert measured.recorded() == 3
+    assert rows(tune("workloads", "walker")[1])["big"][2] == "1"
 
 
 def test_another_kernel_makes_figures_stale(
@@ -103,13 +104,13 @@ def test_another_kernel_makes_figures_stale(
 ) -> None:
     tune("workloads", "--measure", "walker")
     monkeypatch.setattr(measured, "stream_id", lambda kernel: "maker-2")
-    assert rows(tune("workloads")[1])["big"][2] == "1*"
+    assert rows(tune("workloads", "walker")[1])["big"][2] == "1*"
 
 
 def test_a_cached_stream_answers_itself(tune: Any, measured: FakeNative) -> None:
     (request, _) = characteristics.requests(catalog.workload("walker")).values()
     streams.ensure(request)
-    out = tune("workloads")[1]
+    out = tune("workloads", "walker")[1]
     assert rows(out)["big"][2] == "1"
     assert rows(out)["small"][2] == "8"
     assert measured.recorded() == 1
@@ -137,10 +138,45 @@ def test_a_folder_that_cannot_be_written(
     assert "cannot write nowhere/figures.json: No such file or directory" in err
 
 
-def test_an_unknown_workload_is_named(tune: Any, measured: FakeNative) -> None:
-    code, _, err = tune("workloads", "--measure", "walkr")
+def test_one_input_may_be_named(tune: Any, measured: FakeNative) -> None:
+    code, out, _ = tune("workloads", "--measure", "walker:small")
+    assert code == 0
+    assert rows(out).keys() == {"small"}
+    assert measured.recorded() == 1
+
+
+def test_all_workloads_are_listed_on_their_default_inputs(tune: Any, measured: FakeNative) -> None:
+    code, out, _ = tune("workloads")
+    assert code == 0
+    assert rows(out).keys() == {"big"}
+    assert "walks" in out
+    assert "inputs: big, small" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("walkr", "no workload 'walkr'; did you mean 'walker'"),
+        ("walker:smal", "no input of workload walker 'smal'; did you mean 'small'"),
+    ],
+)
+def test_an_unknown_name_is_told(tune: Any, measured: FakeNative, name: str, message: str) -> None:
+    code, _, err = tune("workloads", name)
     assert code == 2
-    assert "did you mean 'walker'" in err
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("gups", ("gups", None)),
+        ("gups:smoke", ("gups", "smoke")),
+        ("./a:b/trace.yaml", ("./a:b/trace.yaml", None)),
+        ("./trace.yaml:run", ("./trace.yaml", "run")),
+    ],
+)
+def test_a_compared_workload_may_name_its_input(name: str, split: tuple[str, str | None]) -> None:
+    assert characteristics.split(name) == split
 
 
 def test_large_numbers_are_short() -> None:

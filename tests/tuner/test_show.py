@@ -185,19 +185,6 @@ def test_the_hotness_curves_are_drawn_over_each_other() -> None:
     assert [float(np.asarray(m.get_xdata())[0]) for m in marks] == [1, 10, 20, 1, 10, 20]
 
 
-@pytest.mark.parametrize(
-    ("name", "split"),
-    [
-        ("gups", ("gups", None)),
-        ("gups:smoke", ("gups", "smoke")),
-        ("./a:b/trace.yaml", ("./a:b/trace.yaml", None)),
-        ("./trace.yaml:run", ("./trace.yaml", "run")),
-    ],
-)
-def test_a_compared_workload_may_name_its_input(name: str, split: tuple[str, str | None]) -> None:
-    assert show._split(name) == split
-
-
 # --- The whole command, on the real engine ----------------------------------------------------
 
 

@@ -198,6 +198,89 @@ def test_clear_spares_what_is_being_made(fake: FakeNative) -> None:
     assert path.exists()
 
 
+def aged(request: StreamRequest, seconds: int) -> StreamRequest:
+    """As if it had been used so long ago."""
+    note = streams.path_of(request).with_suffix(".json")
+    os.utime(note, (note.stat().st_mtime - seconds,) * 2)
+    return request
+
+
+def keys() -> set[str]:
+    return {path.stem for path in streams.folder().glob("*.tts")}
+
+
+def test_the_cache_is_pruned_to_its_limit(
+    fake: FakeNative, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds = [request_of(stream_seed=seed) for seed in range(4)]
+    for request in seeds[:3]:
+        streams.ensure(request)
+        aged(request, 1000 - 100 * request.seed)
+    streams.ensure(seeds[0])  # used just now
+    each = max(entry.bytes for entry in streams.entries())
+    monkeypatch.setenv("TIERTUNE_CACHE_GIB", str(3.5 * each / (1 << 30)))
+    streams.ensure(seeds[3])
+    assert keys() == {seeds[i].key for i in (0, 2, 3)}
+
+
+def test_what_is_stale_or_unknown_is_pruned_first(
+    fake: FakeNative, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fake, "stream_id", lambda kernel: "maker-0")
+    stale = request_of()
+    streams.ensure(stale)
+    (streams.folder() / "0123456789abcdef.tts").write_text("of another version" * 50)
+    (streams.folder() / "0123456789abcdef.json").write_text("{}")
+    monkeypatch.setattr(fake, "stream_id", lambda kernel: "maker-1")
+    fresh = request_of(stream_seed=1)
+    streams.ensure(fresh)
+    aged(fresh, 1000)
+    assert len(keys()) == 3
+    each = max(entry.bytes for entry in streams.entries())
+    monkeypatch.setenv("TIERTUNE_CACHE_GIB", str(2.5 * each / (1 << 30)))
+    last = request_of(stream_seed=2)
+    streams.ensure(last)
+    assert keys() == {fresh.key, last.key}
+
+
+def test_a_stream_larger_than_the_limit_is_kept(
+    fake: FakeNative, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERTUNE_CACHE_GIB", "1e-9")
+    path = streams.ensure(request_of())
+    assert path.exists()
+    assert streams.ensure(request_of()) == path
+    assert fake.recorded() == 1
+
+
+@pytest.mark.parametrize("limit", ["lots", "0", "-1", "nan"])
+def test_a_bad_limit_is_named(
+    fake: FakeNative, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setenv("TIERTUNE_CACHE_GIB", limit)
+    with pytest.raises(UserError, match=f"TIERTUNE_CACHE_GIB: found '{limit}'; must be a number"):
+        streams.ensure(request_of())
+
+
+def test_a_full_disk_makes_stale_streams_go(
+    fake: FakeNative, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fake, "stream_id", lambda kernel: "maker-0")
+    stale = streams.ensure(request_of())
+    monkeypatch.setattr(fake, "stream_id", lambda kernel: "maker-1")
+    fresh = streams.ensure(request_of(input="small"))
+
+    def fail(partial: Path) -> None:
+        if stale.exists():
+            raise RuntimeError(f"{partial}: cannot write: No space left on device")
+
+    fake.on_record = fail
+    path = streams.ensure(request_of())
+    assert path.exists()
+    assert fresh.exists()
+    assert not stale.exists()
+
+
 def test_the_folder_is_the_users_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TIERTUNE_CACHE", "own")
     assert streams.folder() == Path.cwd() / "own"
