@@ -22,6 +22,9 @@ constexpr std::uint64_t drain_instructions = 100'000;
 constexpr std::uint32_t object_lines = 8;
 /// How far behind a pointer its object's fields are looked for.
 constexpr std::uint64_t object_bytes = 256;
+/// Numbers of pages that are gone rest until as many others are, so that the cache has forgotten
+/// them.
+constexpr std::size_t rested_pages = 1 << 16;
 constexpr double first_interval_ns = 100'000;
 
 /// Address space of zeros that takes memory only where it is touched.
@@ -55,7 +58,8 @@ Observer::Observer(ObserverOptions options)
     : options_(std::move(options)),
       instruction_ns_(options_.cpi / options_.ghz),
       llc_(options_.llc_mib * (1 << 20), trace::LlcSet::ways) {
-  for (std::size_t kind = 0; kind < kinds; ++kind)
+  // A store waits only while write buffers are full (trace/recorder.hpp).
+  for (std::size_t kind = 0; kind < 2 * options_.mlp.size(); ++kind)
     stall_ns_[kind] = options_.latency_ns / options_.mlp[kind / 2] * (kind % 2 == 0 ? 1.0 : 0.25);
   clock_ = shared_clock(options_.folder);
   if (clock_ == nullptr) clock_ = sparse<std::atomic<std::uint64_t>>(1);
@@ -276,9 +280,9 @@ std::uint32_t Observer::page_of(std::uint64_t page) {
     return number - 1;
   const std::uint64_t address = page * page_bytes;
   if (find(address) == mappings_.end() && look_up(address) == mappings_.end()) return no_page;
-  if (!free_.empty()) {
-    number = free_.back() + 1;
-    free_.pop_back();
+  if (free_.size() > rested_pages || (pages_ == trace::LlcFilter::max_pages && !free_.empty())) {
+    number = free_.front() + 1;
+    free_.pop_front();
   } else if (pages_ < trace::LlcFilter::max_pages) {
     number = ++pages_;
   } else {

@@ -33,6 +33,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
@@ -219,7 +220,7 @@ class Observer {
   std::uint64_t* addresses_ = nullptr;
   std::uint32_t* cells_ = nullptr;
   std::vector<std::uint32_t> touched_;  // cells that are not 0
-  std::vector<std::uint32_t> free_;     // page numbers
+  std::deque<std::uint32_t> free_;      // page numbers, longest free first
   std::uint32_t pages_ = 0;
 };
 
