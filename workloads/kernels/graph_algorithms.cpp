@@ -64,20 +64,18 @@ class Bitmap {
   TracedArray<std::uint64_t> words_;
 };
 
-/// GAP's SlidingQueue: who is appended becomes visible when the window slides. Threads append to a
-/// buffer first, which is written to the queue when it is full.
+/// GAP's SlidingQueue: who is appended becomes visible when the window slides.
 class SlidingQueue {
  public:
   SlidingQueue(const Graph& graph, std::size_t capacity)
-      : items_(graph.recorder, "queue", capacity, graph.options.id_bytes),
-        buffer_(graph.recorder, "queue.buffer", graph.options.buffer_ids, graph.options.id_bytes) {}
+      : items_(graph.recorder, "queue", capacity, graph.options.id_bytes) {}
 
-  void push(Vertex v) {
-    buffer_.store(stream, buffered_++, v);
-    if (buffered_ == buffer_.size()) flush();
+  void push(Vertex v) { items_.store(stream, tail_++, v); }
+  void push(std::span<const Vertex> vertices) {
+    std::ranges::copy(vertices, items_.store_range(stream, tail_, vertices.size()).begin());
+    tail_ += vertices.size();
   }
   void slide() {
-    flush();
     first_ = last_;
     last_ = tail_;
   }
@@ -87,21 +85,31 @@ class SlidingQueue {
   [[nodiscard]] std::size_t first() const { return first_; }
   [[nodiscard]] std::size_t last() const { return last_; }
   [[nodiscard]] Vertex at(std::size_t i) const { return items_.load(stream, i); }
-  void free() {
-    items_.free();
-    buffer_.free();
-  }
+  void free() { items_.free(); }
 
  private:
-  void flush() {
-    const auto from = buffer_.load_range(stream, 0, buffered_);
-    std::ranges::copy(from, items_.store_range(stream, tail_, buffered_).begin());
-    tail_ += std::exchange(buffered_, 0);
-  }
   TracedArray<Vertex> items_;
-  TracedArray<Vertex> buffer_;
-  std::size_t buffered_ = 0;
   std::size_t first_ = 0, last_ = 0, tail_ = 0;
+};
+
+/// What GAP's threads append to first; it goes to the queue when it is full and after a step.
+class QueueBuffer {
+ public:
+  QueueBuffer(const Graph& graph, SlidingQueue& queue)
+      : queue_(queue),
+        items_(graph.recorder, "queue.buffer", graph.options.buffer_ids, graph.options.id_bytes) {}
+
+  void push(Vertex v) {
+    items_.store(stream, size_++, v);
+    if (size_ == items_.size()) flush();
+  }
+  void flush() { queue_.push(items_.load_range(stream, 0, std::exchange(size_, 0))); }
+  void free() { items_.free(); }
+
+ private:
+  SlidingQueue& queue_;
+  TracedArray<Vertex> items_;
+  std::size_t size_ = 0;
 };
 
 /// Reports computation of a pass, now and then.
@@ -140,8 +148,8 @@ namespace {
 using Parents = TracedArray<std::int64_t>;
 
 /// Top-down step; returns the sum of degrees of what it found.
-std::uint64_t top_down(const Graph& graph, Parents& parent, SlidingQueue& queue, Work& work,
-                       const Watch& watch) {
+std::uint64_t top_down(const Graph& graph, Parents& parent, const SlidingQueue& queue,
+                       QueueBuffer& found, Work& work, const Watch& watch) {
   std::uint64_t scouted = 0;
   for (std::size_t i = queue.first(); i < queue.last(); ++i) {
     if (i % watched_vertices == 0) watch();
@@ -151,11 +159,12 @@ std::uint64_t top_down(const Graph& graph, Parents& parent, SlidingQueue& queue,
       const std::int64_t current = parent.load(gather, v);
       if (current >= 0) continue;
       parent.store(update, v, u);
-      queue.push(v);
+      found.push(v);
       scouted += static_cast<std::uint64_t>(-current);
     }
     work.add(1, at.count);
   }
+  found.flush();
   return scouted;
 }
 
@@ -213,6 +222,7 @@ TracedArray<std::int64_t> bfs(const Graph& graph, Vertex source, const Watch& wa
   SlidingQueue queue{graph, vertices};
   queue.push(source);
   queue.slide();
+  QueueBuffer found{graph, queue};
   Bitmap current{recorder, "bfs.current", vertices};
   current.reset();
   Bitmap front{recorder, "bfs.front", vertices};
@@ -233,12 +243,13 @@ TracedArray<std::int64_t> bfs(const Graph& graph, Vertex source, const Watch& wa
       } while (awake >= before || awake > vertices / beta);
       front.scan(0, vertices);
       for (Vertex v = 0; v < vertices; ++v)
-        if (front.peek(v)) queue.push(v);
+        if (front.peek(v)) found.push(v);
+      found.flush();
       queue.slide();
       scouted = 1;
     } else {
       unchecked -= std::min(unchecked, scouted);
-      scouted = top_down(graph, parent, queue, work, watch);
+      scouted = top_down(graph, parent, queue, found, work, watch);
       queue.slide();
     }
   }
@@ -249,6 +260,7 @@ TracedArray<std::int64_t> bfs(const Graph& graph, Vertex source, const Watch& wa
   });
   work.flush();
   queue.free();
+  found.free();
   current.free();
   front.free();
   return parent;
@@ -424,6 +436,7 @@ TracedArray<float> betweenness(const Graph& graph, std::span<const Vertex> sourc
     // Forth: depths, numbers of shortest paths, and which edges they use.
     TracedArray<std::int32_t> depths{recorder, "bc.depths", vertices, graph.options.id_bytes};
     fill(depths, -1);
+    QueueBuffer buffer{graph, queue};
     depths.store(update, source, 0);
     paths.store(update, source, 1);
     queue.push(source);
@@ -437,12 +450,12 @@ TracedArray<float> betweenness(const Graph& graph, std::span<const Vertex> sourc
         const double count = paths.load(gather, u);
         std::uint64_t edge = at.first;
         for (const Vertex v : out.list(at)) {
-          std::int32_t found = depths.load(gather, v);
-          if (found == -1) {
-            depths.store(update, v, found = depth);
-            queue.push(v);
+          std::int32_t its = depths.load(gather, v);
+          if (its == -1) {
+            depths.store(update, v, its = depth);
+            buffer.push(v);
           }
-          if (found == depth) {
+          if (its == depth) {
             successors.set(gather, edge);
             paths.store(update, v, paths.load(gather, v) + count);
           }
@@ -450,9 +463,11 @@ TracedArray<float> betweenness(const Graph& graph, std::span<const Vertex> sourc
         }
         work.add(1, at.count);
       }
+      buffer.flush();
       queue.slide();
       levels.push_back(queue.first());
     }
+    buffer.free();
     depths.free();
     // Back: dependencies, level by level.
     TracedArray<float> deltas{recorder, "bc.deltas", vertices};
