@@ -1,8 +1,8 @@
-// Grid: the miniature of a three-dimensional grid whose planes are swept in order.
+// Grid: the miniature of a three-dimensional grid that is swept in order.
 //
-// A stencil reads a point again from the next plane and the one after, so what the cache keeps of
-// it depends on how large a plane is beside the cache. The miniature therefore keeps the number of
-// planes and makes each of them (like the cache) 1/R as large.
+// A stencil reads a point again a row later and a plane later, so what the cache keeps of it
+// depends on how large rows and planes are beside the cache. The miniature keeps the number of
+// planes, and as far as it can that of rows, and makes each of them (like the cache) 1/R as large.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,15 @@ namespace tt::kernels {
 struct Grid {
   std::size_t nx = 1, ny = 1, nz = 1;
 
-  /// nx and ny keep their proportion as far as whole numbers allow; neither is below `least`.
+  /// Rows become shorter, down to 16 points; then fewer. Neither count is below `least`.
   [[nodiscard]] static Grid miniature(double nx, double ny, double nz, double scale,
                                       std::size_t least) {
-    const auto floor = static_cast<double>(least);
-    const double rows = std::max(floor, std::round(ny / std::sqrt(scale)));
-    const double columns = std::max(floor, std::round(nx * ny / scale / rows));
-    return {static_cast<std::size_t>(columns), static_cast<std::size_t>(rows),
-            static_cast<std::size_t>(std::max(floor, std::round(nz)))};
+    const auto count = [least](double value) {
+      return std::max(least, static_cast<std::size_t>(std::round(value)));
+    };
+    const double plane = nx * ny / scale;
+    const std::size_t width = count(std::max(nx / scale, std::min(16.0, std::sqrt(plane))));
+    return {width, count(plane / static_cast<double>(width)), count(nz)};
   }
 
   [[nodiscard]] std::size_t plane() const { return nx * ny; }
