@@ -32,6 +32,7 @@ from tuner.samplers import Launch, Sampler
 from tuner.streams import human
 from tuner.terminal import print_json, progress, say, table
 
+PAGE_BYTES = 4096
 RESERVE_BYTES = 64 << 20
 """Kept free beside the spools, so that a disk that fills up while the program runs still has room
 for the stream of what came before."""
@@ -280,9 +281,9 @@ def _assemble(
             )
         except (RuntimeError, OSError) as error:
             raise UserError(str(error)) from error
+    footprint = engine.characteristics(trace)["peak_pages"] * PAGE_BYTES
     document = trace.with_suffix(".yaml")
-    document.write_text(_workload(sampler, command, trace, machine, info, seen))
-    footprint = info["pages"] * 4096
+    document.write_text(_workload(sampler, command, trace, machine, footprint, info, seen))
     return {
         "trace": str(trace),
         "workload": str(document),
@@ -309,6 +310,7 @@ def _workload(
     command: Sequence[str],
     trace: Path,
     machine: MachineSpec,
+    footprint: int,
     info: Mapping[str, Any],
     seen: Mapping[str, Any],
 ) -> str:
@@ -321,7 +323,7 @@ def _workload(
             "sources": [f"tune record --sampler {sampler.name} -- {text}"],
             "objective": "runtime",
             "objectives": ["runtime"],
-            "footprint_gib": max(info["pages"] * 4096 / 2**30, 4096 / 2**30),
+            "footprint_gib": footprint / 2**30,
             "scale": 1.0,
             "threads": float(seen["threads"]),
             "machine": machine.name,
@@ -361,8 +363,8 @@ def _tell(summary: Mapping[str, Any], sampler: Sampler) -> None:
     )
     say(
         f"tune: recorded {summary['accesses']:,} accesses to {human(summary['footprint_bytes'])} "
-        f"in {summary['objects']} objects; {summary['processes']} processes, "
-        f"{summary['threads']} threads\n"
+        f"in {_count(summary['objects'], 'object')}; {_count(summary['processes'], 'process')}, "
+        f"{_count(summary['threads'], 'thread')} at a time\n"
         f"  trace        {summary['trace']} ({human(summary['trace_bytes'])}, "
         f"{summary['nominal_seconds']:.3g} s when replayed on fast memory)\n"
         f"  uncertainty  {uncertainty}"
@@ -376,6 +378,11 @@ def _tell(summary: Mapping[str, Any], sampler: Sampler) -> None:
     for remark in sampler.remarks():
         say(f"  note         {remark}")
     say(f"next: tune run --workload {_shown(Path(summary['workload']))}")
+
+
+def _count(number: int, noun: str) -> str:
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def _shown(path: Path) -> str:

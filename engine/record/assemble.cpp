@@ -409,6 +409,25 @@ class Player {
   std::string site_;
 };
 
+/// Threads of processes that ran at the same time add up; the spools are in order of birth.
+std::uint64_t most_threads(const std::vector<std::unique_ptr<Spool>>& spools) {
+  std::uint64_t most = 0;
+  std::uint64_t running = 0;
+  std::multimap<std::uint64_t, std::uint64_t> ends;  // of those that run: time, threads
+  for (const auto& spool : spools) {
+    const SpoolHeader& header = spool->header();
+    while (!ends.empty() && ends.begin()->first <= header.start_ns) {
+      running -= ends.begin()->second;
+      ends.erase(ends.begin());
+    }
+    const std::uint64_t threads = std::max(1U, header.threads);
+    ends.emplace(std::max(header.last_ns, header.start_ns + 1), threads);
+    running += threads;
+    most = std::max(most, running);
+  }
+  return most;
+}
+
 double plausible(double value, double limit) {
   return std::isfinite(value) && value > 0 ? std::min(value, limit) : 0;
 }
@@ -438,12 +457,12 @@ trace::StreamInfo assemble(const std::filesystem::path& folder, const std::files
     ++summary.processes;
     summary.records += spool->size();
     summary.dropped += header.dropped;
-    summary.threads += std::max(1U, header.threads);
     summary.sampled += plausible(header.sampled, 1e18);
     summary.error_share = std::max(summary.error_share, plausible(header.error_share, 1e6));
     summary.disk_full |= state == SpoolState::disk_full;
     summary.cut_short |= state == SpoolState::open;
   }
+  summary.threads = most_threads(spools);
   if (options.threads == 0) options.threads = static_cast<double>(summary.threads);
 
   Assembler to{file, std::move(info), options};

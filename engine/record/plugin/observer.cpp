@@ -136,6 +136,7 @@ void Observer::touch(ObservedThread& thread, std::uint64_t address, std::uint64_
 
 void Observer::begin(ObservedThread& thread) {
   thread.used_ = 0;
+  thread.recent_.fill(ObservedThread::none);
   thread.drained_ = thread.instructions_;
   thread.clock_ns_ = static_cast<double>(now_ns());
   thread.deadline_ = thread.instructions_ + drain_instructions;
@@ -256,6 +257,13 @@ void Observer::after_fork_in_child() {
   }
   for (const std::uint32_t cell : touched_) cells_[cell] = 0;
   touched_.clear();
+  // What it writes to is copied into new pages: its cache begins empty.
+  llc_ = trace::LlcFilter(options_.llc_mib * (1 << 20), trace::LlcSet::ways);
+  for (std::size_t i = 0; i < root_count; ++i)
+    if (std::uint32_t* const old = std::exchange(roots_[i], nullptr); old != nullptr)
+      ::munmap(old, leaf_pages * sizeof(*old));
+  free_.clear();
+  pages_ = 0;
   compute_ns_ = 0;
   thread_ns_ = 0;
   sampled_ = 0;

@@ -91,9 +91,6 @@ class alignas(64) ObservedThread {
   std::size_t used_ = 0;
   std::uint64_t drained_ = 0;  // instructions
   double clock_ns_ = 0;
-
- public:
-  ObservedThread() { recent_.fill(none); }
 };
 
 class Observer {

@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -62,9 +63,35 @@ Plugin* plugin = nullptr;
 
 Thread& thread_of(unsigned vcpu) { return *plugin->threads[vcpu % max_threads]; }
 
-template <typename T>
-T* guest(std::uint64_t address) {
-  return reinterpret_cast<T*>(address + plugin->base);
+/// Copies from the program's memory, wherever it points: bytes that were there.
+std::size_t peek(std::uint64_t address, void* to, std::size_t bytes) {
+  const iovec ours{to, bytes};
+  const iovec theirs{reinterpret_cast<void*>(address + plugin->base), bytes};
+  const ssize_t copied = ::process_vm_readv(::getpid(), &ours, 1, &theirs, 1, 0);
+  return copied < 0 ? 0 : static_cast<std::size_t>(copied);
+}
+
+/// Up to a zero word, or what cannot be read.
+std::vector<std::uint64_t> peek_pointers(std::uint64_t address) {
+  std::vector<std::uint64_t> out;
+  for (std::uint64_t word = 0; peek(address, &word, sizeof(word)) == sizeof(word) && word != 0;
+       address += sizeof(word))
+    out.push_back(word);
+  return out;
+}
+
+std::string peek_text(std::uint64_t address) {
+  std::string out;
+  for (;;) {
+    char part[256];
+    // Not beyond the page: what follows may not be there.
+    const std::size_t want = std::min(sizeof(part), 4096 - address % 4096);
+    if (peek(address, part, want) != want) return {};
+    const std::size_t length = ::strnlen(part, want);
+    out.append(part, length);
+    if (length < want) return out;
+    address += want;
+  }
 }
 
 // ------------------------------------------------------------------------- loads and stores
@@ -142,21 +169,24 @@ bool is_runtime(std::string_view name) {
 
 /// What looks like a return address: an instruction that calls ends right before it.
 bool follows_call(std::uint64_t address) {
-  const auto* const code = guest<const std::uint8_t>(address);
-  if (code[-5] == 0xe8) return true;
+  std::uint8_t code[7];
+  if (peek(address - sizeof(code), code, sizeof(code)) != sizeof(code)) return false;
+  const std::uint8_t* const end = code + sizeof(code);
+  if (end[-5] == 0xe8) return true;
   for (int length = 2; length <= 7; ++length)
-    if (code[-length] == 0xff && (code[-length + 1] >> 3 & 7) == 2) return true;
+    if (end[-length] == 0xff && (end[-length + 1] >> 3 & 7) == 2) return true;
   return false;
 }
 
 /// "libx.so+0x1234", or "anonymous" where the stack tells nothing.
 std::string caller(const Thread& thread) {
-  constexpr std::uint64_t words = 512;
-  std::uint64_t at = thread.stack & ~std::uint64_t{7};
-  const std::uint64_t end = std::min(plugin->observer->mapping_end(at), at + words * 8);
+  std::array<std::uint64_t, 512> words;
+  const std::uint64_t top = thread.stack & ~std::uint64_t{7};
+  const std::uint64_t end = plugin->observer->mapping_end(top);
+  const std::size_t bytes = peek(top, words.data(), std::min(sizeof(words), end - top));
   std::string runtime;
-  for (; at < end; at += 8) {
-    const std::uint64_t address = *guest<const std::uint64_t>(at);
+  for (std::size_t i = 0; end > top && i < bytes / sizeof(words[0]); ++i) {
+    const std::uint64_t address = words[i];
     if (address < 4096 || address >> 47 != 0) continue;
     const auto [name, offset, code] = plugin->observer->place(address);
     if (!code || !follows_call(address)) continue;
@@ -179,25 +209,22 @@ std::string file_name(int file) {
 
 // ------------------------------------------------------------------------------ system calls
 
-struct Vector {
-  std::uint64_t base;
-  std::uint64_t bytes;
-};
-
 /// Buffers that the kernel filled or read: the first `bytes` of a list.
 void touch_vectors(Thread& thread, std::uint64_t list, std::uint64_t count, std::uint64_t bytes,
                    bool store) {
   for (std::uint64_t i = 0; i < count && bytes > 0; ++i) {
-    const Vector vector = guest<const Vector>(list)[i];
-    const std::uint64_t part = std::min(vector.bytes, bytes);
-    plugin->observer->touch(thread, vector.base, part, store);
+    std::uint64_t vector[2];  // address, bytes
+    if (peek(list + i * sizeof(vector), vector, sizeof(vector)) != sizeof(vector)) return;
+    const std::uint64_t part = std::min(vector[1], bytes);
+    plugin->observer->touch(thread, vector[0], part, store);
     bytes -= part;
   }
 }
 
 void touch_message(Thread& thread, std::uint64_t message, std::uint64_t bytes, bool store) {
   // struct msghdr: name, its length, then vectors and their number.
-  const auto* const words = guest<const std::uint64_t>(message);
+  std::uint64_t words[4];
+  if (peek(message, words, sizeof(words)) != sizeof(words)) return;
   touch_vectors(thread, words[2], words[3], bytes, store);
 }
 
@@ -275,9 +302,8 @@ void execute(Thread& thread, const std::string& path, std::vector<std::string> w
   for (std::size_t i = 1; i < words.size(); ++i) arguments.push_back(words[i].c_str());
   arguments.push_back(nullptr);
   std::vector<char*> variables;
-  if (environment != 0)
-    for (const auto* at = guest<const std::uint64_t>(environment); *at != 0; ++at)
-      variables.push_back(guest<char>(*at));
+  for (const std::uint64_t variable : peek_pointers(environment))
+    variables.push_back(reinterpret_cast<char*>(variable + plugin->base));
   variables.push_back(nullptr);
   plugin->observer->flush(thread);
   plugin->observer->leave(true);
@@ -287,11 +313,10 @@ void execute(Thread& thread, const std::string& path, std::vector<std::string> w
 
 void on_execve(Thread& thread) {
   const auto& [path, list, environment, d, e, f] = thread.arguments;
-  if (path == 0 || list == 0 || plugin->emulator.empty()) return;
+  if (plugin->emulator.empty()) return;
   std::vector<std::string> words;
-  for (const auto* at = guest<const std::uint64_t>(list); *at != 0; ++at)
-    words.emplace_back(guest<const char>(*at));
-  execute(thread, guest<const char>(path), std::move(words), environment);
+  for (const std::uint64_t word : peek_pointers(list)) words.push_back(peek_text(word));
+  execute(thread, peek_text(path), std::move(words), environment);
 }
 
 void on_syscall(qemu_plugin_id_t, unsigned vcpu, std::int64_t number, std::uint64_t a,
