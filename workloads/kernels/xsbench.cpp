@@ -205,9 +205,7 @@ trace::StreamInfo record_xsbench(const RecordRequest& request) {
   // nuclide, hidden under the two to three lines of a pair.
   info.classes = {{"search", 1.5, 0}, {"index", 6, 0}, {"points", 6, 4}, {"sequential", 10, 2}};
   info.op_kinds = {{"lookup"}};
-  trace::RecorderOptions options = recorder_options(request);
-  options.op_sample_probability = 1e-3;  // a lookup of the fuel is hundreds of accesses
-  trace::Recorder recorder{request.file, info, options};
+  trace::Recorder recorder{request.file, info, recorder_options(request)};
 
   recorder.set_timed(false);
   const CrossSections table{
