@@ -29,16 +29,17 @@ PAGE_BYTES = 4096
 class Figures(Model):
     """Measured on one stream. Counts are of the timed part and simulated: each stands for `scale`.
 
-    `hottest` is the share of the accesses that the hottest pages get, by share of pages, over the
-    whole timed part; `pages` are the most that are in use at a time, `touched_pages` all that ever
-    were. `footprint_gib` and `seconds` (on memory that is fast everywhere) are full-scale.
+    `hottest` is the share of accesses that the hottest pages get, by share of the `timed_pages`:
+    all that were there at some time of the timed part, where what is freed and allocated again at
+    the same site counts once. `pages` are the most that are in use at a time. `footprint_gib` and
+    `seconds` (on memory that is fast everywhere) are full-scale.
     """
 
     stream: str
     scale: float
     footprint_gib: float
     pages: int
-    touched_pages: int
+    timed_pages: int
     accesses: int
     set_up_accesses: int
     store_share: float
@@ -108,7 +109,7 @@ def of_stream(request: StreamRequest | RecordedStream) -> Figures:
         scale=info["scale"],
         footprint_gib=_rounded(found["peak_pages"] * PAGE_BYTES * info["scale"] / (1 << 30)),
         pages=found["peak_pages"],
-        touched_pages=found["touched_pages"],
+        timed_pages=found["timed_pages"],
         accesses=timed,
         set_up_accesses=found["set_up_accesses"],
         store_share=_rounded(found["stores"] / timed) if timed else 0.0,

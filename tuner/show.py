@@ -8,7 +8,6 @@ scale; time is nominal, as if all memory were fast and idle.
 from __future__ import annotations
 
 import io
-import math
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,7 +61,7 @@ class Subject:
     def how_recorded(self) -> str:
         """What the reader of a picture must know of the stream's making."""
         scale = self.info["scale"]
-        pages = f"{self.figures.touched_pages:,} pages in all"
+        pages = f"{self.found['pages']:,} pages in all"
         if scale != 1:
             pages += f", each standing for {scale:g}"
         sampling = self.setting.sampling
@@ -241,7 +240,7 @@ def _heat_map(subject: Subject) -> Figure:
     figure = _figure(11, 7)
     axes = figure.add_subplot()
     height = heat["rows"] * heat["pages_per_row"] * subject.page_gib
-    axes.set_ylim(0, subject.info["pages"] * subject.page_gib or 1)
+    axes.set_ylim(0, height)
     axes.set_xlim(0, edges[-1] if edges[-1] > 0 else 1)
     axes.set_facecolor("#dddddd")
     if accesses.any():
@@ -262,9 +261,9 @@ def _heat_map(subject: Subject) -> Figure:
         bar = figure.colorbar(mesh, ax=axes, pad=0.01, extend="min", shrink=0.8)
         bar.set_label("accesses per page and minute (black: none; grey: no page there)")
     _mark_set_up(axes, [(start / seconds, stop / seconds) for start, stop in timed], edges[-1])
-    _mark_objects(axes, subject)
+    _mark_sites(axes, subject)
     axes.set_xlabel(f"{unit} (nominal: as if all memory were fast)")
-    axes.set_ylabel("address space in order of allocation, GiB")
+    axes.set_ylabel("memory in order of its first allocation, GiB")
     axes.set_title(f"{subject.label}: where and when memory is accessed", loc="left", pad=22)
     axes.text(0, 1.012, _caption(subject), transform=axes.transAxes, fontsize=8, color="#444444")
     return figure
@@ -304,19 +303,11 @@ def _mark_set_up(axes: Axes, timed: Sequence[tuple[float, float]], end: float) -
             )
 
 
-def _mark_objects(axes: Axes, subject: Subject) -> None:
-    """Lines between objects, and the site's name where there is room for it. Neighbours of one site
-    are one."""
-    ranges: list[tuple[str, float, float]] = []
-    for entry in sorted(subject.info["objects"], key=lambda o: o["first_page"]):
-        start = entry["first_page"] * subject.page_gib
-        stop = start + entry["pages"] * subject.page_gib
-        if ranges and ranges[-1][0] == entry["site"] and math.isclose(ranges[-1][2], start):
-            ranges[-1] = (entry["site"], ranges[-1][1], stop)
-        else:
-            ranges.append((entry["site"], start, stop))
+def _mark_sites(axes: Axes, subject: Subject) -> None:
+    """Lines between allocation sites, and their names where there is room."""
     top = axes.get_ylim()[1]
-    for site, start, stop in ranges:
+    for site, first, pages in subject.found["extents"]:
+        start, stop = first * subject.page_gib, (first + pages) * subject.page_gib
         if stop - start < top * 0.004:
             continue
         if start > 0:
@@ -375,7 +366,7 @@ def _hotness(subjects: Sequence[Subject]) -> Figure:
     linear.legend(loc="lower right", fontsize=8)
     figure.suptitle(
         ("Hotness" if len(subjects) > 1 else f"{subjects[0].label}: hotness")
-        + " over the whole timed part (pages that were ever used; set-up's accesses do not count)",
+        + " over the whole timed part (set-up does not count)",
         x=0.01,
         ha="left",
         fontsize=11,

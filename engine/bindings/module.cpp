@@ -399,7 +399,8 @@ nb::dict characteristics(const std::filesystem::path& path, std::uint64_t rows,
     found = tt::trace::characterise(reader, {rows, columns});
   }
   nb::dict out;
-  out["touched_pages"] = found.touched_pages;
+  out["pages"] = found.pages;
+  out["timed_pages"] = found.timed_pages;
   out["peak_pages"] = found.peak_pages;
   out["seconds"] = found.seconds;
   nb::list timed;
@@ -434,6 +435,10 @@ nb::dict characteristics(const std::filesystem::path& path, std::uint64_t rows,
     sites.append(entry);
   }
   out["sites"] = sites;
+  nb::list extents;
+  for (const auto& [site, first, pages] : found.extents)
+    extents.append(nb::make_tuple(found.sites[site].site, first, pages));
+  out["extents"] = extents;
   nb::dict heat;
   heat["rows"] = found.heat.rows;
   heat["pages_per_row"] = found.heat.pages_per_row;

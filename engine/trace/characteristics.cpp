@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
 #include <numeric>
-#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <unordered_map>
@@ -25,18 +27,20 @@ class HeatMapBuilder {
     pages = std::max<std::uint64_t>(pages, 1);
     while ((pages - 1) >> row_shift_ >= size.rows) ++row_shift_;
     map_.pages_per_row = std::uint64_t{1} << row_shift_;
-    map_.rows = row(pages - 1) + 1;
+    map_.rows = row(pages - 1) + 1U;
     map_.edges = {0};
     here_.resize(map_.rows);
     begin_column();
   }
 
-  [[nodiscard]] std::uint64_t row(std::uint64_t page) const { return page >> row_shift_; }
-  void place(std::uint64_t page) {
-    std::uint32_t& most = map_.pages[column_ + row(page)];
-    most = std::max(most, ++here_[row(page)]);
+  [[nodiscard]] std::uint32_t row(std::uint64_t place) const {
+    return static_cast<std::uint32_t>(place >> row_shift_);
   }
-  void remove(std::uint64_t page) { --here_[row(page)]; }
+  void place(std::uint32_t row) {
+    std::uint32_t& most = map_.pages[column_ + row];
+    most = std::max(most, ++here_[row]);
+  }
+  void remove(std::uint32_t row) { --here_[row]; }
   /// Accesses of the open column by row.
   [[nodiscard]] std::uint64_t* accesses() { return map_.accesses.data() + column_; }
 
@@ -114,16 +118,99 @@ std::vector<std::array<double, 2>> curve_of(std::uint64_t pages,
   return curve;
 }
 
-/// One pass, and what it learns on the way. Sites and heat map only where they are asked for.
+/// Where each page of the stream lies: ranges that are freed are given again to the same site, the
+/// smallest that is large enough first.
+class Places {
+ public:
+  Places(const Reader& reader, std::span<const std::uint32_t> site_of_object, std::size_t sites)
+      : of_page_(reader.info().pages, nowhere), free_(sites) {
+    Block block;
+    for (std::uint64_t b = 0; b < reader.info().blocks; ++b) {
+      reader.read(b, block);
+      for (const Event& event : block.events) {
+        const std::uint32_t site = site_of_object[event.object];
+        if (event.count == 0) continue;
+        if (event.type == EventType::map) {
+          const std::uint32_t first = allocate(site, event.count);
+          std::iota(of_page_.begin() + event.first, of_page_.begin() + event.first + event.count,
+                    first);
+        } else if (event.type == EventType::unmap && of_page_[event.first] != nowhere) {
+          release(site, of_page_[event.first], event.count);
+        }
+      }
+    }
+    // A stream that does not tell of a mapping has its pages as they are numbered.
+    for (std::uint32_t& place : of_page_)
+      if (place == nowhere) place = size_++;
+  }
+
+  [[nodiscard]] std::uint32_t of(std::uint64_t page) const { return of_page_[page]; }
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+  [[nodiscard]] const std::vector<Extent>& extents() const { return extents_; }
+
+ private:
+  static constexpr std::uint32_t nowhere = 0xffffffff;
+
+  std::uint32_t allocate(std::uint32_t site, std::uint32_t count) {
+    auto& ranges = free_[site];
+    auto best = ranges.end();
+    for (auto range = ranges.begin(); range != ranges.end(); ++range)
+      if (range->second >= count && (best == ranges.end() || range->second < best->second))
+        best = range;
+    if (best != ranges.end()) {
+      const auto [first, all] = *best;
+      ranges.erase(best);
+      if (all > count) ranges.emplace(first + count, all - count);
+      return first;
+    }
+    const std::uint32_t first = size_;
+    size_ += count;
+    if (!extents_.empty() && extents_.back().site == site &&
+        extents_.back().first + extents_.back().pages == first) {
+      extents_.back().pages += count;
+    } else {
+      extents_.push_back({site, first, count});
+    }
+    return first;
+  }
+
+  void release(std::uint32_t site, std::uint32_t first, std::uint32_t count) {
+    auto& ranges = free_[site];
+    const auto [range, added] = ranges.emplace(first, count);
+    if (!added) return;
+    if (const auto next = std::next(range); next != ranges.end() && next->first == first + count) {
+      range->second += next->second;
+      ranges.erase(next);
+    }
+    if (range == ranges.begin()) return;
+    if (const auto before = std::prev(range); before->first + before->second == first) {
+      before->second += range->second;
+      ranges.erase(range);
+    }
+  }
+
+  std::vector<std::uint32_t> of_page_;
+  std::vector<std::map<std::uint32_t, std::uint32_t>> free_;  // per site: first and count
+  std::vector<Extent> extents_;
+  std::uint32_t size_ = 0;
+};
+
+/// The main pass, and what it learns on the way. Sites and heat map only where they are asked for.
 class Pass {
  public:
   Pass(const Reader& reader, HeatMapSize size)
-      : reader_(reader), info_(reader.info()), pages_(info_.pages, Page::untouched) {
+      : reader_(reader),
+        info_(reader.info()),
+        site_of_object_(index_sites()),
+        places_(reader, site_of_object_, out_.sites.size()),
+        here_(places_.size()),
+        since_(places_.size()),
+        uses_(places_.size()) {
     if ((size.rows == 0) != (size.columns == 0))
       throw std::invalid_argument("a heat map has rows and columns, or neither");
     if (size.rows == 0) return;
-    heat_.emplace(info_.pages, size);
-    index_sites();
+    heat_ = std::make_unique<HeatMapBuilder>(places_.size(), size);
+    index_pages();
   }
 
   Characteristics run() {
@@ -137,7 +224,10 @@ class Pass {
       }
       const double from = out_.seconds;
       out_.seconds += block.nominal_ns * 1e-9;
-      if (block.timed) add_timed(from, out_.seconds);
+      if (block.timed) {
+        ++timed_blocks_;
+        add_timed(from, out_.seconds);
+      }
       if (heat_) heat_->end_block(out_.seconds);
     }
     finish();
@@ -145,27 +235,34 @@ class Pass {
   }
 
  private:
-  enum class Page : std::uint8_t { untouched, here, gone };
+  enum Use : std::uint8_t { untouched = 0, touched = 1, timed = 2 };
 
-  void index_sites() {
+  std::vector<std::uint32_t> index_sites() {
+    std::vector<std::uint32_t> site_of_object;
     std::unordered_map<std::string_view, std::uint32_t> known;
     for (const Object& object : info_.objects) {
       const auto [at, added] =
           known.emplace(object.site, static_cast<std::uint32_t>(out_.sites.size()));
       if (added) out_.sites.push_back({.site = object.site});
       ++out_.sites[at->second].objects;
-      site_of_object_.push_back(at->second);
+      site_of_object.push_back(at->second);
       left_.push_back(object.pages);
     }
+    return site_of_object;
+  }
+
+  void index_pages() {
     // Pages of no object (a foreign stream may have some) fall to one more, which is not told.
     const auto sites = static_cast<std::uint32_t>(out_.sites.size());
-    here_.resize(sites + 1);
+    site_here_.resize(sites + 1);
     accesses_.resize((info_.classes.size() * 2 + 1) * (sites + 1));
     last_.resize(sites + 1, -1);
-    site_of_page_.resize(info_.pages, sites);
+    of_page_.resize(info_.pages);
+    for (std::uint64_t page = 0; page < info_.pages; ++page)
+      of_page_[page] = {sites, heat_->row(places_.of(page))};
     for (std::size_t i = 0; i < info_.objects.size(); ++i)
-      std::fill_n(site_of_page_.begin() + static_cast<std::ptrdiff_t>(info_.objects[i].first_page),
-                  info_.objects[i].pages, site_of_object_[i]);
+      for (std::uint64_t page = 0; page < info_.objects[i].pages; ++page)
+        of_page_[info_.objects[i].first_page + page].site = site_of_object_[i];
   }
 
   void apply(const Event& event) {
@@ -182,33 +279,39 @@ class Pass {
   }
 
   void touch(std::uint64_t page) {
-    const Page before = std::exchange(pages_[page], Page::here);
-    if (before == Page::here) return;
+    const std::uint32_t place = places_.of(page);
+    if (here_[place]) return;
+    here_[place] = true;
+    since_[place] = timed_blocks_;
     out_.peak_pages = std::max(out_.peak_pages, ++all_here_);
-    if (before == Page::untouched) ++out_.touched_pages;
+    const bool first = uses_[place] == untouched;
+    uses_[place] |= touched;
     if (!heat_) return;
-    heat_->place(page);
-    const std::uint32_t s = site_of_page_[page];
-    ++here_[s];
+    const auto [s, row] = of_page_[page];
+    heat_->place(row);
+    ++site_here_[s];
     last_[s] = out_.seconds;
     if (s == out_.sites.size()) return;
     SiteUse& site = out_.sites[s];
     if (site.first_touch < 0) site.first_touch = out_.seconds;
-    if (before == Page::untouched) ++site.pages;
-    site.peak_pages = std::max(site.peak_pages, here_[s]);
+    if (first) ++site.pages;
+    site.peak_pages = std::max(site.peak_pages, site_here_[s]);
   }
 
   void free(std::uint64_t page) {
-    if (std::exchange(pages_[page], Page::gone) != Page::here) return;
+    const std::uint32_t place = places_.of(page);
+    if (!here_[place]) return;
+    here_[place] = false;
+    if (timed_blocks_ > since_[place]) uses_[place] |= timed;
     --all_here_;
     if (!heat_) return;
-    heat_->remove(page);
-    --here_[site_of_page_[page]];
+    heat_->remove(of_page_[page].row);
+    --site_here_[of_page_[page].site];
   }
 
   /// Accesses of a kind and class, or of set-up, by site.
   [[nodiscard]] std::uint64_t* by_site(std::size_t way) {
-    return accesses_.data() + way * here_.size();
+    return accesses_.data() + way * site_here_.size();
   }
 
   void add(const Segment& segment, bool timed) {
@@ -219,10 +322,10 @@ class Pass {
     for (std::size_t e = 0; e < segment.pages.size(); ++e) {
       const std::uint32_t page = segment.pages[e];
       if (page >= pages) throw std::runtime_error("corrupt stream: a page number");
-      const std::uint32_t site = site_of_page_[page];
+      const auto [site, row] = of_page_[page];
       sums[site] += segment.counts[e];
       last_[site] = out_.seconds;
-      cells[heat_->row(page)] += segment.counts[e];
+      cells[row] += segment.counts[e];
     }
   }
 
@@ -235,37 +338,60 @@ class Pass {
   }
 
   void finish() {
-    for (std::size_t s = 0; s < out_.sites.size(); ++s) {
-      SiteUse& site = out_.sites[s];
-      site.last_touch = last_[s];
-      site.set_up_accesses = by_site(0)[s];
-      for (std::size_t c = 0; c < info_.classes.size(); ++c)
-        site.accesses.push_back({by_site(1 + c * 2)[s], by_site(2 + c * 2)[s]});
+    if (heat_) {
+      for (std::size_t s = 0; s < out_.sites.size(); ++s) {
+        SiteUse& site = out_.sites[s];
+        site.last_touch = last_[s];
+        site.set_up_accesses = by_site(0)[s];
+        for (std::size_t c = 0; c < info_.classes.size(); ++c)
+          site.accesses.push_back({by_site(1 + c * 2)[s], by_site(2 + c * 2)[s]});
+      }
+      out_.extents = places_.extents();
+      out_.heat = heat_->finish(out_.seconds);
+    } else {
+      out_.sites.clear();
     }
-    if (heat_) out_.heat = heat_->finish(out_.seconds);
-    const auto totals = reader_.page_totals();
-    std::vector<std::uint64_t> descending{totals.begin(), totals.end()};
-    std::erase(descending, 0);
-    std::ranges::sort(descending, std::greater{});
-    out_.touched_pages = std::max<std::uint64_t>(out_.touched_pages, descending.size());
-    out_.curve = curve_of(out_.touched_pages, descending);
+    std::vector<std::uint64_t> totals(places_.size());
+    for (std::uint64_t page = 0; page < info_.pages; ++page)
+      totals[places_.of(page)] += reader_.page_totals()[page];
+    for (std::uint64_t place = 0; place < places_.size(); ++place) {
+      out_.pages += uses_[place] != untouched;
+      out_.timed_pages += totals[place] > 0 || (uses_[place] & timed) != 0 ||
+                          (here_[place] && timed_blocks_ > since_[place]);
+    }
+    std::erase(totals, 0);
+    std::ranges::sort(totals, std::greater{});
+    out_.curve = curve_of(out_.timed_pages, totals);
     for (std::size_t i = 0; i < hot_shares.size(); ++i)
-      out_.hottest[i] = share_of_hottest(hot_shares[i], out_.touched_pages, descending);
+      out_.hottest[i] = share_of_hottest(hot_shares[i], out_.timed_pages, totals);
   }
+
+  /// What an entry needs to know of its page.
+  struct PageOf {
+    std::uint32_t site;
+    std::uint32_t row;
+  };
 
   const Reader& reader_;
   const StreamInfo& info_;
   Characteristics out_;
-  std::vector<Page> pages_;
+  std::vector<std::uint64_t> left_;  // per object: pages not freed
+  std::vector<std::uint32_t> site_of_object_;
+  Places places_;
+  std::uint32_t timed_blocks_ = 0;  // so far
+
+  // Per place: whether a page is there now, how many timed blocks were before it came, and whether
+  // one was ever there, also during a timed block.
+  std::vector<bool> here_;
+  std::vector<std::uint32_t> since_;
+  std::vector<std::uint8_t> uses_;
   std::uint64_t all_here_ = 0;
 
-  std::optional<HeatMapBuilder> heat_;
-  std::vector<std::uint32_t> site_of_object_;
-  std::vector<std::uint64_t> left_;  // per object: pages not freed
-  std::vector<std::uint32_t> site_of_page_;
-  std::vector<std::uint64_t> here_;      // per site: pages touched and not freed
-  std::vector<std::uint64_t> accesses_;  // see by_site()
-  std::vector<double> last_;             // per site: beginning of the last block that touched it
+  std::unique_ptr<HeatMapBuilder> heat_;
+  std::vector<PageOf> of_page_;
+  std::vector<std::uint64_t> site_here_;  // per site: pages touched and not freed
+  std::vector<std::uint64_t> accesses_;   // see by_site()
+  std::vector<double> last_;              // per site: beginning of the last block that touched it
 };
 
 }  // namespace

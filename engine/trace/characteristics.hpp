@@ -1,10 +1,14 @@
-// Characteristics: how a stream uses its memory, found in one pass over it.
+// Characteristics: how a stream uses its memory, found by reading it through.
 //
 // What `tune workloads` lists and `tune workload show` draws: footprint, loads and stores, the
 // share of accesses that the hottest pages get, what each allocation site came to, and a heat map
 // of accesses over pages and time. Counts are simulated, times are nominal seconds of the
-// full-scale run since the stream's beginning. A page is one that was touched, at whatever time;
-// hotness is that of the timed part alone, so a page that only set-up used counts as cold.
+// full-scale run since the stream's beginning.
+//
+// A stream never gives a page number twice, but a program's allocator does give freed memory again.
+// So a page here is a place in an address space in which what is freed is given again to the same
+// allocation site: an array that every iteration allocates anew is one array. Hotness is that of
+// the timed part: accesses in it, over all pages that were there in it, accessed or not.
 #pragma once
 
 #include <array>
@@ -34,6 +38,13 @@ struct SiteUse {
   std::uint64_t set_up_accesses = 0;  // outside of it
 };
 
+/// Pages that lie together and belong to one site.
+struct Extent {
+  std::uint32_t site = 0;  // index into Characteristics::sites
+  std::uint32_t first = 0;
+  std::uint32_t pages = 0;
+};
+
 /// Cells of pages (rows) and time (columns), column after column. Columns are groups of whole
 /// blocks, so their widths differ a little.
 struct HeatMap {
@@ -54,23 +65,25 @@ struct Stretch {
 };
 
 struct Characteristics {
-  std::uint64_t touched_pages = 0;
-  std::uint64_t peak_pages = 0;  // most that were touched and not freed at a time: the footprint
-  double seconds = 0;            // of all blocks
+  std::uint64_t pages = 0;        // touched, at whatever time
+  std::uint64_t timed_pages = 0;  // of those, the ones that were there in the timed part
+  std::uint64_t peak_pages = 0;   // most that were touched and not freed at a time: the footprint
+  double seconds = 0;             // of all blocks
   std::vector<Stretch> timed;
   ByKind accesses{};                                // of the timed part
   std::uint64_t set_up_accesses = 0;                // outside of it
   std::array<double, hot_shares.size()> hottest{};  // share of accesses of the hottest pages
   /// (share of pages, share of accesses), hottest pages first, at a few hundred points.
   std::vector<std::array<double, 2>> curve;
-  std::vector<SiteUse> sites;  // in order of first mapping
+  std::vector<SiteUse> sites;   // in order of first mapping
+  std::vector<Extent> extents;  // in order of pages
   HeatMap heat;
 };
 
 /// The heat map has at most `rows` rows of a power of two of pages, and at most twice `columns`
 /// columns (at least `columns` if there are as many blocks of equal length). Without rows and
-/// columns only blocks' summaries are read: there are neither sites nor a map, and it takes a
-/// fraction of the time.
+/// columns only blocks' summaries are read: there are neither sites, extents nor a map, and it
+/// takes a fraction of the time.
 struct HeatMapSize {
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;

@@ -13,7 +13,7 @@ from conftest import FakeNative
 from tuner import catalog, characteristics, cli, listing, streams
 
 FOUND = {
-    "touched_pages": 4000,
+    "timed_pages": 4000,
     "peak_pages": 4096,
     "loads": 900,
     "stores": 100,

@@ -27,16 +27,12 @@ def subject(**found: Any) -> Subject:
     pages = [[8, 8, 0, 0], [8, 8, 4, 0], [8, 8, 4, 0]]
     info = {
         "scale": 1024.0,
-        "pages": 32,
         "classes": [{"name": "stream"}, {"name": "chase"}],
-        "objects": [
-            {"site": "a", "first_page": 0, "pages": 8},
-            {"site": "a", "first_page": 8, "pages": 8},
-            {"site": "b", "first_page": 16, "pages": 16},
-        ],
     }
     site = {"freed": 0, "first_touch": 0.0, "last_touch": 70.4, "last_free": -1.0}
     found = {
+        "pages": 20,
+        "extents": [("a", 0, 16), ("b", 16, 16)],
         "loads": 110,
         "stores": 20,
         "timed": [(10.0, 190.0)],
@@ -77,7 +73,7 @@ def subject(**found: Any) -> Subject:
         scale=1024,
         footprint_gib=0.078125,
         pages=20,
-        touched_pages=20,
+        timed_pages=20,
         accesses=130,
         set_up_accesses=8,
         store_share=0.15,
@@ -121,7 +117,7 @@ def test_the_heat_map_is_in_real_units_and_marks_objects() -> None:
     assert axes.get_xlim() == (0, pytest.approx(190 / 60))
     assert axes.get_ylim() == (0, 32 * 4096 * 1024 / 2**30)
     assert axes.get_xlabel().startswith("minutes")
-    assert {"a", "b"} <= set(texts(axes))  # neighbours of one site are one
+    assert {"a", "b"} <= set(texts(axes))
     assert "20 pages in all, each standing for 1024" in " ".join(texts(axes))
     (boundary,) = (
         float(np.asarray(line.get_ydata())[0])
