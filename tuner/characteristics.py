@@ -89,13 +89,10 @@ def known(entry: Entry[WorkloadSpec]) -> dict[str, Known]:
     found: dict[str, Known] = {}
     for name, request in requests(entry).items():
         figures = kept.get(name)
-        if figures is None or figures.stream != request.key:
-            if streams.there(request):
-                found[name] = Known(of_stream(request))
-                continue
-            found[name] = Known(figures, stale=figures is not None)
-            continue
-        found[name] = Known(figures)
+        stale = figures is None or figures.stream != request.key
+        if stale and (isinstance(request, RecordedStream) or streams.there(request)):
+            figures, stale = of_stream(request), False
+        found[name] = Known(figures, stale and figures is not None)
     return found
 
 

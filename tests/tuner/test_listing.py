@@ -185,11 +185,18 @@ def test_large_numbers_are_short() -> None:
     ]
 
 
-def test_shipped_figures_are_of_shipped_workloads() -> None:
+def test_shipped_figures_can_be_true() -> None:
+    """They may be stale, which the listing tells; but not nonsense."""
     folder = catalog.packaged_folder(catalog.Kind.workload)
-    for name, inputs in characteristics._read(folder / characteristics.FILE).items():
-        spec = catalog.workload(str(folder / f"{name}.yaml")).spec
-        assert inputs.keys() <= spec.inputs.keys()
-        for input, figures in inputs.items():
-            assert figures.scale == spec.scale_of(input)
-            assert 0 < figures.hottest["1%"] < figures.hottest["50%"] <= 1
+    kept = characteristics._read(folder / characteristics.FILE)
+    for figures in (f for inputs in kept.values() for f in inputs.values()):
+        shares = list(figures.hottest.values())
+        assert list(figures.hottest) == ["1%", "10%", "20%", "50%"]
+        assert shares == sorted(shares)
+        assert 0 < shares[0] <= shares[-1] <= 1
+        assert 0 < figures.pages
+        assert figures.footprint_gib == pytest.approx(
+            figures.pages * figures.scale * 4096 / 2**30, rel=1e-3
+        )
+        assert figures.accesses > 0
+        assert 0 <= figures.store_share <= 1

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.image import AxesImage, PcolorImage
 
-from tuner import cli, show
+from tuner import cli, engine, show
 from tuner.characteristics import Figures
 from tuner.models import Setting
 from tuner.show import Site, Subject
@@ -227,3 +227,50 @@ def test_what_the_user_can_put_right(
 ) -> None:
     assert cli.main(["workload", "show", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+RECORDING = """\
+name: trace
+summary: a recording
+objective: runtime
+objectives: [runtime]
+footprint_gib: 0.03
+scale: 2048
+threads: 4
+machine: skx
+default_input: default
+smoke_input: default
+inputs:
+  default:
+    summary: what was recorded
+    trace: trace.tts
+    sampling: {sampler: hint-fault, probability: 0.001, samples: 52000, error_share: 0.125}
+"""
+
+
+def test_a_recording_is_listed_and_drawn(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("workloads").mkdir()
+    Path("workloads/trace.yaml").write_text(RECORDING)
+    engine.native().record(
+        "gups",
+        workload="gups",
+        input="smoke",
+        parameters={"updates_g": 1.0, "regions": 1, "block_ms": 50.0},
+        scale=2048.0,
+        threads=4.0,
+        llc_bytes=24 << 20,
+        seed=0,
+        path="workloads/trace.tts",
+    )
+    assert cli.main(["workloads", "trace", "--json"]) == 0  # nothing to measure: the file is there
+    (listed,) = json.loads(capsys.readouterr().out)
+    figures = listed["inputs"]["default"]["characteristics"]
+    assert figures["footprint_gib"] == pytest.approx(64, rel=0.01)
+    assert cli.main(["workload", "show", "workloads/trace.yaml", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["characteristics"] == figures
+    assert shown["recorded"] is True
+    assert "sampled by hint-fault: 52,000 samples, one access in 1,000" in shown["how"]
+    Path("workloads/trace.tts").write_bytes(b"ttstream")
+    assert cli.main(["workloads"]) == 2
+    assert "trace.tts: truncated stream" in capsys.readouterr().err
