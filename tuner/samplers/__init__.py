@@ -21,7 +21,10 @@ from tuner import engine
 from tuner.errors import UserError, nearest, unknown
 from tuner.models import MachineSpec
 
-_MODULES = {"emulation": "tuner.samplers.emulation:Emulation"}
+_MODULES = {
+    "emulation": "tuner.samplers.emulation:Emulation",
+    "hint-fault": "tuner.samplers.hint_fault:HintFault",
+}
 """Where each sampler lives; the first is the default. Imported only when asked for."""
 
 FOLDER_VARIABLE = "TIERTUNE_RECORD"
