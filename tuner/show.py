@@ -308,7 +308,7 @@ def _mark_sites(axes: Axes, subject: Subject) -> None:
     top = axes.get_ylim()[1]
     for site, first, pages in subject.found["extents"]:
         start, stop = first * subject.page_gib, (first + pages) * subject.page_gib
-        if stop - start < top * 0.004:
+        if stop - start < top * 0.01:
             continue
         if start > 0:
             axes.axhline(start, color="white", lw=0.5, alpha=0.7)

@@ -194,7 +194,7 @@ def test_shipped_figures_can_be_true() -> None:
         assert list(figures.hottest) == ["1%", "10%", "20%", "50%"]
         assert shares == sorted(shares)
         assert 0 < shares[0] <= shares[-1] <= 1
-        assert 0 < figures.pages
+        assert figures.pages > 0
         assert figures.footprint_gib == pytest.approx(
             figures.pages * figures.scale * 4096 / 2**30, rel=1e-3
         )
