@@ -33,7 +33,7 @@ constexpr Vertex unused = ~Vertex{0};
 // kernels (graph_algorithms.cpp).
 constexpr double level_ns = 6;
 constexpr double compare_ns = 5;
-constexpr double edge_ns = 1.8;
+constexpr double edge_ns = 1.5;
 
 constexpr std::size_t batch = 1024;
 

@@ -17,8 +17,8 @@ namespace {
 // Computation per edge and per vertex beside the misses, and what threads lose by waiting for each
 // other. Chosen so that BFS and CC take what FreqTier (2024, Table IV) measured with all memory
 // fast, on a Kronecker graph of 2^31 vertices and 2^33 edges: 6.6 and 10.9 s per trial.
-constexpr double edge_ns = 1.8;
-constexpr double vertex_ns = 3.6;
+constexpr double edge_ns = 1.5;
+constexpr double vertex_ns = 3.1;
 // A step of a merge of two sorted lists: its branch is mispredicted about every third time, at some
 // 15 cycles, and nothing is outstanding meanwhile (estimate).
 constexpr double merge_ns = 2;
