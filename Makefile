@@ -69,8 +69,8 @@ sanitize: $(VENV)/.dependencies | preflight ## Engine tests under address and un
 fuzz: $(VENV)/.dependencies | preflight ## Ten minutes of fuzzing per target (FUZZ_SECONDS=600), under sanitizers
 	@cmake --preset fuzz >/dev/null
 	@cmake --build --preset fuzz
-	@build/fuzz/fuzz stream --corpus tests/fuzz/corpus/stream --seconds $(FUZZ_SECONDS)
-	@build/fuzz/fuzz spool --corpus tests/fuzz/corpus/spool --seconds $(FUZZ_SECONDS)
+	@for target in stream spool import; do \
+	  build/fuzz/fuzz $$target --corpus tests/fuzz/corpus/$$target --seconds $(FUZZ_SECONDS) || exit 1; done
 
 smoke: setup ## Every policy on every workload's smoke input
 	@$(BIN)/tune smoke

@@ -471,6 +471,8 @@ class Import {
     const auto checks = number<std::uint32_t>(word(counts));
     if (!from || !to || *from >= *to || *to > address_limit)
       lines_.bad(shown(line), "a range of addresses below 2^48");
+    if ((*to - *from) / page_bytes > options_.most_pages)
+      lines_.bad(shown(line), "a region of at most 128 GiB");
     if (!checks) lines_.bad(shown(line), "the number of accesses after the range");
     if (*checks == 0) return;
     ++summary_.samples;
@@ -630,7 +632,7 @@ class Import {
       to_->time(static_cast<std::uint64_t>(std::max(0.0, row.time - *first)));
       const std::uint32_t process = processes_[row.process];
       to_->process(process);
-      ++summary_.samples;
+      summary_.samples += row.count > 0;
       for (std::uint64_t at = row.address; at < row.address + row.size;) {
         const std::uint64_t end =
             std::min(row.address + row.size, (at / page_bytes + 1) * page_bytes);
@@ -706,7 +708,8 @@ class Import {
       }
       case Column::size: {
         const auto size = number<std::uint64_t>(text);
-        if (!size || *size == 0 || *size > std::uint64_t{1} << 30)
+        if (!size || *size == 0 ||
+            *size > std::min(std::uint64_t{1} << 30, options_.most_pages * page_bytes))
           lines_.bad(shown(text), "a size in bytes, 1 to 2^30");
         row.size = *size;
         break;

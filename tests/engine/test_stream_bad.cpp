@@ -132,7 +132,7 @@ TEST("bad input: refitting an untouched stream changes nothing") {
 
 TEST("bad input: the fuzzer's corpus") {
   const Scratch scratch;
-  for (const fuzz::Target* target : {&fuzz::stream_target(), &fuzz::spool_target()}) {
+  for (const fuzz::Target* target : fuzz::targets()) {
     std::size_t accepted = 0;
     for (const fuzz::Bytes& seed : target->seeds()) accepted += target->run(seed, scratch.path);
     CHECK_EQ(accepted, target->seeds().size());
@@ -145,7 +145,7 @@ TEST("bad input: the fuzzer's corpus") {
 TEST("bad input: a few mutations of every seed") {
   const Scratch scratch;
   Rng rng{7};
-  for (const fuzz::Target* target : {&fuzz::stream_target(), &fuzz::spool_target()})
+  for (const fuzz::Target* target : fuzz::targets())
     for (const fuzz::Bytes& seed : target->seeds())
       for (int i = 0; i < 20 && seed.size() < 20'000; ++i) {
         fuzz::Bytes bytes = seed;

@@ -195,13 +195,14 @@ struct Options {
 Options parse(int argc, char** argv) {
   Options out;
   const auto usage = [] {
-    std::fprintf(stderr,
-                 "usage: fuzz stream|spool [--corpus DIR] [--seconds N | --runs N] [--seed S] "
-                 "[--keep DIR]\n");
+    std::fprintf(
+        stderr,
+        "usage: fuzz stream|spool|import [--corpus DIR] [--seconds N | --runs N] [--seed S] "
+        "[--keep DIR]\n");
     std::exit(2);
   };
   if (argc < 2 || argc % 2 != 0) usage();
-  for (const Target* target : {&stream_target(), &spool_target()})
+  for (const Target* target : targets())
     if (std::string_view{argv[1]} == target->name) out.target = target;
   if (out.target == nullptr) usage();
   for (int i = 2; i < argc; i += 2) {

@@ -5,6 +5,7 @@
 // runs the committed corpus once.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -37,6 +38,12 @@ struct Target {
 const Target& stream_target();
 /// A spool: assemble(), and the stream that comes of it.
 const Target& spool_target();
+/// An importer's text: the first byte says which.
+const Target& import_target();
+/// All of them.
+inline std::array<const Target*, 3> targets() {
+  return {&stream_target(), &spool_target(), &import_target()};
+}
 
 template <typename T>
 T peek(const Bytes& bytes, std::size_t at) {
