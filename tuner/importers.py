@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import sys
 import zlib
 from argparse import Namespace
@@ -19,10 +18,10 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from tuner import catalog, engine
-from tuner.documents import render
+from tuner import catalog, engine, recorded
+from tuner.characteristics import PAGE_BYTES
 from tuner.errors import UserError
-from tuner.models import NAME, MachineSpec, Sampling
+from tuner.models import MachineSpec, Sampling
 from tuner.streams import human
 from tuner.terminal import print_json, progress, say
 
@@ -34,21 +33,28 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 def run(args: Namespace) -> int:
     """`tune import`."""
-    trace = _output(args.output, args.force)
+    trace = recorded.output(args.output, args.force)
     machine = catalog.machine(args.machine).spec
     period = _period(args)
     with _input(args.file) as (name, read):
         info, seen = _import(args, name, read, trace, machine, period)
-    sampling = _sampling(args.format, period, seen)
-    document = trace.with_suffix(".yaml")
-    document.write_text(_workload(args, name, trace, machine, info, seen, sampling))
+    sampling = _sampling(args.format, seen)
+    footprint = engine.characteristics(trace)["peak_pages"] * PAGE_BYTES
+    document = recorded.document(
+        trace,
+        footprint,
+        summary=f"imported from {Path(name).name} ({args.format})",
+        source=f"tune import --format {args.format} {name}",
+        threads=seen["threads"],
+        machine=machine,
+        sampling=sampling,
+    )
     summary = {
         "trace": str(trace),
         "workload": str(document),
         "format": args.format,
-        "pages": info["pages"],
+        "footprint_bytes": footprint,
         "blocks": info["blocks"],
-        "accesses": info["accesses"],
         "nominal_seconds": info["nominal_seconds"],
         **seen,
     }
@@ -57,21 +63,6 @@ def run(args: Namespace) -> int:
     else:
         _tell(summary, sampling)
     return 0
-
-
-def _output(text: str, force: bool) -> Path:
-    trace = Path(text).absolute()
-    if trace.suffix != ".tts" or not re.fullmatch(NAME, trace.stem):
-        raise UserError(
-            f"-o {text}: must be NAME.tts, where NAME consists of letters, digits, '.', '_', '-': "
-            "it names the workload"
-        )
-    if not trace.parent.is_dir():
-        raise UserError(f"-o {text}: there is no folder {trace.parent}")
-    for file in (trace, trace.with_suffix(".yaml")):
-        if file.exists() and not force:
-            raise UserError(f"{file} exists; --force replaces it")
-    return trace
 
 
 def _period(args: Namespace) -> float:
@@ -146,7 +137,7 @@ def _import(
             name=name,
             path=str(trace),
             workload=trace.stem,
-            input="imported",
+            input=recorded.INPUT,
             parameters=json.dumps(options),
             **options,
         )
@@ -160,12 +151,9 @@ def _import(
     return dict(info), dict(seen)
 
 
-def _sampling(format: str, period: float, seen: Mapping[str, Any]) -> Sampling | None:
-    """What the workload's document says about the uncertainty; None where every access was seen."""
-    if seen["error_share"] == 0:
-        return None
+def _sampling(format: str, seen: Mapping[str, Any]) -> Sampling:
     # DAMON's checks are not accesses: there is no share of accesses that was sampled.
-    sampled = None if format == "damon" else min(1.0, seen["samples"] / seen["accesses"])
+    sampled = None if format == "damon" else min(1.0, seen["observed"] / seen["accesses"])
     return Sampling(
         sampler=format,
         probability=sampled,
@@ -174,53 +162,23 @@ def _sampling(format: str, period: float, seen: Mapping[str, Any]) -> Sampling |
     )
 
 
-def _workload(
-    args: Namespace,
-    name: str,
-    trace: Path,
-    machine: MachineSpec,
-    info: Mapping[str, Any],
-    seen: Mapping[str, Any],
-    sampling: Sampling | None,
-) -> str:
-    """The document with which `tune run --workload ./NAME.yaml` plays the trace."""
-    imported: dict[str, Any] = {"summary": "as it ran", "trace": trace.name}
-    if sampling:
-        imported["sampling"] = sampling.model_dump(exclude_none=True)
-    return render(
-        {
-            "name": trace.stem,
-            "summary": f"imported from {Path(name).name} ({args.format})",
-            "sources": [f"tune import --format {args.format} {name}"],
-            "objective": "runtime",
-            "objectives": ["runtime"],
-            "footprint_gib": info["pages"] * 4096 / 2**30,
-            "scale": 1.0,
-            "threads": float(seen["threads"]),
-            "machine": machine.name,
-            "default_input": "imported",
-            "smoke_input": "imported",
-            "inputs": {"imported": imported},
-        }
+def _tell(summary: Mapping[str, Any], sampling: Sampling) -> None:
+    trace = Path(summary["trace"])
+    uncertainty = (
+        f"a page's count is off by {sampling.error_share:.1%}, of the hottest pages (with half of "
+        f"the accesses) by {summary['hot_error_share']:.1%} (one standard error)"
+        if sampling.error_share
+        else "none from sampling: every access was seen"
     )
-
-
-def _tell(summary: Mapping[str, Any], sampling: Sampling | None) -> None:
     say(
         f"tune: read {summary['lines']:,} lines: {summary['samples']:,} observations of "
-        f"{summary['accesses']:,} accesses to {human(summary['pages'] * 4096)}\n"
-        f"  trace        {summary['trace']} ({human(Path(summary['trace']).stat().st_size)}, "
+        f"{summary['accesses']:,.0f} accesses to {human(summary['footprint_bytes'])}\n"
+        f"  trace        {trace} ({human(trace.stat().st_size)}, "
         f"{summary['nominal_seconds']:.3g} s when replayed on fast memory)\n"
-        "  uncertainty  "
-        + (
-            "none from sampling: every access was seen"
-            if sampling is None
-            else f"a page's count is off by {summary['error_share']:.1%}, of the hottest pages "
-            f"(with half of the accesses) by {summary['hot_error_share']:.1%} (one standard error)"
-        )
+        f"  uncertainty  {uncertainty}"
     )
     if summary["no_address"]:
         say(f"  left out     {summary['no_address']:,} samples without a user-space address")
     if summary["cached"]:
         say(f"  left out     {summary['cached']:,} samples that a cache served")
-    say(f"next: tune run --workload {summary['workload']}")
+    say(recorded.next_step(Path(summary["workload"])))

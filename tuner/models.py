@@ -244,13 +244,13 @@ class Sampling(Model):
 
     def told(self) -> str:
         """sampled by hint-fault: 52,000 samples, one access in 1,000; ..."""
+        if self.error_share == 0:
+            return f"recorded whole by {self.sampler}: all {self.samples:,} accesses were seen"
         rate = "" if self.probability is None else f", one access in {1 / self.probability:,.4g}"
-        error = (
-            f"the count of a page is uncertain by {self.error_share:.2g} of itself (standard error)"
-            if self.error_share > 0
-            else "counts are exact"
+        return (
+            f"sampled by {self.sampler}: {self.samples:,} samples{rate}; the count of a page is "
+            f"uncertain by {self.error_share:.2g} of itself (standard error)"
         )
-        return f"sampled by {self.sampler}: {self.samples:,} samples{rate}; {error}"
 
 
 class InputSpec(Model):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -24,10 +23,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tuner import catalog, engine, samplers
-from tuner.documents import render
+from tuner import catalog, engine, recorded, samplers
 from tuner.errors import UserError
-from tuner.models import NAME, MachineSpec
+from tuner.models import MachineSpec, Sampling
 from tuner.samplers import Launch, Sampler
 from tuner.streams import human
 from tuner.terminal import print_json, progress, say, table
@@ -58,7 +56,7 @@ def record(args: Namespace) -> int:
     sampler = samplers.find(args.sampler)(_options(args.set), machine)
     if reason := sampler.unavailable():
         raise UserError(f"sampler {sampler.name}: {reason}")
-    trace = _output(args.output, args.force)
+    trace = recorded.output(args.output, args.force)
     with _spools(trace) as spools:
         status = _run(sampler, command, spools, quiet=args.json)
         (spools / "reserve").unlink(missing_ok=True)
@@ -127,22 +125,6 @@ def _options(words: Sequence[str]) -> dict[str, float]:
         except ValueError as error:
             raise UserError(f"--set {word}: found '{value}'; must be a number") from error
     return given
-
-
-def _output(path: str, force: bool) -> Path:
-    """Everything that could keep the trace from being written is found before the program runs."""
-    trace = Path(path).absolute()
-    if trace.suffix != ".tts" or not re.fullmatch(NAME, trace.stem):
-        raise UserError(
-            f"-o {path}: must be NAME.tts, where NAME consists of letters, digits, '.', '_', '-': "
-            "it names the workload"
-        )
-    if not trace.parent.is_dir():
-        raise UserError(f"-o {path}: there is no folder {trace.parent}")
-    for file in (trace, trace.with_suffix(".yaml")):
-        if file.exists() and not force:
-            raise UserError(f"{file} exists; --force replaces it")
-    return trace
 
 
 @contextmanager
@@ -269,7 +251,7 @@ def _assemble(
                 str(spools),
                 str(trace),
                 workload=trace.stem,
-                input="recorded",
+                input=recorded.INPUT,
                 parameters=json.dumps(
                     {"command": list(command), "sampler": sampler.name, "options": sampler.values}
                 ),
@@ -282,8 +264,21 @@ def _assemble(
         except (RuntimeError, OSError) as error:
             raise UserError(str(error)) from error
     footprint = engine.characteristics(trace)["peak_pages"] * PAGE_BYTES
-    document = trace.with_suffix(".yaml")
-    document.write_text(_workload(sampler, command, trace, machine, footprint, info, seen))
+    text = shlex.join([Path(command[0]).name, *command[1:]])
+    document = recorded.document(
+        trace,
+        footprint,
+        summary=f"recorded: {text}",
+        source=f"tune record --sampler {sampler.name} -- {text}",
+        threads=seen["threads"],
+        machine=machine,
+        sampling=Sampling(
+            sampler=sampler.name,
+            probability=_probability(info, seen),
+            samples=int(seen["sampled"]),
+            error_share=seen["error_share"],
+        ),
+    )
     return {
         "trace": str(trace),
         "workload": str(document),
@@ -303,46 +298,6 @@ def _assemble(
         "disk_full": seen["disk_full"],
         "cut_short": seen["cut_short"],
     }
-
-
-def _workload(
-    sampler: Sampler,
-    command: Sequence[str],
-    trace: Path,
-    machine: MachineSpec,
-    footprint: int,
-    info: Mapping[str, Any],
-    seen: Mapping[str, Any],
-) -> str:
-    """The document with which `tune run --workload ./NAME.yaml` plays the trace."""
-    text = shlex.join([Path(command[0]).name, *command[1:]])
-    return render(
-        {
-            "name": trace.stem,
-            "summary": f"recorded: {text}",
-            "sources": [f"tune record --sampler {sampler.name} -- {text}"],
-            "objective": "runtime",
-            "objectives": ["runtime"],
-            "footprint_gib": footprint / 2**30,
-            "scale": 1.0,
-            "threads": float(seen["threads"]),
-            "machine": machine.name,
-            "default_input": "recorded",
-            "smoke_input": "recorded",
-            "inputs": {
-                "recorded": {
-                    "summary": "as it ran",
-                    "trace": trace.name,
-                    "sampling": {
-                        "sampler": sampler.name,
-                        "probability": _probability(info, seen),
-                        "samples": int(seen["sampled"]),
-                        "error_share": seen["error_share"],
-                    },
-                }
-            },
-        }
-    )
 
 
 def _probability(info: Mapping[str, Any], seen: Mapping[str, Any]) -> float:
@@ -377,17 +332,9 @@ def _tell(summary: Mapping[str, Any], sampler: Sampler) -> None:
         say("  cut short    a process did not end by itself: the trace holds what came before")
     for remark in sampler.remarks():
         say(f"  note         {remark}")
-    say(f"next: tune run --workload {_shown(Path(summary['workload']))}")
+    say(recorded.next_step(Path(summary["workload"])))
 
 
 def _count(number: int, noun: str) -> str:
     plural = noun + ("es" if noun.endswith("s") else "s")
     return f"{number:,} {noun if number == 1 else plural}"
-
-
-def _shown(path: Path) -> str:
-    """As the user would type it."""
-    try:
-        return f"./{path.relative_to(Path.cwd())}"
-    except ValueError:
-        return str(path)

@@ -487,6 +487,7 @@ nb::tuple import_trace(const nb::callable& read, const std::string& name,
   out["cached"] = summary.cached;
   out["processes"] = summary.processes;
   out["threads"] = summary.threads;
+  out["observed"] = summary.observed;
   out["accesses"] = summary.accesses;
   out["error_share"] = summary.error_share;
   out["hot_error_share"] = summary.hot_error_share;

@@ -159,7 +159,10 @@ class Uncertainty {
       return std::pair(a.accesses, a.observed) > std::pair(b.accesses, b.observed);
     });
     double all = 0;
-    for (const Page& page : pages) all += page.accesses;
+    for (const Page& page : pages) {
+      all += page.accesses;
+      summary.observed += page.observed;
+    }
     double sum = 0, error = 0;
     bool hot = true;
     for (const Page& page : pages) {
@@ -582,7 +585,7 @@ class Import {
     to_->compute(static_cast<double>(instructions - told) * options_.ns_per_instruction);
     to_->time(static_cast<std::uint64_t>(static_cast<double>(instructions) *
                                          options_.ns_per_instruction));
-    summary_.accesses = accesses;
+    summary_.observed = summary_.accesses = accesses;
   }
 
   /// Whether a miss goes on in one of the latest address streams, as a prefetcher would see it.

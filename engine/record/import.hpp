@@ -56,7 +56,8 @@ struct ImportSummary {
   std::uint64_t cached = 0;      // samples that a cache served (perf data_src), left out
   std::uint64_t processes = 0;
   double threads = 1;
-  double accesses = 0;         // that the samples stand for
+  double observed = 0;         // accesses in the samples
+  double accesses = 0;         // that those stand for
   double error_share = 0;      // 0: exact
   double hot_error_share = 0;  // of the hottest pages that get half of the accesses
 };

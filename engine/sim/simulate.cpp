@@ -140,6 +140,7 @@ class Machine final : public Memory {
   [[nodiscard]] Occupancy occupancy() const;
   RunResult result();
   void watch(std::uint64_t done_blocks);
+  void look_at_clock(std::uint64_t done_blocks);
 
   const trace::Reader& stream_;
   const trace::StreamInfo& info_;
@@ -758,6 +759,10 @@ void Machine::watch(std::uint64_t done_blocks) {
   constexpr std::uint64_t entries_between = std::uint64_t{1} << 20;
   if (entries_ < entries_between && done_blocks % 64 != 0) return;
   entries_ = 0;
+  look_at_clock(done_blocks);
+}
+
+void Machine::look_at_clock(std::uint64_t done_blocks) {
   const auto clock = std::chrono::steady_clock::now();
   if (options_.deadline_seconds &&
       std::chrono::duration<double>(clock - started_).count() > *options_.deadline_seconds)
@@ -799,7 +804,10 @@ RunResult Machine::run() {
         std::max(peak_metadata_bytes_, static_cast<double>(policy_->metadata_bytes()) * scale_);
     if (timed_) {
       const double timed_ns = timed_before_ns_ + now_ns_ - section_start_ns_;
-      while (timed_ns >= 1e9 * static_cast<double>(series_.rows() + 1)) end_second();
+      while (timed_ns >= 1e9 * static_cast<double>(series_.rows() + 1)) {
+        end_second();
+        if (series_.rows() % 1024 == 0) look_at_clock(b);  // a block may be days long
+      }
     }
     watch(b + 1);
   }

@@ -118,6 +118,25 @@ TEST("bad input: a stream that would play for ever") {
   }
 }
 
+TEST("bad input: a deadline holds within a block, however long") {
+  const simtest::TempStream file;
+  simtest::StreamWriter writer{file, simtest::one_class(8, 1)};
+  simtest::map_and_touch(writer, 0, 8);
+  writer.compute() = {3.9e14};  // on four threads: about 97,000 seconds, a row of the series each
+  writer.block(true, 1e6);
+  writer.finish();
+  sim::RunOptions options;
+  options.deadline_seconds = 1e-9;
+  bool late = false;
+  try {
+    (void)sim::simulate(trace::Reader{file.path()}, simtest::plain_machine(),
+                        tt::policy("first-touch"), {}, options);
+  } catch (const sim::DeadlineExceeded&) {
+    late = true;
+  }
+  CHECK(late);
+}
+
 TEST("bad input: refitting an untouched stream changes nothing") {
   // Keeps the fuzzer's idea of the layout at that of the reader.
   for (const fuzz::Bytes& seed : fuzz::stream_target().seeds()) {

@@ -56,9 +56,9 @@ bool run(const Bytes& input, const std::filesystem::path& scratch) {
 }
 
 Bytes made(ImportFormat format, std::string_view text) {
-  Bytes out{static_cast<char>(format)};
-  out.insert(out.end(), text.begin(), text.end());
-  return out;
+  std::string input(1, static_cast<char>(format));
+  input += text;
+  return {input.begin(), input.end()};
 }
 
 std::vector<Bytes> seeds() {

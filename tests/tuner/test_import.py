@@ -70,7 +70,7 @@ def test_a_sample_of_each_format_can_be_tuned(tune: Tune, format: str) -> None:
     assert summary["accesses"] > 0
     workload = catalog.workload("./trace.yaml").spec
     assert workload.machine == "skx"
-    assert workload.footprint_gib == summary["pages"] * 4096 / 2**30
+    assert workload.footprint_gib == summary["footprint_bytes"] / 2**30
     policy = engine.policy("hybridtier")
     setting = settings.resolve("./trace.yaml", policy=policy, deadline_seconds=60)
     from tuner import runner
@@ -85,7 +85,10 @@ def test_lackey_goes_through_the_cache(tune: Tune) -> None:
     summary = tune(str(DATA / "lackey.txt"), "--format", "lackey")
     assert summary["samples"] == 192
     assert summary["accesses"] == 192
-    assert (summary["error_share"], document().inputs["imported"].sampling) == (0, None)
+    sampling = document().inputs["recorded"].sampling
+    assert sampling is not None
+    assert (sampling.probability, sampling.samples, sampling.error_share) == (1, 192, 0)
+    assert sampling.told() == "recorded whole by lackey: all 192 accesses were seen"
     info = engine.stream_info(Path("trace.tts"))
     assert info["accesses"] == 128  # 64 lines fetched, 64 written back; the rest hits
     assert list(heat().values()) == [128]
@@ -113,7 +116,7 @@ def test_perf_samples_are_expanded_by_their_period(tune: Tune) -> None:
     assert summary["accesses"] == 396 * 10007
     assert (summary["processes"], summary["threads"]) == (2, 3)
     assert engine.stream_info(Path("trace.tts"))["accesses"] == 396 * 10007
-    sampling = document().inputs["imported"].sampling
+    sampling = document().inputs["recorded"].sampling
     assert sampling is not None
     assert (sampling.sampler, sampling.samples) == ("perf-script", 396)
     assert sampling.probability == pytest.approx(1 / 10007)
@@ -162,7 +165,7 @@ def test_damon_regions_heat_all_their_pages(tune: Tune) -> None:
     info = engine.stream_info(Path("trace.tts"))
     assert info["blocks"] == 2
     assert info["nominal_seconds"] == pytest.approx(0.20859, rel=1e-3)
-    sampling = document().inputs["imported"].sampling
+    sampling = document().inputs["recorded"].sampling
     assert sampling is not None
     total = 16 * 3 + 2 * 5 + 16 * 21
     expected = (16 * math.sqrt(3) + 2 * math.sqrt(5) + 16 * math.sqrt(21)) / total
