@@ -2,6 +2,7 @@
 #include "kernels/xgboost.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -35,7 +36,6 @@ BoostedTrees::BoostedTrees(trace::Recorder& recorder, std::size_t rows, std::siz
       by_column_(recorder, "xgboost.column_matrix", rows * columns),
       margins_(recorder, "xgboost.predictions", rows),
       pairs_(recorder, "xgboost.gpair", rows),
-      buffer_(recorder, "xgboost.partition_buffer", rows),
       sampled_(columns) {
   std::iota(sampled_.begin(), sampled_.end(), 0u);
   read(source);
@@ -107,13 +107,13 @@ void BoostedTrees::update_gradients() {
   recorder_.compute(0, options_.row_ns * static_cast<double>(rows_));
 }
 
-BoostedTrees::Histogram BoostedTrees::build(const Node& node, const TracedArray<std::uint64_t>& set,
-                                            const TracedArray<GradientPair>& pairs) const {
+BoostedTrees::Histogram BoostedTrees::build(const Node& node,
+                                            const TracedArray<std::uint64_t>& set) const {
   Histogram histogram(columns_ * most_bins);
   for (std::size_t first = node.first; first < node.first + node.count; first += piece) {
     const std::size_t count = std::min(piece, node.first + node.count - first);
     for (const std::uint64_t row : set.load_range(stream, first, count)) {
-      const GradientPair pair = pairs.load(prefetched, row);
+      const GradientPair pair = pairs_.load(prefetched, row);
       const std::uint8_t* const bins =
           by_row_.load_range(prefetched, row * columns_, columns_).data();
       HistogramBin* bin = histogram.data();
@@ -151,27 +151,24 @@ void BoostedTrees::find_split(Node& node, const Histogram& histogram) const {
   }
 }
 
-std::size_t BoostedTrees::partition(const Node& node, TracedArray<std::uint64_t>& set) {
+std::size_t BoostedTrees::partition(const Node& node, TracedArray<std::uint64_t>& set,
+                                    TracedArray<std::uint64_t>& buffer) {
   const std::size_t column = static_cast<std::size_t>(node.column) * rows_;
-  std::size_t left = 0;
-  std::size_t right = 0;
-  for (std::size_t first = node.first; first < node.first + node.count; first += piece) {
-    const std::size_t count = std::min(piece, node.first + node.count - first);
-    (void)set.load_range(stream, first, count);
-    for (std::size_t i = first; i < first + count; ++i) {
-      const std::uint64_t row = set.peek(i);
-      if (by_column_.load(gather, column + row) <= node.last_bin)
-        set.store(stream, node.first + left++, row);
-      else
-        buffer_.store(stream, node.first + right++, row);
+  // The buffer has room for left rows and, behind them, for right ones.
+  std::array<std::size_t, 2> count{};
+  for (std::size_t first = node.first; first < node.first + node.count; first += piece)
+    for (const std::uint64_t row :
+         set.load_range(stream, first, std::min(piece, node.first + node.count - first))) {
+      const std::size_t side = by_column_.load(gather, column + row) <= node.last_bin ? 0 : 1;
+      buffer.store(stream, side * rows_ + node.first + count[side]++, row);
     }
-  }
-  for (std::size_t done = 0; done < right; done += piece) {
-    const std::size_t count = std::min(piece, right - done);
-    std::ranges::copy(buffer_.load_range(stream, node.first + done, count),
-                      set.store_range(stream, node.first + left + done, count).begin());
-  }
-  return left;
+  for (std::size_t side = 0; side < 2; ++side)
+    for (std::size_t done = 0; done < count[side]; done += piece) {
+      const std::size_t part = std::min(piece, count[side] - done);
+      std::ranges::copy(buffer.load_range(stream, side * rows_ + node.first + done, part),
+                        set.store_range(stream, node.first + side * count[0] + done, part).begin());
+    }
+  return count[0];
 }
 
 void BoostedTrees::finish_leaf(Node& node, const TracedArray<std::uint64_t>& set) {
@@ -185,8 +182,8 @@ void BoostedTrees::finish_leaf(Node& node, const TracedArray<std::uint64_t>& set
 
 const std::vector<BoostedTrees::Node>& BoostedTrees::round() {
   update_gradients();
-  TracedArray<GradientPair> pairs{recorder_, "xgboost.gpair_sampled", rows_};
   TracedArray<std::uint64_t> set{recorder_, "xgboost.row_set", rows_};
+  TracedArray<std::uint64_t> buffer{recorder_, "xgboost.partition_buffer", 2 * rows_};
   if (options_.columns_per_tree < 1) {
     const auto wanted = std::max<std::size_t>(
         1, static_cast<std::size_t>(options_.columns_per_tree * static_cast<double>(columns_)));
@@ -201,10 +198,8 @@ const std::vector<BoostedTrees::Node>& BoostedTrees::round() {
   for (std::size_t first = 0; first < rows_; first += piece) {
     const std::size_t count = std::min(piece, rows_ - first);
     const auto from = pairs_.load_range(stream, first, count);
-    const auto to = pairs.store_range(stream, first, count);
     for (std::size_t i = 0; i < count; ++i) {
       if (options_.rows_per_tree < 1 && rng_.uniform() >= options_.rows_per_tree) continue;
-      to[i] = from[i];
       root.gradient += from[i].gradient;
       root.hessian += from[i].hessian;
       set.store(stream, root.count++, first + i);
@@ -214,7 +209,7 @@ const std::vector<BoostedTrees::Node>& BoostedTrees::round() {
   // One level after the other; `level` has the histograms of nodes_[begin ...].
   nodes_.assign(1, root);
   std::vector<Histogram> level;
-  level.push_back(build(root, set, pairs));
+  level.push_back(build(root, set));
   std::size_t begin = 0;
   for (unsigned depth = 0;; ++depth) {
     const std::size_t end = nodes_.size();
@@ -229,7 +224,7 @@ const std::vector<BoostedTrees::Node>& BoostedTrees::round() {
       Node left;
       Node right;
       left.first = parent.first;
-      left.count = partition(parent, set);
+      left.count = partition(parent, set, buffer);
       right.first = parent.first + left.count;
       right.count = parent.count - left.count;
       const HistogramBin* const bins =
@@ -246,7 +241,7 @@ const std::vector<BoostedTrees::Node>& BoostedTrees::round() {
       nodes_.push_back(right);
       if (depth + 1 == options_.depth) continue;  // leaves need no histogram
       // The smaller child's from its rows, the other's by subtraction.
-      Histogram smaller = build(left.count <= right.count ? left : right, set, pairs);
+      Histogram smaller = build(left.count <= right.count ? left : right, set);
       Histogram larger = std::move(level[n - begin]);
       for (std::size_t i = 0; i < larger.size(); ++i) {
         larger[i].gradient -= smaller[i].gradient;
@@ -261,7 +256,7 @@ const std::vector<BoostedTrees::Node>& BoostedTrees::round() {
     level = std::move(next);
   }
   set.free();
-  pairs.free();
+  buffer.free();
   return nodes_;
 }
 

@@ -14,10 +14,10 @@
 // Memory is laid out as in XGBoost (Apache-licensed, dmlc/xgboost, src/common and src/tree): the
 // raw columns' entries of 8 bytes by rows, used for binning only; bins of one byte by rows
 // (GHistIndexMatrix) for histograms and again by columns (ColumnMatrix) for partitions; gradient
-// pairs of two floats, of which each round takes a copy for sampling; row sets of 8-byte indices,
-// ascending within each node. The copy and the row sets are allocated anew in each round. Cuts and
-// histograms (160 KB per node) do not grow with the rows and stay in the caches of a core: they are
-// not reported, as a cache that is scaled down would not hold them.
+// pairs of two floats; row sets of 8-byte indices, ascending within each node. Row sets and the
+// buffers that partitions go through belong to a partitioner, which is made anew for each tree.
+// Cuts and histograms (160 KB per node) do not grow with the rows and stay in the caches of a core:
+// they are not reported, as a cache that is scaled down would not hold them.
 #pragma once
 
 #include <cstddef>
@@ -96,11 +96,11 @@ class BoostedTrees {
   void read(const RowSource& source);
   void bin_columns();
   void update_gradients();
-  [[nodiscard]] Histogram build(const Node& node, const TracedArray<std::uint64_t>& set,
-                                const TracedArray<GradientPair>& pairs) const;
+  [[nodiscard]] Histogram build(const Node& node, const TracedArray<std::uint64_t>& set) const;
   void find_split(Node& node, const Histogram& histogram) const;
   /// Left rows first, each side in order; returns how many go left.
-  std::size_t partition(const Node& node, TracedArray<std::uint64_t>& set);
+  std::size_t partition(const Node& node, TracedArray<std::uint64_t>& set,
+                        TracedArray<std::uint64_t>& buffer);
   void finish_leaf(Node& node, const TracedArray<std::uint64_t>& set);
 
   trace::Recorder& recorder_;
@@ -116,7 +116,6 @@ class BoostedTrees {
   TracedArray<std::uint8_t> by_column_;
   TracedArray<float> margins_;
   TracedArray<GradientPair> pairs_;
-  TracedArray<std::uint64_t> buffer_;  // right rows, while a node is partitioned
   std::vector<std::uint32_t> sampled_;
   std::vector<Node> nodes_;
 };
