@@ -8,7 +8,7 @@
 #include <set>
 
 #include "check.hpp"
-#include "kernels/graph.hpp"
+#include "kernels/graph_algorithms.hpp"
 #include "scratch.hpp"
 #include "trace/stream.hpp"
 

@@ -3,12 +3,12 @@
 // As GAP's benchmark driver does: a graph is read or built (not timed), then the kernel runs again
 // and again, allocating its arrays anew each time; BFS, BC and SSSP draw a new source for every
 // trial. Graphs: Kronecker, uniform, and one with the degrees of Twitter's follower graph; see
-// graph.hpp.
-#include "kernels/graph.hpp"
+// graph_generate.hpp.
 
 #include <cmath>
 #include <map>
 
+#include "kernels/graph_algorithms.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/parameters.hpp"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/graph.hpp"
+#include "kernels/graph_build.hpp"
 
 namespace tt::kernels::graph {
 

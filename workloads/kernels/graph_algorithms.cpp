@@ -1,15 +1,17 @@
-// The six kernels of the GAP benchmark suite; see graph.hpp.
+// The six kernels of the GAP benchmark suite; see graph_algorithms.hpp.
 //
 // Vertices of a whole-graph pass are visited a cache line of 4-byte values at a time, so that one
 // report serves sixteen of them.
+#include "kernels/graph_algorithms.hpp"
+
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
-
-#include "kernels/graph.hpp"
 
 namespace tt::kernels::graph {
 namespace {
@@ -129,17 +131,6 @@ class Work {
 };
 
 }  // namespace
-
-std::vector<trace::StreamClass> stream_classes() {
-  // stream: sequential; the prefetchers keep a core's 10 to 12 line buffers nearly full but start
-  // anew at every page and list: 9 lines (estimate, as measured for sequential readers: 7 to 10).
-  // gather: loads whose addresses come from a list that is already there. The window of an
-  // out-of-order core holds the work on a dozen edges; mispredicted branches on what was loaded and
-  // TLB misses leave 5 outstanding (estimate). chase: each address from the load before. There are
-  // two chains at a time at least, since neighbouring vertices do not depend on each other: 2.
-  // update: stores, buffered and drained side by side.
-  return {{"stream", 9, 3}, {"gather", 5, 2}, {"chase", 2, 0}, {"update", 10, 0}};
-}
 
 // ------------------------------------------------------------------------------------------ BFS
 

@@ -1,10 +1,13 @@
-// Edge generators; see graph.hpp.
+// Edge generators; see graph_generate.hpp.
+#include "kernels/graph_generate.hpp"
+
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
-
-#include "kernels/graph.hpp"
+#include <string>
+#include <utility>
 
 namespace tt::kernels::graph {
 namespace {

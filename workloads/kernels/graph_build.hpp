@@ -1,35 +1,26 @@
-// Graphs in compressed sparse rows, how they are made, and the six kernels of the GAP benchmark
-// suite on them (Beamer, Asanović, Patterson, arXiv:1508.03619; sbeamer/gapbs).
+// Graphs in compressed sparse rows as the GAP benchmark suite keeps them (Beamer, Asanović,
+// Patterson, arXiv:1508.03619; sbeamer/gapbs), read from a file or built in memory from an edge
+// list.
 //
 // Everything is computed for real on traced arrays, whose loads and stores go to a recorder. The
 // data structures, their sizes, the order of their allocations and when they are freed are those of
 // GAP's reference code: 8-byte index entries, 4-byte vertex numbers (8 for graphs of 2^31 vertices
-// and more), a sliding queue with per-thread buffers, bitmaps of 64-bit words. What several threads
-// do at a time there is done here by one after the other.
+// and more). What several threads do at a time there is done here by one after the other.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/rng.hpp"
+#include "kernels/graph_generate.hpp"
 #include "kernels/traced.hpp"
 #include "trace/recorder.hpp"
 
 namespace tt::kernels::graph {
-
-using Vertex = std::uint32_t;
-
-struct Edge {
-  Vertex from;
-  Vertex to;
-};
 
 /// How memory is accessed; the stream classes of every graph workload (see stream_classes()).
 enum Class : std::uint32_t { stream, gather, chase, update };
@@ -37,44 +28,6 @@ enum Class : std::uint32_t { stream, gather, chase, update };
 
 /// Called every ten thousand edges or so; throws to stop.
 using Watch = std::function<void()>;
-
-// ---------------------------------------------------------------------------------- generation
-
-enum class Kind { kronecker, uniform, twitter };
-
-/// Draws edges.
-///
-///  - kronecker: R-MAT with A, B, C = .57, .19, .19 (Graph500, GAP); vertices are renamed at
-///  random;
-///  - uniform: both ends uniform (Erdős-Rényi);
-///  - twitter: ends drawn from power laws with the exponents and maxima of the follower graph of
-///    2010 (Kwak et al., WWW'10). An edge leads from a user to a follower. The few users that many
-///    follow are together on few pages: see permutation().
-class EdgeGenerator {
- public:
-  /// Kronecker graphs have the power of two next to `vertices`.
-  EdgeGenerator(Kind kind, std::uint64_t vertices, std::uint64_t seed);
-
-  [[nodiscard]] Vertex vertices() const { return vertices_; }
-  [[nodiscard]] std::uint64_t seed() const { return seed_; }
-  /// The next edge, before vertices are renamed.
-  [[nodiscard]] Edge next();
-  /// The name that each vertex gets; empty when all keep theirs.
-  [[nodiscard]] std::vector<Vertex> permutation() const;
-
- private:
-  [[nodiscard]] Vertex rank(const std::vector<double>& quantiles);
-
-  Kind kind_;
-  Vertex vertices_;
-  unsigned levels_ = 0;  // kronecker: log2 of vertices
-  std::uint64_t seed_;
-  Rng rng_;
-  std::vector<double> followed_;  // twitter: rank at quantiles of edges, by users followed
-  std::vector<double> following_;
-};
-
-// --------------------------------------------------------------------------------------- graph
 
 struct Csr {
   TracedArray<std::uint64_t> index;  // of each vertex' first neighbour; one more than vertices
@@ -136,35 +89,5 @@ class Graph {
   Csr out;
   std::optional<Csr> in;  // directed graphs
 };
-
-// ----------------------------------------------------------------------------------- algorithms
-//
-// Each allocates what GAP's does, frees its temporaries, and returns the result, which the caller
-// frees.
-
-/// Direction-optimising breadth-first search. Parent of each vertex, the source's is itself; -1:
-/// not reached.
-[[nodiscard]] TracedArray<std::int64_t> bfs(const Graph& graph, Vertex source, const Watch& watch);
-
-/// PageRank by pulling, updates in place (Gauss-Seidel); ends when the scores' total change is
-/// below `tolerance` or after `iterations`.
-[[nodiscard]] TracedArray<float> page_rank(const Graph& graph, unsigned iterations,
-                                           double tolerance, const Watch& watch);
-
-/// Afforest (Sutton, Ben-Nun, Barak, IPDPS'18): the least vertex of each vertex' component.
-[[nodiscard]] TracedArray<Vertex> connected_components(const Graph& graph, const Watch& watch);
-
-/// Brandes' betweenness over shortest paths from `sources`, with a bitmap of successors;
-/// scaled to a maximum of 1.
-[[nodiscard]] TracedArray<float> betweenness(const Graph& graph, std::span<const Vertex> sources,
-                                             const Watch& watch);
-
-inline constexpr std::int32_t unreachable = 0x3fffffff;
-/// Delta-stepping. Distance of each vertex.
-[[nodiscard]] TracedArray<std::int32_t> shortest_paths(const Graph& graph, Vertex source,
-                                                       std::int32_t delta, const Watch& watch);
-
-/// Triangles of an undirected graph, each counted once; relabels by degree where that is worth it.
-[[nodiscard]] std::uint64_t count_triangles(const Graph& graph, const Watch& watch);
 
 }  // namespace tt::kernels::graph
