@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
