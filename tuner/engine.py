@@ -53,7 +53,8 @@ def characteristics(path: Path, *, rows: int = 0, columns: int = 0) -> dict[str,
     try:
         return dict(native().characteristics(str(path), rows, columns))
     except RuntimeError as error:
-        raise UserError(str(error)) from error
+        text = str(error)
+        raise UserError(text if str(path) in text else f"{path}: {text}") from error
 
 
 @cache

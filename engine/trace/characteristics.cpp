@@ -134,8 +134,8 @@ class Places {
           const std::uint32_t first = allocate(site, event.count);
           std::iota(of_page_.begin() + event.first, of_page_.begin() + event.first + event.count,
                     first);
-        } else if (event.type == EventType::unmap && of_page_[event.first] != nowhere) {
-          release(site, of_page_[event.first], event.count);
+        } else if (event.type == EventType::unmap) {
+          release(site, std::span{of_page_}.subspan(event.first, event.count));
         }
       }
     }
@@ -172,6 +172,16 @@ class Places {
       extents_.push_back({site, first, count});
     }
     return first;
+  }
+
+  /// Places of consecutive pages, run by run. Those that were never given away stay out of it.
+  void release(std::uint32_t site, std::span<const std::uint32_t> places) {
+    while (!places.empty()) {
+      std::uint32_t count = 1;
+      while (count < places.size() && places[count] == places[0] + count) ++count;
+      if (places[0] != nowhere) release(site, places[0], count);
+      places = places.subspan(count);
+    }
   }
 
   void release(std::uint32_t site, std::uint32_t first, std::uint32_t count) {

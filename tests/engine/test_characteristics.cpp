@@ -177,6 +177,25 @@ TEST("characteristics: freed memory is given again to its site, the best fit fir
                         {0, 0, 40}, {1, 40, 10}, {0, 50, 10}, {1, 60, 10}}));
 }
 
+TEST("characteristics: a foreign stream may free what it never mapped, twice, and use it") {
+  TempStream file;
+  StreamInfo info = one_class(60, 1);
+  info.objects = {{"a", 0, 10}, {"a", 10, 50}};
+  StreamWriter writer{file, info};
+  writer.events = {{EventType::map, 0, 0, 10},    {EventType::touch, 0, 0, 20},
+                   {EventType::unmap, 0, 0, 30},  {EventType::unmap, 0, 5, 10},
+                   {EventType::map, 1, 30, 30},   {EventType::touch, 1, 30, 30},
+                   {EventType::unmap, 1, 30, 30}, {EventType::unmap, 1, 30, 30},
+                   {EventType::map, 1, 20, 30},   {EventType::touch, 1, 0, 60}};
+  writer.parts = {{0, load, {0, 15, 30, 59}, {1, 2, 3, 4}}};
+  writer.block(true, 1e9);
+  writer.finish();
+  const Characteristics found = characterise(file.reader(), {60, 5});
+  CHECK_EQ(found.accesses[index(load)], 10u);
+  CHECK_EQ(total(found.heat.accesses), 10u);
+  CHECK(found.pages <= 60);
+}
+
 TEST("characteristics: pages that only set-up had do not count as cold") {
   TempStream file;
   StreamInfo info = one_class(40, 1);

@@ -82,7 +82,19 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("run", "sim", "best", "smoke", "policies", "knobs", "workloads", "machines"):
+    for command in (
+        "run",
+        "sim",
+        "best",
+        "smoke",
+        "policies",
+        "knobs",
+        "workloads",
+        "workload",
+        "machines",
+        "cache",
+        "ui",
+    ):
         with pytest.raises(SystemExit) as left:
             cli.main([command, "--help"])
         assert left.value.code == 0
