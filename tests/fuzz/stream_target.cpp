@@ -8,6 +8,7 @@
 #include "core/seam.hpp"
 #include "fuzz.hpp"
 #include "sim/simulate.hpp"
+#include "trace/characteristics.hpp"
 #include "trace/checksum.hpp"
 #include "trace/stream.hpp"
 
@@ -176,6 +177,7 @@ bool run(const Bytes& input, const std::filesystem::path& scratch) {
     const trace::Reader reader{file};
     try {
       read_all(reader);
+      (void)trace::characterise(reader, {16, 16});  // as a listing does, of files never verified
     } catch (const std::runtime_error&) {
     }
     reader.verify();
