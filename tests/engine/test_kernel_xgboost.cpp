@@ -1,6 +1,9 @@
 // xgboost: trees against an exhaustive search over the same bins, and what a round does to memory.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <numeric>
 
@@ -209,6 +212,41 @@ TEST("xgboost: bins stream, gradients are gathered, the raw matrix is cold") {
   CHECK(random > 0.5 * timed);
   // FreqTier: 5.9 s per round where fast memory nearly suffices.
   CHECK_NEAR(info.nominal_seconds / 12, 5.7, 0.7);
+}
+
+TEST("xgboost: more than half of the hot pages are gone with their tree") {
+  // HybridTier, §2.2: over half of the initially hot pages are not hot five minutes later. Here hot
+  // are the hottest tenth of the pages in ten seconds, two rounds; what lives for one tree is most
+  // of them, and the distance in time does not matter.
+  const Scratch scratch;
+  const StreamInfo info = kernels::record("xgboost", small(scratch.file("x.tts")));
+  const Reader reader{scratch.file("x.tts")};
+  std::array<std::vector<std::uint32_t>, 2> counts;
+  for (auto& window : counts) window.resize(info.pages);
+  Block block;
+  double seconds = 0;
+  for (std::uint64_t i = 0; i < info.blocks; ++i) {
+    reader.read(i, block);
+    if (!block.timed) continue;
+    seconds += block.nominal_ns * 1e-9;
+    if (seconds < 10 || (seconds >= 20 && seconds < 50) || seconds >= 60) continue;
+    for (const Segment& segment : block.segments)
+      for (std::size_t e = 0; e < segment.pages.size(); ++e)
+        counts[seconds < 20 ? 0 : 1][segment.pages[e]] += segment.counts[e];
+  }
+  const auto hottest = [&](const std::vector<std::uint32_t>& window) {
+    std::vector<std::uint32_t> pages(window.size());
+    std::iota(pages.begin(), pages.end(), 0u);
+    std::ranges::stable_sort(pages, std::ranges::greater{},
+                             [&](auto page) { return window[page]; });
+    pages.resize(92);  // of 924
+    std::ranges::sort(pages);
+    return pages;
+  };
+  std::vector<std::uint32_t> both;
+  std::ranges::set_intersection(hottest(counts[0]), hottest(counts[1]), std::back_inserter(both));
+  CHECK(both.size() < 46);
+  CHECK(both.size() > 10);  // gradients and predictions stay
 }
 
 TEST("xgboost: parameters, seed and smoke input") {
