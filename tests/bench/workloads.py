@@ -6,7 +6,7 @@ Per workload: footprint, accesses, R, seconds to make the stream, seconds per tr
 tuned objective per policy, at the workload's own machine and a ratio of 1:8. What is already in the
 file for the same engine build and budget is kept, so that an interrupted run goes on. `--table`
 only prints the file as Markdown. Takes one to three minutes per workload; streams are removed once
-they were used.
+they were used, and their figures are kept in workloads/characteristics.json, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -29,28 +28,27 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def make_stream(workload: str) -> dict[str, Any]:
-    """Makes the default stream in a process of its own, for its CPU time."""
-    program = """
-import json, sys
-from tuner import engine, settings, streams
-setting = settings.resolve(sys.argv[1], policy=engine.policy("hybridtier"))
-path = streams.ensure(setting.stream())
-info = engine.native().stream_info(str(path))
-print(json.dumps({
-    "input": setting.input, "machine": setting.machine.name, "objective": setting.objective,
-    "footprint_gib": info["pages"] * info["scale"] * 4096 / 2**30, "scale": info["scale"],
-    "accesses": info["accesses"] * info["scale"], "simulated_accesses": info["accesses"],
-    "nominal_seconds": info["nominal_seconds"], "bytes": path.stat().st_size}))
-"""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(
-        [sys.executable, "-c", program, workload], stdout=subprocess.PIPE, text=True, check=True
-    )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    row: dict[str, Any] = json.loads(done.stdout)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return row | {"make_cpu_seconds": round(cpu, 2)}
+def stream_of(workload: str) -> dict[str, Any]:
+    """Figures of the default stream, which the studies have made; kept as characteristics, too."""
+    from tuner import catalog, characteristics
+
+    entry = catalog.workload(workload)
+    spec = entry.spec
+    characteristics.measure(entry, spec.default_input)
+    figures = characteristics.known(entry)[spec.default_input].figures
+    assert figures is not None
+    return {
+        "input": spec.default_input,
+        "machine": spec.machine,
+        "objective": spec.objective,
+        "footprint_gib": figures.footprint_gib,
+        "scale": figures.scale,
+        "accesses": figures.full_accesses,
+        "simulated_accesses": figures.accesses,
+        "nominal_seconds": figures.seconds,
+        "bytes": figures.file_bytes,
+        "make_cpu_seconds": figures.making_seconds,
+    }
 
 
 def tune(workload: str, policy: str, budget: int, out: Path) -> dict[str, Any]:
@@ -105,6 +103,11 @@ def table(rows: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _rows(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text())["workloads"] if file.exists() else {}
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -114,28 +117,28 @@ def main() -> None:
     parser.add_argument("--workload", nargs="+")
     parser.add_argument("--table", action="store_true", help="print the file, run nothing")
     args = parser.parse_args()
-    content = json.loads(args.out.read_text()) if args.out.exists() else {}
+    rows = _rows(args.out)
     if args.table:
-        print(table(content["workloads"]))
+        print(table(rows))
         return
 
     from tuner import catalog, engine
 
     known = catalog.names(catalog.Kind.workload)
-    rows = content.get("workloads", {})
     made_by = {"engine_build": engine.build_id(), "budget": args.budget}
     missing = [n for n in known if not made_by.items() <= rows.get(n, {}).items()]
     for workload in args.workload or missing:
         with tempfile.TemporaryDirectory() as work:
             os.environ["TIERTUNE_CACHE"] = str(Path(work) / "cache")
-            say(f"{workload}: stream")
-            row = made_by | make_stream(workload)
+            row: dict[str, Any] = {}
             for policy in POLICIES:
                 say(f"{workload}: {policy}")
                 row[policy] = tune(workload, policy, args.budget, Path(work) / "results")
-        rows[workload] = row
-        ordered = {name: rows[name] for name in known if name in rows}
-        args.out.write_text(json.dumps({"workloads": ordered}, indent=1) + "\n")
+            row = made_by | stream_of(workload) | row
+        # Another process may have written meanwhile.
+        rows = _rows(args.out) | {workload: row}
+        rows = {name: rows[name] for name in known if name in rows}
+        args.out.write_text(json.dumps({"workloads": rows}, indent=1) + "\n")
         say(json.dumps(row))
     print(table(rows))
 
