@@ -160,9 +160,14 @@ void Observer::drain_locked(ObservedThread& thread) {
     thread.deadline_ = ~std::uint64_t{0};
     return;
   }
+  std::array<std::uint32_t, ObservedThread::batch_size> pages;
+  for (std::size_t i = 0; i < used; ++i) {
+    pages[i] = page_of(thread.batch_[i].line / trace::page_lines);
+    if (pages[i] != no_page) __builtin_prefetch(&cells_[pages[i] * kinds], 1);
+  }
   for (std::size_t i = 0; i < used; ++i) {
     const auto& missed = thread.batch_[i];
-    const std::uint32_t page = page_of(missed.line / trace::page_lines);
+    const std::uint32_t page = pages[i];
     if (page == no_page) continue;
     const auto first = static_cast<std::uint32_t>(missed.line % trace::page_lines);
     const auto counted = llc_.touch(page, first, 1, missed.store);
