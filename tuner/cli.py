@@ -201,6 +201,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MS",
         help="length of a block of the trace (default: %(default)g)",
     )
+    record.add_argument(
+        "--set-up",
+        type=_seconds,
+        default=0.0,
+        metavar="S",
+        help="the first S seconds (on the sampler's clock) are set-up: replayed, but not timed",
+    )
     record.add_argument("--force", action="store_true", help="replace an existing trace")
     record.add_argument(
         "--json",

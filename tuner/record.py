@@ -253,12 +253,18 @@ def _assemble(
                 workload=trace.stem,
                 input=recorded.INPUT,
                 parameters=json.dumps(
-                    {"command": list(command), "sampler": sampler.name, "options": sampler.values}
+                    {
+                        "command": list(command),
+                        "sampler": sampler.name,
+                        "options": sampler.values,
+                        "set_up": args.set_up,
+                    }
                 ),
                 classes=[(c.name, c.mlp, c.issue_ns, c.store_fill) for c in sampler.classes],
                 wall_time=sampler.wall_time,
                 block_ms=args.block_ms,
                 nominal_latency_ns=machine.fast.latency_ns,
+                set_up_s=args.set_up,
                 progress=watch,
             )
         except (RuntimeError, OSError) as error:

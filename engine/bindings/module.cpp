@@ -346,7 +346,8 @@ nb::dict record(const std::string& kernel, const std::string& workload, const st
 nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::path& path,
                    const std::string& workload, const std::string& input,
                    const std::string& parameters, const nb::list& classes, bool wall_time,
-                   double block_ms, double nominal_latency_ns, const nb::object& progress) {
+                   double block_ms, double nominal_latency_ns, double set_up_s,
+                   const nb::object& progress) {
   tt::trace::StreamInfo info{.workload = workload, .input = input, .parameters = parameters};
   for (const auto& item : classes) {
     const auto [name, mlp, issue_ns, store_fill] =
@@ -358,7 +359,8 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
   const tt::record::AssemblerOptions options{.block_ms = block_ms,
                                              .threads = 0,
                                              .wall_time = wall_time,
-                                             .nominal_latency_ns = nominal_latency_ns};
+                                             .nominal_latency_ns = nominal_latency_ns,
+                                             .set_up_s = set_up_s};
   bool failed = false;
   bool stopped = false;
   const auto report = progress_function(progress, failed);
@@ -576,7 +578,7 @@ NB_MODULE(_engine, m) {
         "to stop. Returns the stream's description.");
   m.def("assemble", &assemble, "folder"_a, "path"_a, nb::kw_only(), "workload"_a, "input"_a,
         "parameters"_a, "classes"_a, "wall_time"_a, "block_ms"_a, "nominal_latency_ns"_a,
-        "progress"_a = nb::none(),
+        "set_up_s"_a = 0.0, "progress"_a = nb::none(),
         "Turns the spools of a recording into a stream; classes are (name, mlp, issue_ns, "
         "store_fill). Returns the stream's description and what the spools say of themselves. "
         "RuntimeError names the file and what is wrong with it.");

@@ -61,6 +61,8 @@ struct Assembler::Impl {
         block_ns(given.block_ms * 1e6) {
     if (!std::isfinite(options.block_ms) || options.block_ms <= 0)
       throw std::invalid_argument("assembler: block_ms is positive");
+    set_up = options.set_up_s > 0;
+    if (set_up) recorder.set_timed(false);
   }
 
   using Ranges = std::map<std::uint64_t, Range>;
@@ -197,6 +199,11 @@ struct Assembler::Impl {
   void time(std::uint64_t ns) {
     if (ns <= now) return;
     now = ns;
+    if (set_up && static_cast<double>(now) >= options.set_up_s * 1e9) {
+      end_block();
+      recorder.set_timed(true);
+      set_up = false;
+    }
     if (static_cast<double>(now - block_start) >= block_ns) end_block();
   }
 
@@ -213,6 +220,9 @@ struct Assembler::Impl {
   }
 
   trace::StreamInfo finish() {
+    if (set_up)
+      throw std::runtime_error(name + ": it all came within the set-up's " +
+                               std::to_string(options.set_up_s) + " s; nothing is left to time");
     if (observed == 0)
       throw std::runtime_error(name + ": no access was observed; there is nothing to play");
     end_block();
@@ -233,6 +243,7 @@ struct Assembler::Impl {
   std::map<std::string, std::uint32_t, std::less<>> site_numbers;
   std::vector<std::pair<trace::Address, std::uint64_t>> freed;  // at the end of the block
 
+  bool set_up = false;
   std::uint64_t now = 0;
   std::uint64_t block_start = 0;
   double stall_ns = 0;  // thread time that the open block's accesses explain

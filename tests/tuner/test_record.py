@@ -203,6 +203,18 @@ def test_a_program_that_unmaps_everything_is_fine(scripted: type[Scripted]) -> N
     assert cli.main(["sim", "--workload", "./mine.yaml", "--policy", "all-fast", "--json"]) == 0
 
 
+def test_the_set_up_is_replayed_but_not_timed(
+    scripted: type[Scripted], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scripted.entries = (*two_arrays(), entry(ACCESS, 7.0, 0x10000), entry(TIME, 20_000_000))
+    assert tune_record("-o", "mine.tts", "--set-up", "0.01", "--", "true") == 0
+    found = engine.characteristics(Path("mine.tts"))
+    assert (found["set_up_accesses"], found["loads"], found["stores"]) == (81, 7, 0)
+    capsys.readouterr()
+    assert tune_record("-o", "other.tts", "--set-up", "9", "--", "true") == 1
+    assert "nothing is left to time" in capsys.readouterr().err
+
+
 # --- The program is left alone --------------------------------------------------------------------
 
 

@@ -134,11 +134,12 @@ void Observer::touch(ObservedThread& thread, std::uint64_t address, std::uint64_
   }
 }
 
-void Observer::begin(ObservedThread& thread) {
+void Observer::begin(ObservedThread& thread, ObservedThread* creator) {
+  if (creator != nullptr) drain(*creator);
   thread.used_ = 0;
   thread.recent_.fill(ObservedThread::none);
   thread.drained_ = thread.instructions_;
-  thread.clock_ns_ = static_cast<double>(now_ns());
+  thread.clock_ns_ = creator != nullptr ? creator->clock_ns_ : static_cast<double>(now_ns());
   thread.deadline_ = thread.instructions_ + drain_instructions;
 }
 

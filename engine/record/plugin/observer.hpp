@@ -131,8 +131,9 @@ class Observer {
   /// A copy by the kernel: all lines of a buffer.
   void touch(ObservedThread& thread, std::uint64_t address, std::uint64_t bytes, bool store);
 
-  /// A thread begins, with nothing pending, at the time that the recording has come to.
-  void begin(ObservedThread& thread);
+  /// A thread begins, with nothing pending, at its creator's time, or where there is none at the
+  /// time that the recording has come to.
+  void begin(ObservedThread& thread, ObservedThread* creator = nullptr);
   /// It has waited for others: their time is its own now.
   void waited(ObservedThread& thread);
 

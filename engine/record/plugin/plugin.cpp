@@ -151,10 +151,14 @@ void on_translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
                                        reinterpret_cast<void*>(count));
 }
 
+/// The thread that runs here, since its first system call: who creates another has made one.
+thread_local Thread* running = nullptr;
+
+/// Called where the new thread's creator runs.
 void on_thread(qemu_plugin_id_t, unsigned vcpu) {
   Thread*& thread = plugin->threads[vcpu % max_threads];
   if (thread == nullptr) thread = new Thread;
-  plugin->observer->begin(*thread);
+  plugin->observer->begin(*thread, running);
 }
 
 // ------------------------------------------------------------------------------ call sites
@@ -324,6 +328,7 @@ void on_syscall(qemu_plugin_id_t, unsigned vcpu, std::int64_t number, std::uint6
                 std::uint64_t, std::uint64_t) {
   Thread& thread = thread_of(vcpu);
   thread.arguments = {a, b, c, d, e, f};
+  running = &thread;
   switch (number) {
     case SYS_exit_group:
       plugin->observer->finish(&thread);
