@@ -287,8 +287,8 @@ def _parser() -> argparse.ArgumentParser:
     workloads.add_argument(
         "--measure",
         action="store_true",
-        help="make the streams (up to a minute each) whose figures are missing or stale, measure "
-        "them, and keep the figures in characteristics.json beside the YAML file",
+        help="make the streams (up to a minute each) of what is listed and missing or stale, "
+        "measure them, and keep the figures in characteristics.json beside the YAML file",
     )
     _json_option(workloads)
     workload = commands.add_parser(

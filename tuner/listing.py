@@ -165,9 +165,10 @@ def _workload(entry: Entry[WorkloadSpec], known: Mapping[str, Known]) -> dict[st
 
 
 def _measure(names: Sequence[str]) -> None:
+    """What is about to be listed: all inputs of those named, or the default inputs of all."""
     for name in names or catalog.names(Kind.workload):
         entry, _, inputs = _chosen(name)
-        for input in inputs:
+        for input in inputs if names else [entry.spec.default_input]:
             with progress(f"recording {entry.spec.name} ({input})") as tell:
                 characteristics.measure(entry, input, tell)
 

@@ -138,6 +138,13 @@ def test_a_folder_that_cannot_be_written(
     assert "cannot write nowhere/figures.json: No such file or directory" in err
 
 
+def test_without_names_the_default_inputs_are_measured(tune: Any, measured: FakeNative) -> None:
+    code, out, _ = tune("workloads", "--measure")
+    assert code == 0
+    assert rows(out)["big"][2] == "1"
+    assert measured.recorded() == 1
+
+
 def test_one_input_may_be_named(tune: Any, measured: FakeNative) -> None:
     code, out, _ = tune("workloads", "--measure", "walker:small")
     assert code == 0
