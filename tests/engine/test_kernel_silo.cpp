@@ -1,14 +1,18 @@
 // silo: Zipf's law, and what the store and its workloads do.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <string>
 
 #include "check.hpp"
 #include "core/rng.hpp"
 #include "kernels/distributions.hpp"
+#include "kernels/kernel.hpp"
 #include "kernels/silo_store.hpp"
+#include "kernels/silo_tpcc.hpp"
 #include "scratch.hpp"
 
 using namespace tt;
@@ -228,4 +232,184 @@ TEST("silo: conflicts abort, and only conflicts") {
   CHECK(a.write(table, "a", "4") && b.write(table, "b", "4"));
   CHECK(a.commit() && b.commit());
   CHECK_THROWS(a.write(table, "a", std::string(100, 'x')), "outgrows");
+}
+
+namespace {
+
+RecordRequest small(const std::filesystem::path& file) {
+  RecordRequest request;
+  request.input = "test";
+  request.scale = 16384;
+  request.threads = 12;
+  request.llc_bytes = 18 << 20;
+  request.seed = 3;
+  request.file = file;
+  request.parameters = {{"duration_s", 30.0}, {"block_ms", 200.0}};
+  return request;
+}
+RecordRequest small_tpcc(const std::filesystem::path& file) {
+  auto request = small(file);
+  request.parameters = {
+      {"benchmark", std::string{"tpcc"}}, {"warehouses", 12.0}, {"grow_gib", 480.0}};
+  return request;
+}
+
+/// Accesses per page of the timed part.
+std::vector<double> heat(const RecordRequest& request, StreamInfo* description = nullptr) {
+  const StreamInfo info = record("silo", request);
+  if (description != nullptr) *description = info;
+  const Reader reader{request.file};
+  reader.verify();
+  const auto totals = reader.page_totals();
+  return {totals.begin(), totals.end()};
+}
+double share_of_top(std::vector<double> pages, double from, double to) {
+  std::ranges::sort(pages, std::greater{});
+  const auto at = [&](double share) {
+    return pages.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(pages.size()));
+  };
+  return std::accumulate(at(from), at(to), 0.0) / std::accumulate(pages.begin(), pages.end(), 0.0);
+}
+/// Subpages of the median huge page that a sampler sees, at one sample per page on average.
+double subpage_use(const std::vector<double>& pages) {
+  const double mean =
+      std::accumulate(pages.begin(), pages.end(), 0.0) / static_cast<double>(pages.size());
+  std::vector<double> use;
+  for (std::size_t first = 0; first + 512 <= pages.size(); first += 512) {
+    use.push_back(0);
+    for (std::size_t page = first; page < first + 512; ++page)
+      use.back() += (1 - std::exp(-pages[page] / mean)) / 512;
+  }
+  std::ranges::sort(use);
+  return use[use.size() / 2];
+}
+
+}  // namespace
+
+TEST("silo: one in a hundred pages is hot, one in five warm, and few subpages are in use") {
+  const Scratch scratch;
+  auto request = small(scratch.file("a.tts"));
+  request.scale = 4096;
+  request.parameters["duration_s"] = 40.0;
+  const auto pages = heat(request);
+  // From Good to Great (2025), §4.2: "about 1 % of the pages extremely hot, about 20 % warm".
+  CHECK(share_of_top(pages, 0, 0.01) > 0.3);
+  CHECK(share_of_top(pages, 0.01, 0.2) > 0.3);
+  CHECK(share_of_top(pages, 0.2, 1) < 0.1);
+  // MEMTIS (SOSP'23), §6.2.4: "5-15 % of subpages in a huge page".
+  CHECK(subpage_use(pages) > 0.05);
+  CHECK(subpage_use(pages) < 0.15);
+}
+
+TEST("silo: each parameter of ycsb shows") {
+  const Scratch scratch;
+  StreamInfo info;
+  const auto with = [&](const char* name, Value value) {
+    auto request = small(scratch.file("a.tts"));
+    if (name != nullptr) request.parameters[name] = std::move(value);
+    return heat(request, &info);
+  };
+  const auto base = with(nullptr, 0.0);
+  const StreamInfo first = info;
+  CHECK_EQ(first.op_kinds[0].name, "read");
+  CHECK_NEAR(first.nominal_seconds, 30, 1);
+  CHECK(share_of_top(with("zipf", 0.0), 0, 0.01) < 0.7 * share_of_top(base, 0, 0.01));
+  const auto ordered = with("scrambled", false);
+  CHECK(share_of_top(ordered, 0, 0.05) > share_of_top(base, 0, 0.05) + 0.02);
+  CHECK(with("keys_m", 1000.0).size() > base.size());
+  CHECK(with("value_bytes", std::int64_t{400}).size() > base.size());
+  CHECK(with("key_bytes", std::int64_t{64}).size() > 0u);
+  CHECK(info.operations < first.operations);  // a lookup passes eight layers
+  (void)with("op_ns", 2000.0);
+  CHECK(static_cast<double>(info.operations) < 0.7 * static_cast<double>(first.operations));
+  (void)with("duration_s", 15.0);
+  CHECK_NEAR(info.nominal_seconds, 15, 1);
+  (void)with("block_ms", 50.0);
+  CHECK(info.blocks > first.blocks * 2);
+  CHECK_THROWS(with("benchmark", std::string{"tpch"}), "allowed are ycsb and tpcc");
+}
+
+TEST("tpcc: the consistency conditions hold, and rolled back orders leave nothing") {
+  const Scratch scratch;
+  for (const std::uint32_t warehouses : {1u, 2u}) {
+    Recorder recorder{scratch.file("a.tts"), description(), {}};
+    TracedMemory memory{recorder};
+    SiloStore store{memory, {0, 1, 2}};
+    Tpcc tpcc{store, {warehouses, 0.01, 7}};
+    CHECK_EQ(tpcc.warehouses(), warehouses);
+    CHECK_EQ(tpcc.customers(), 30u);
+    CHECK_EQ(tpcc.items(), 1000u);
+    CHECK_EQ(tpcc.inconsistency(), "");
+    int rolled_back = 0;
+    std::array<int, 5> kinds{};
+    for (int i = 0; i < 2000; ++i) {
+      const Tpcc::Kind kind = tpcc.draw();
+      ++kinds[kind];
+      rolled_back += tpcc.run(kind) ? 0 : 1;
+      CHECK(tpcc.steps() > 0);
+    }
+    CHECK_EQ(tpcc.inconsistency(), "");
+    CHECK(rolled_back > 1 && rolled_back < 30);
+    CHECK_NEAR(kinds[Tpcc::new_order] / 2000.0, 0.45, 0.04);
+    CHECK_NEAR(kinds[Tpcc::payment] / 2000.0, 0.43, 0.04);
+  }
+}
+
+TEST("tpcc: the database grows to its size; pages are hot when written and cold soon after") {
+  const Scratch scratch;
+  const auto request = small_tpcc(scratch.file("a.tts"));
+  const StreamInfo info = record("silo", request);
+  const Reader reader{request.file};
+  reader.verify();
+  CHECK_EQ(info.op_kinds.size(), 5u);
+  CHECK_NEAR(static_cast<double>(info.pages) * 4096 * request.scale / (1 << 30), 480, 33);
+  // Accesses to order lines' pages that the run filled, by the time since the page's first one. (A
+  // row of 56 bytes with its header takes 80.)
+  std::vector<bool> lines(info.pages);
+  for (const Object& object : info.objects)
+    if (object.site == "silo.arena.80")
+      for (std::uint64_t page = object.first_page; page < object.first_page + object.pages; ++page)
+        lines[page] = true;
+  constexpr double step_s = 5;
+  std::vector<double> born(info.pages, -1);
+  double fresh = 0;
+  double later = 0;
+  double seconds = 0;
+  Block block;
+  for (std::uint64_t i = 0; i < info.blocks; ++i) {
+    reader.read(i, block);
+    if (!block.timed) continue;
+    seconds += block.nominal_ns * 1e-9;
+    for (const Segment& segment : block.segments)
+      for (std::size_t e = 0; e < segment.pages.size(); ++e) {
+        const auto page = segment.pages[e];
+        if (!lines[page]) continue;
+        if (born[page] < 0) born[page] = seconds;
+        (seconds - born[page] < step_s ? fresh : later) += segment.counts[e];
+      }
+  }
+  double fresh_s = 0;
+  double later_s = 0;
+  for (const double at : born) {
+    if (at < 0) continue;
+    fresh_s += std::min(step_s, seconds - at);
+    later_s += std::max(0.0, seconds - at - step_s);
+  }
+  CHECK(later_s > 5 * fresh_s);
+  CHECK(fresh / fresh_s > 3 * later / later_s);
+}
+
+TEST("silo: same seed, same bytes; other seed, other bytes") {
+  const Scratch scratch;
+  for (const bool tpcc : {false, true}) {
+    const auto run = [&](const char* name, std::uint64_t seed) {
+      auto request = tpcc ? small_tpcc(scratch.file(name)) : small(scratch.file(name));
+      request.seed = seed;
+      (void)record("silo", request);
+      return check::bytes_of(scratch.file(name));
+    };
+    const auto first = run("a.tts", 1);
+    CHECK(first == run("b.tts", 1));
+    CHECK(first != run("c.tts", 2));
+  }
 }
