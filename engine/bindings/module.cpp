@@ -18,6 +18,7 @@
 #include <string>
 #include <tuple>
 
+#include "bind.hpp"
 #include "build_id.hpp"
 #include "core/seam.hpp"
 #include "kernels/kernel.hpp"
@@ -562,6 +563,7 @@ nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
 }  // namespace
 
 NB_MODULE(_engine, m) {
+  tt::bind_perf(m);
   m.doc() = "The tiering engine: policies, access streams and the simulated tiered machine.";
   m.def("version", [] { return TT_VERSION; }, "Version of the engine (that of the package).");
   m.def(

@@ -24,6 +24,7 @@ from tuner.models import MachineSpec
 _MODULES = {
     "emulation": "tuner.samplers.emulation:Emulation",
     "hint-fault": "tuner.samplers.hint_fault:HintFault",
+    "pebs": "tuner.samplers.pebs:Pebs",
 }
 """Where each sampler lives; the first is the default. Imported only when asked for."""
 

@@ -1,0 +1,557 @@
+// Decoder and reader of perf's ring buffers; perf.hpp tells what becomes of a sample.
+#include "record/perf.hpp"
+
+#include <linux/perf_event.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <map>
+#include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "record/spool.hpp"
+
+namespace tt::record {
+namespace {
+
+/// What each sample holds, in this order.
+constexpr std::uint64_t sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID |
+                                      PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_PERIOD |
+                                      PERF_SAMPLE_WEIGHT | PERF_SAMPLE_DATA_SRC;
+struct Sample {
+  std::uint64_t id;
+  std::uint64_t ip;
+  std::uint32_t pid;
+  std::uint32_t tid;
+  std::uint64_t time;
+  std::uint64_t address;
+  std::uint64_t period;
+  std::uint64_t weight;
+  std::uint64_t source;
+};
+/// What follows every other record (sample_id_all).
+struct Trailer {
+  std::uint32_t pid;
+  std::uint32_t tid;
+  std::uint64_t time;
+  std::uint64_t id;
+};
+struct Mmap2 {
+  std::uint32_t pid;
+  std::uint32_t tid;
+  std::uint64_t address;
+  std::uint64_t bytes;
+  std::uint64_t offset;
+  std::uint64_t file[3];
+  std::uint32_t protection;
+  std::uint32_t flags;
+};
+struct Task {  // FORK, EXIT
+  std::uint32_t pid;
+  std::uint32_t parent;
+  std::uint32_t tid;
+  std::uint32_t parent_tid;
+  std::uint64_t time;
+};
+struct Lost {
+  std::uint64_t id;
+  std::uint64_t count;
+};
+
+constexpr std::uint64_t level_bit(std::uint64_t bits) { return bits << PERF_MEM_LVL_SHIFT; }
+constexpr std::uint64_t level_cxl = 0x09;  // PERF_MEM_LVLNUM_CXL, later than many headers
+
+bool from_memory(std::uint64_t source) {
+  constexpr std::uint64_t beyond =
+      level_bit(PERF_MEM_LVL_LOC_RAM | PERF_MEM_LVL_REM_RAM1 | PERF_MEM_LVL_REM_RAM2 |
+                PERF_MEM_LVL_REM_CCE1 | PERF_MEM_LVL_REM_CCE2);
+  if ((source & beyond) != 0 && (source & level_bit(PERF_MEM_LVL_MISS)) == 0) return true;
+  const std::uint64_t number = source >> PERF_MEM_LVLNUM_SHIFT & 0xf;
+  return number == PERF_MEM_LVLNUM_RAM || number == PERF_MEM_LVLNUM_PMEM || number == level_cxl;
+}
+bool first_level_hit(std::uint64_t source) {
+  return (source & level_bit(PERF_MEM_LVL_L1)) != 0 && (source & level_bit(PERF_MEM_LVL_HIT)) != 0;
+}
+bool operation(std::uint64_t source, std::uint64_t op) {
+  return (source >> PERF_MEM_OP_SHIFT & op) != 0;
+}
+
+template <typename T>
+T get(std::span<const std::byte> body, std::size_t at = 0) {
+  T out;
+  if (at + sizeof(T) > body.size())
+    throw std::runtime_error("a perf record of " + std::to_string(body.size()) +
+                             " bytes is too short for its type");
+  std::memcpy(&out, body.data() + at, sizeof(T));
+  return out;
+}
+
+/// A decoded record on its way to a spool.
+struct Item {
+  enum class Kind : std::uint8_t { access, map, fork, exec, leave, lost };
+  std::uint64_t time = 0;
+  Kind kind = Kind::access;
+  bool store = false;
+  std::uint32_t pid = 0;
+  std::uint32_t tid = 0;
+  std::uint32_t parent = 0;
+  std::uint64_t ip = 0;
+  std::uint64_t address = 0;
+  std::uint64_t amount = 0;  // period, bytes, records lost
+  std::string name;
+};
+
+/// Which way the samples of one instruction in one thread go.
+struct Walk {
+  std::uint64_t last = 0;
+  double up = 0;  // of the last thirty or so
+  double down = 0;
+  bool sweeps(std::uint64_t address) {
+    if (last != 0 && address != last) {
+      up *= 0.97;
+      down *= 0.97;
+      (address > last ? up : down) += 1;
+    }
+    last = address;
+    return up + down >= 8 && std::max(up, down) >= 0.85 * (up + down);
+  }
+};
+
+struct Process {
+  SpoolWriter spool;
+  std::map<std::uint64_t, std::pair<std::uint64_t, std::string>> mappings;
+  std::map<std::pair<std::uint32_t, std::uint64_t>, Walk> walks;  // by thread and instruction
+  std::unordered_map<std::uint64_t, std::uint64_t> pages;         // samples of each
+  double root_sum = 0;                                            // of their square roots
+  std::uint64_t kept = 0;
+  std::uint32_t threads = 1;
+};
+
+}  // namespace
+
+struct PerfDecoder::Impl {
+  std::filesystem::path folder;
+  std::string sampler;
+  std::uint64_t begin_ns = 0;
+  std::map<std::uint64_t, PerfEvent> events;
+  std::map<std::uint32_t, Process> processes;
+  std::vector<Item> items;
+  PerfCounts counts;
+
+  [[nodiscard]] std::uint64_t since(std::uint64_t ns) const {
+    return ns > begin_ns ? ns - begin_ns : 0;
+  }
+  Process& process(std::uint32_t pid, std::uint64_t time) {
+    const auto [at, made] = processes.try_emplace(pid);
+    if (made) {
+      const auto path = folder / (std::to_string(pid) + ".spool");
+      if (const int error = at->second.spool.open(path.c_str(), sampler.c_str(), since(time));
+          error != 0)
+        throw std::system_error(error, std::generic_category(), path.string());
+      at->second.spool.header()->pid = pid;
+      at->second.spool.header()->threads = 1;
+      at->second.spool.phase(true);
+    }
+    return at->second;
+  }
+
+  void decode(const perf_event_header& header, std::span<const std::byte> body) {
+    Item item;
+    if (header.type == PERF_RECORD_SAMPLE) {
+      const auto sample = get<Sample>(body);
+      const auto event = events.find(sample.id);
+      if (event == events.end())
+        throw std::runtime_error("a perf sample of event " + std::to_string(sample.id) +
+                                 ", which was not opened");
+      ++counts.samples;
+      if (!accept(event->second.filter, sample, item)) {
+        ++counts.filtered;
+        return;
+      }
+      item.time = sample.time;
+      item.pid = sample.pid;
+      item.tid = sample.tid;
+      item.ip = sample.ip;
+      item.address = sample.address;
+      // The page-fault event tells a period of its own counting; others that of the sampling.
+      item.amount = sample.period == 0 ? event->second.period : sample.period;
+      items.push_back(std::move(item));
+      return;
+    }
+    switch (header.type) {
+      case PERF_RECORD_MMAP2: {
+        const auto map = get<Mmap2>(body);
+        const char* const name = reinterpret_cast<const char*>(body.data()) + sizeof map;
+        if (body.size() < sizeof map + sizeof(Trailer)) throw short_record(body.size());
+        const std::size_t most = body.size() - sizeof map - sizeof(Trailer);
+        item.kind = Item::Kind::map;
+        item.pid = map.pid;
+        item.address = map.address;
+        item.amount = map.bytes;
+        item.name.assign(name, strnlen(name, most));
+        break;
+      }
+      case PERF_RECORD_FORK:
+      case PERF_RECORD_EXIT: {
+        const auto task = get<Task>(body);
+        item.kind = header.type == PERF_RECORD_FORK ? Item::Kind::fork : Item::Kind::leave;
+        item.pid = task.pid;
+        item.parent = task.parent;
+        item.tid = task.tid;
+        break;
+      }
+      case PERF_RECORD_COMM:
+        if ((header.misc & PERF_RECORD_MISC_COMM_EXEC) == 0) return;
+        item.kind = Item::Kind::exec;
+        item.pid = get<std::uint32_t>(body);
+        break;
+      case PERF_RECORD_LOST:
+        item.kind = Item::Kind::lost;
+        item.amount = get<Lost>(body).count;
+        break;
+      default:
+        return;  // throttling and the like
+    }
+    if (body.size() < sizeof(Trailer)) throw short_record(body.size());
+    const auto trailer = get<Trailer>(body, body.size() - sizeof(Trailer));
+    item.time = trailer.time;
+    if (item.kind == Item::Kind::lost) item.pid = trailer.pid;
+    items.push_back(std::move(item));
+  }
+  static std::runtime_error short_record(std::size_t size) {
+    return std::runtime_error("a perf record of " + std::to_string(size) +
+                              " bytes is too short for its type");
+  }
+
+  static bool accept(PerfFilter filter, const Sample& sample, Item& item) {
+    if (sample.address == 0 || sample.address >> 47 != 0) return false;
+    switch (filter) {
+      case PerfFilter::loads:
+        return operation(sample.source, PERF_MEM_OP_LOAD) && from_memory(sample.source);
+      case PerfFilter::stores:
+        item.store = true;
+        return !first_level_hit(sample.source);
+      case PerfFilter::operations:
+        item.store = operation(sample.source, PERF_MEM_OP_STORE);
+        return (item.store || operation(sample.source, PERF_MEM_OP_LOAD)) &&
+               (item.store ? !first_level_hit(sample.source) : from_memory(sample.source));
+      case PerfFilter::faults:
+        item.store = true;
+        return true;
+    }
+    return false;
+  }
+
+  void write(const Item& item) {
+    if (item.kind == Item::Kind::lost) counts.lost += item.amount;
+    if (item.pid == 0 || item.pid == ~0U) return;  // of no process (any more)
+    Process& to = process(item.pid, item.time);
+    to.spool.time(since(item.time));
+    switch (item.kind) {
+      case Item::Kind::access: {
+        const bool sweep = to.walks[{item.tid, item.ip}].sweeps(item.address);
+        to.spool.access(item.address, item.store, sweep ? 1 : 0, static_cast<double>(item.amount));
+        const auto n = static_cast<double>(to.pages[item.address >> 12]++);
+        to.root_sum += std::sqrt(n + 1) - std::sqrt(n);
+        ++to.kept;
+        ++counts.kept;
+        break;
+      }
+      case Item::Kind::map:
+        map(to, item.address, item.amount, item.name);
+        break;
+      case Item::Kind::fork:
+        if (item.pid == item.parent) {
+          to.spool.header()->threads = std::max(to.spool.header()->threads, ++to.threads);
+        } else if (const auto parent = processes.find(item.parent); parent != processes.end()) {
+          const auto inherited = parent->second.mappings;
+          for (const auto& [address, mapping] : inherited)
+            map(to, address, mapping.first, mapping.second);
+        }
+        break;
+      case Item::Kind::exec:
+        for (const auto& [address, mapping] : to.mappings) to.spool.unmap(address, mapping.first);
+        to.mappings.clear();
+        to.walks.clear();
+        break;
+      case Item::Kind::leave:
+        if (to.threads > 1) --to.threads;
+        break;
+      case Item::Kind::lost:
+        to.spool.header()->dropped += item.amount;
+        break;
+    }
+  }
+  static void map(Process& to, std::uint64_t address, std::uint64_t bytes,
+                  const std::string& name) {
+    const std::size_t slash = name.starts_with("//") ? 1 : name.find_last_of('/');
+    const std::string site = name.starts_with("//anon") ? "anonymous"
+                             : slash == std::string::npos || name.starts_with("//")
+                                 ? name
+                                 : name.substr(slash + 1);
+    to.mappings.erase(to.mappings.lower_bound(address), to.mappings.lower_bound(address + bytes));
+    to.mappings[address] = {bytes, name};
+    to.spool.map(address, bytes, site.c_str());
+  }
+};
+
+PerfDecoder::PerfDecoder(std::filesystem::path folder, std::string sampler, std::uint64_t begin_ns)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->folder = std::move(folder);
+  impl_->sampler = std::move(sampler);
+  impl_->begin_ns = begin_ns;
+}
+PerfDecoder::~PerfDecoder() = default;
+
+void PerfDecoder::add(std::uint64_t id, const PerfEvent& event) { impl_->events[id] = event; }
+
+std::size_t PerfDecoder::feed(std::span<const std::byte> bytes) {
+  std::size_t at = 0;
+  while (bytes.size() - at >= sizeof(perf_event_header)) {
+    const auto header = get<perf_event_header>(bytes, at);
+    if (header.size < sizeof header || header.size % 8 != 0)
+      throw std::runtime_error("a perf record of " + std::to_string(header.size) +
+                               " bytes at byte " + std::to_string(at));
+    if (header.size > bytes.size() - at) break;
+    impl_->decode(header, bytes.subspan(at + sizeof header, header.size - sizeof header));
+    at += header.size;
+  }
+  return at;
+}
+
+void PerfDecoder::flush(std::uint64_t until_ns) {
+  auto& items = impl_->items;
+  std::ranges::stable_sort(items, {}, &Item::time);
+  std::size_t done = 0;
+  for (; done < items.size() && items[done].time < until_ns; ++done) impl_->write(items[done]);
+  items.erase(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+PerfCounts PerfDecoder::finish() {
+  flush(~std::uint64_t{0});
+  for (auto& [pid, process] : impl_->processes) {
+    auto* const header = process.spool.header();
+    header->sampled = static_cast<double>(process.kept);
+    // Of a page with n samples, weighted by its accesses: n / sqrt(n) over n.
+    if (process.kept > 0)
+      header->error_share = process.root_sum / static_cast<double>(process.kept);
+    process.spool.close(SpoolState::closed);
+  }
+  impl_->processes.clear();
+  return impl_->counts;
+}
+
+// ---------------------------------------------------------------------------------- ring buffers
+
+namespace {
+
+class File {
+ public:
+  explicit File(int number = -1) : number_(number) {}
+  ~File() {
+    if (number_ >= 0) ::close(number_);
+  }
+  File(File&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  File& operator=(File&&) = delete;
+  [[nodiscard]] int get() const { return number_; }
+
+ private:
+  int number_;
+};
+
+class Ring {
+ public:
+  static constexpr std::size_t data_bytes = std::size_t{1} << 19;
+  explicit Ring(int file) {
+    page_ = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    void* const at =
+        ::mmap(nullptr, page_ + data_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED)
+      throw std::system_error(errno, std::generic_category(), "a ring buffer for perf events");
+    meta_ = static_cast<perf_event_mmap_page*>(at);
+  }
+  ~Ring() {
+    if (meta_ != nullptr) ::munmap(meta_, page_ + data_bytes);
+  }
+  Ring(Ring&& other) noexcept : meta_(std::exchange(other.meta_, nullptr)), page_(other.page_) {}
+  Ring& operator=(Ring&&) = delete;
+
+  void read(PerfDecoder& to, std::vector<std::byte>& room, std::ofstream& raw) {
+    const std::uint64_t head = std::atomic_ref(meta_->data_head).load(std::memory_order_acquire);
+    const std::uint64_t tail = meta_->data_tail;
+    if (head == tail) return;
+    const auto* const data = reinterpret_cast<const std::byte*>(meta_) + page_;
+    room.resize(head - tail);
+    const std::size_t from = tail % data_bytes;
+    const std::size_t first = std::min(room.size(), data_bytes - from);
+    std::memcpy(room.data(), data + from, first);
+    std::memcpy(room.data() + first, data, room.size() - first);
+    const std::size_t used = to.feed(room);
+    if (raw.is_open())
+      raw.write(reinterpret_cast<const char*>(room.data()), static_cast<std::streamsize>(used));
+    std::atomic_ref(meta_->data_tail).store(tail + used, std::memory_order_release);
+  }
+
+ private:
+  perf_event_mmap_page* meta_ = nullptr;
+  std::size_t page_ = 0;
+};
+
+perf_event_attr attributes(const PerfEvent& event) {
+  perf_event_attr attr{};
+  attr.size = sizeof attr;
+  attr.type = event.type;
+  attr.config = event.config;
+  attr.config1 = event.config1;
+  attr.config2 = event.config2;
+  attr.sample_period = event.period;
+  attr.sample_type = sample_type;
+  attr.disabled = 1;
+  attr.enable_on_exec = 1;
+  attr.inherit = 1;
+  attr.exclude_kernel = 1;
+  attr.exclude_hv = 1;
+  attr.precise_ip = event.precise & 3;
+  attr.sample_id_all = 1;
+  attr.use_clockid = 1;
+  attr.clockid = CLOCK_MONOTONIC;
+  attr.watermark = 1;
+  attr.wakeup_watermark = Ring::data_bytes / 4;
+  return attr;
+}
+
+std::uint64_t monotonic_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+struct PerfRecorder::Impl {
+  PerfDecoder decoder;
+  std::vector<File> files;
+  std::vector<Ring> rings;
+  std::vector<pollfd> polled;
+  File wake{::eventfd(0, EFD_CLOEXEC)};
+  std::ofstream raw;
+  std::thread thread;
+  std::exception_ptr failed;
+
+  Impl(std::filesystem::path folder, std::string sampler, std::uint64_t begin_ns)
+      : decoder(std::move(folder), std::move(sampler), begin_ns) {}
+
+  int open(perf_event_attr& attr, const PerfEvent& event, int pid, int cpu, int group) {
+    const long file = ::syscall(SYS_perf_event_open, &attr, pid, cpu, group, PERF_FLAG_FD_CLOEXEC);
+    if (file < 0)
+      throw std::system_error(errno, std::generic_category(),
+                              "perf event " + event.name + " on processor " + std::to_string(cpu));
+    files.emplace_back(static_cast<int>(file));
+    return static_cast<int>(file);
+  }
+  /// All events of a processor share a ring: that of the first, which also tells of mappings.
+  void open_processor(int pid, int cpu, const std::vector<PerfEvent>& events) {
+    int first = -1;
+    for (const PerfEvent& event : events) {
+      perf_event_attr attr = attributes(event);
+      if (first < 0)
+        attr.mmap = attr.mmap_data = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = 1;
+      int group = -1;
+      if (event.leader != 0) {
+        perf_event_attr leader = attributes(event);
+        leader.config = event.leader;
+        leader.config1 = leader.sample_period = leader.precise_ip = 0;
+        group = open(leader, event, pid, cpu, -1);
+        attr.disabled = attr.enable_on_exec = 0;  // follows its leader
+      }
+      const int file = open(attr, event, pid, cpu, group);
+      std::uint64_t id = 0;
+      if (::ioctl(file, PERF_EVENT_IOC_ID, &id) != 0)
+        throw std::system_error(errno, std::generic_category(), "perf event " + event.name);
+      decoder.add(id, event);
+      if (first < 0) {
+        rings.emplace_back(file);
+        polled.push_back({file, POLLIN, 0});
+        first = file;
+      } else if (::ioctl(file, PERF_EVENT_IOC_SET_OUTPUT, first) != 0) {
+        throw std::system_error(errno, std::generic_category(), "perf event " + event.name);
+      }
+    }
+  }
+
+  void read_all() {
+    std::vector<std::byte> room;
+    for (Ring& ring : rings) ring.read(decoder, room, raw);
+  }
+  void run() {
+    try {
+      std::uint64_t safe = 0;  // every ring has been read beyond this time
+      polled.push_back({wake.get(), POLLIN, 0});
+      while (true) {
+        ::poll(polled.data(), polled.size(), 20);
+        const std::uint64_t now = monotonic_ns();
+        read_all();
+        decoder.flush(safe);
+        safe = now;
+        if ((polled.back().revents & POLLIN) != 0) return;
+        // A ring whose task is gone hangs up, and would wake us for ever.
+        for (std::size_t i = 0; i + 1 < polled.size(); ++i)
+          if ((polled[i].revents & (POLLHUP | POLLERR)) != 0) polled[i].fd = -1;
+      }
+    } catch (...) {
+      failed = std::current_exception();
+    }
+  }
+  void end() {
+    if (!thread.joinable()) return;
+    const std::uint64_t one = 1;
+    (void)!::write(wake.get(), &one, sizeof one);
+    thread.join();
+  }
+};
+
+PerfRecorder::PerfRecorder(int pid, const std::vector<PerfEvent>& events,
+                           std::filesystem::path folder, std::string sampler,
+                           std::uint64_t begin_ns, std::filesystem::path raw)
+    : impl_(std::make_unique<Impl>(std::move(folder), std::move(sampler), begin_ns)) {
+  if (events.empty()) throw std::invalid_argument("no perf events to record");
+  if (!raw.empty()) impl_->raw.open(raw, std::ios::binary);
+  const long processors = ::sysconf(_SC_NPROCESSORS_CONF);
+  for (int cpu = 0; cpu < processors; ++cpu) {
+    try {
+      impl_->open_processor(pid, cpu, events);
+    } catch (const std::system_error& error) {
+      if (error.code().value() != ENODEV) throw;  // a processor that is switched off
+    }
+  }
+  impl_->thread = std::thread([this] { impl_->run(); });
+}
+PerfRecorder::~PerfRecorder() {
+  if (impl_) impl_->end();
+}
+
+PerfCounts PerfRecorder::stop() {
+  impl_->end();
+  if (impl_->failed) std::rethrow_exception(impl_->failed);
+  impl_->read_all();
+  return impl_->decoder.finish();
+}
+
+}  // namespace tt::record
