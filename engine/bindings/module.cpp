@@ -361,6 +361,7 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
                                              .threads = 0,
                                              .wall_time = wall_time,
                                              .nominal_latency_ns = nominal_latency_ns,
+                                             .consume = true,
                                              .set_up_s = set_up_s};
   bool failed = false;
   bool stopped = false;
@@ -581,7 +582,8 @@ NB_MODULE(_engine, m) {
   m.def("assemble", &assemble, "folder"_a, "path"_a, nb::kw_only(), "workload"_a, "input"_a,
         "parameters"_a, "classes"_a, "wall_time"_a, "block_ms"_a, "nominal_latency_ns"_a,
         "set_up_s"_a = 0.0, "progress"_a = nb::none(),
-        "Turns the spools of a recording into a stream; classes are (name, mlp, issue_ns, "
+        "Turns the spools of a recording into a stream, and uses them up; classes are (name, mlp, "
+        "issue_ns, "
         "store_fill). Returns the stream's description and what the spools say of themselves. "
         "RuntimeError names the file and what is wrong with it.");
   m.def(

@@ -288,14 +288,16 @@ namespace {
 /// A spool, mapped and checked as a whole: header, and that its records lie in the file.
 class Spool {
  public:
-  explicit Spool(const std::filesystem::path& path) : path_(path.string()) {
-    const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  /// `consume`: release() gives disk space back.
+  Spool(const std::filesystem::path& path, bool consume) : path_(path.string()), consume_(consume) {
+    const int file = ::open(path_.c_str(), (consume ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) throw std::system_error(errno, std::generic_category(), path_);
     struct stat found{};
     const bool regular = ::fstat(file, &found) == 0 && S_ISREG(found.st_mode);
     bytes_ = regular ? static_cast<std::uint64_t>(found.st_size) : 0;
     void* at = MAP_FAILED;
-    if (bytes_ >= spool_header_bytes) at = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file, 0);
+    const int protection = consume ? PROT_READ | PROT_WRITE : PROT_READ;
+    if (bytes_ >= spool_header_bytes) at = ::mmap(nullptr, bytes_, protection, MAP_SHARED, file, 0);
     ::close(file);
     if (at == MAP_FAILED) throw bad("not a spool, or cut off in its header");
     data_ = static_cast<const char*>(at);
@@ -318,6 +320,14 @@ class Spool {
   [[nodiscard]] const Record& peek() const { return at(next_); }
   [[nodiscard]] std::uint64_t position() const { return next_; }
   Record take() { return at(next_++); }
+  /// What has been taken is not needed any more. A file system that cannot make holes keeps it.
+  void release() {
+    const std::uint64_t taken = next_ * sizeof(Record) / spool_piece_bytes * spool_piece_bytes;
+    if (!consume_ || taken == released_) return;
+    ::madvise(const_cast<char*>(data_) + spool_header_bytes + released_, taken - released_,
+              MADV_REMOVE);
+    released_ = taken;
+  }
   /// The text of a site record, whose value is its length.
   std::string text(std::uint64_t length) {
     const std::uint64_t count = (length + sizeof(Record) - 1) / sizeof(Record);
@@ -354,7 +364,9 @@ class Spool {
 
   std::string path_;
   const char* data_ = nullptr;
+  bool consume_;
   std::uint64_t bytes_ = 0;
+  std::uint64_t released_ = 0;  // of the records' bytes
   std::uint64_t records_ = 0;
   std::uint64_t next_ = 0;
 };
@@ -455,7 +467,7 @@ trace::StreamInfo assemble(const std::filesystem::path& folder, const std::files
     throw std::runtime_error(folder.string() + ": no process was recorded (no *.spool)");
 
   std::vector<std::unique_ptr<Spool>> spools;
-  for (const auto& path : paths) spools.push_back(std::make_unique<Spool>(path));
+  for (const auto& path : paths) spools.push_back(std::make_unique<Spool>(path, options.consume));
   // Order of birth, so that the result does not depend on process numbers.
   std::ranges::stable_sort(spools, [](const auto& a, const auto& b) {
     return std::pair(a->header().start_ns, a->header().pid) <
@@ -490,6 +502,7 @@ trace::StreamInfo assemble(const std::filesystem::path& folder, const std::files
     waiting.pop();
     const std::uint64_t others = waiting.empty() ? time + stretch_ns : waiting.top().first;
     players[i].play(to, std::min(std::max(others, time), time + stretch_ns));
+    spools[i]->release();
     if (!players[i].done())
       waiting.emplace(players[i].time(), i);
     else if (!waiting.empty())

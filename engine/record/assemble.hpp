@@ -33,7 +33,8 @@ struct AssemblerOptions {
   bool wall_time = false;  // compute time is what the clock leaves; else only compute() counts
   double scale = 1;
   double nominal_latency_ns = 90;
-  double set_up_s = 0;  // of the observation's clock: what came before is not timed
+  bool consume = false;  // of assemble(): a spool's disk space is given back as it is read
+  double set_up_s = 0;   // of the observation's clock: what came before is not timed
   std::uint64_t seed = 0;
 };
 

@@ -2,6 +2,7 @@
 // spool, by page, kind and pattern, and on which clock. The emulator around it is tested from
 // Python.
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,14 +68,15 @@ struct Recording {
     std::map<std::uint32_t, std::uint64_t> pages;
     double compute_ns = 0;
   };
-  Seen read(double block_ms = 1) {
+  Seen read(double block_ms = 1, bool consume = false) {
     tt::trace::StreamInfo info{.workload = "w", .input = "i"};
     for (const char* name : {"random", "sequential", "dependent", "resident"})
       info.classes.push_back({.name = name, .mlp = 4});
     info.lanes.push_back({.name = "all"});
     Seen seen;
     const auto file = scratch.file("out.tts");
-    seen.info = tt::record::assemble(scratch.path, file, info, {.block_ms = block_ms, .threads = 0},
+    seen.info = tt::record::assemble(scratch.path, file, info,
+                                     {.block_ms = block_ms, .threads = 0, .consume = consume},
                                      seen.summary);
     const tt::trace::Reader reader(file);
     reader.verify();
@@ -421,4 +423,38 @@ TEST("observer: after the end nothing is recorded, and no door is closed") {
   observer.flush(thread);
   observer.finish(&thread);
   CHECK_EQ(recording.read().info.accesses, 1u);
+}
+
+TEST("observer: a recording that is used up gives the same stream and its disk space back") {
+  Recording recording(0.0625);
+  Memory memory(64 << 20);
+  {
+    Observer observer(recording.options);
+    ObservedThread thread;
+    observer.begin(thread);
+    observer.map(thread, memory.address(), memory.size(), "table");
+    tt::Rng rng{5};
+    for (int i = 0; i < 400'000; ++i) {
+      observer.store(thread, memory.address(rng.below(memory.size())));
+      observer.instructions(thread, 1000);
+    }
+    observer.finish(&thread);
+  }
+  const auto blocks = [&] {
+    std::uint64_t sum = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(recording.scratch.path)) {
+      struct stat found{};
+      if (entry.path().extension() == ".spool" && ::stat(entry.path().c_str(), &found) == 0)
+        sum += static_cast<std::uint64_t>(found.st_blocks) * 512;
+    }
+    return sum;
+  };
+  const std::uint64_t before = blocks();
+  const auto kept = recording.read();
+  CHECK_EQ(blocks(), before);
+  const auto consumed = recording.read(1, true);
+  CHECK_EQ(consumed.info.accesses, kept.info.accesses);
+  CHECK(consumed.pages == kept.pages);
+  CHECK(before > 2 * tt::record::spool_piece_bytes - 1);
+  CHECK(blocks() <= before - tt::record::spool_piece_bytes);
 }

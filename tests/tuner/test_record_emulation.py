@@ -282,6 +282,37 @@ int main(void) {
     assert sum(stores for _, stores in site["accesses"]) == 64 * MIB // LINE
 
 
+def test_a_disk_that_fills_up_ends_the_recording_and_not_the_program(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    size = ["mount", "-t", "tmpfs", "-o", "size=90m", "tmpfs", str(small)]
+    if subprocess.run(size, capture_output=True, check=False).returncode != 0:
+        pytest.skip("cannot mount a small disk")
+    try:
+        program = build(
+            tmp_path,
+            r"""
+int main(void) {
+  volatile char *at = pages(256 * MIB);
+  uint64_t x = 1;
+  for (long i = 0; i < 4000000; ++i) {
+    x = x * 6364136223846793005ull + 1;
+    at[(x >> 33) % (256 * MIB)] = 1;
+  }
+  puts("done");
+}
+""",
+        )
+        found = record(small, program)
+        assert (found.done.returncode, found.done.stdout) == (0, "done\n"), found.done.stderr
+        assert "the disk filled up: the trace holds what came before" in found.done.stderr
+        (site,) = found.biggest()
+        assert 100_000 < sum(stores for _, stores in site["accesses"]) < 4_000_000
+        assert sorted(path.name for path in small.iterdir()) == ["mine.tts", "mine.yaml"]
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
 def test_signals_reach_the_program_in_the_emulator(tmp_path: Path) -> None:
     program = build(
         tmp_path,
