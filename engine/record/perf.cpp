@@ -166,7 +166,6 @@ struct PerfDecoder::Impl {
         throw std::system_error(error, std::generic_category(), path.string());
       at->second.spool.header()->pid = pid;
       at->second.spool.header()->threads = 1;
-      at->second.spool.phase(true);
     }
     return at->second;
   }

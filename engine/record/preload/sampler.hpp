@@ -194,7 +194,6 @@ class Sampler {
 
     if (!open_spool()) return false;
     spool_.header()->threads = 1;
-    spool_.phase(true);
     rng_ = Rng{static_cast<std::uint64_t>(::getpid()) ^ options_.begin_ns};
     wall_ns_ = now();
     process_s_ = process_seconds();
