@@ -175,6 +175,7 @@ def _parser() -> argparse.ArgumentParser:
         "workload. The program keeps its standard streams, its signals and its exit status, which "
         "is also ours.",
     )
+    record.usage = "tune record [options] -- command [args...]"
     record.add_argument(
         "--output", "-o", default="trace.tts", metavar="NAME.tts", help="default: %(default)s"
     )
@@ -215,7 +216,7 @@ def _parser() -> argparse.ArgumentParser:
         help="print the summary as JSON; the program's output goes to standard error",
     )
     record.add_argument(
-        "program", nargs=argparse.REMAINDER, metavar="-- command args...", help="what to run"
+        "program", nargs=argparse.REMAINDER, metavar="command", help="what to run"
     )
     _json_option(command("samplers", "record:listing", "list the ways to record a program"))
 
