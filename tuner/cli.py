@@ -215,9 +215,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="print the summary as JSON; the program's output goes to standard error",
     )
-    record.add_argument(
-        "program", nargs=argparse.REMAINDER, metavar="command", help="what to run"
-    )
+    record.add_argument("program", nargs=argparse.REMAINDER, metavar="command", help="what to run")
     _json_option(command("samplers", "record:listing", "list the ways to record a program"))
 
     importer = command(
