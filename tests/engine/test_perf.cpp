@@ -20,8 +20,7 @@ using namespace tt::record;
 
 namespace {
 
-const std::filesystem::path recorded =
-    std::filesystem::path{__FILE__}.parent_path() / "data" / "page-faults.perf";
+const std::filesystem::path recorded = std::filesystem::path{TT_TEST_DATA} / "page-faults.perf";
 
 struct Bytes {
   std::vector<std::byte> all;
@@ -113,6 +112,7 @@ struct Run {
 
 std::vector<std::byte> file_bytes() {
   const auto chars = check::bytes_of(recorded);
+  CHECK(!chars.empty());
   std::vector<std::byte> out(chars.size());
   std::memcpy(out.data(), chars.data(), chars.size());
   return out;
