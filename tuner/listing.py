@@ -97,7 +97,7 @@ def workloads(args: Namespace) -> int:
             (
                 w.name,
                 name + (" (default)" if args.workload and name == w.default_input else ""),
-                *_figures(known[name], w.inputs[name].footprint_gib or w.footprint_gib),
+                *_figures(known[name], w.footprint_of(name)),
                 f"{w.scale_of(name):g}",
                 w.machine,
                 *(

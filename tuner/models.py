@@ -290,6 +290,10 @@ class WorkloadSpec(Spec):
     smoke_input: str
     inputs: Annotated[dict[str, InputSpec], Field(min_length=1)]
 
+    def footprint_of(self, input: str) -> float:
+        """GiB, full-scale."""
+        return self.inputs[input].footprint_gib or self.footprint_gib
+
     def scale_of(self, input: str) -> float:
         return self.inputs[input].scale or self.scale
 

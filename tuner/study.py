@@ -160,12 +160,30 @@ def _run(request: StudyRequest, study: StudyLog, runner: Runner | None, tracker:
         return
     if request.sampling:
         say(f"{request.workload.name} ({request.input}) was {request.sampling.told()}")
+    if advice := everything_fits(request):
+        say(advice)
     if data.trials:
         say(f"resuming '{request.study}': {len(data.done)} of {request.budget} trials are done")
     with _pool(request, runner) as pool, Live(standing) as live:
         optimizer = _optimizer(request, study)
         standing.start()
         _loop(request, study, optimizer, pool, standing, live, tracker)
+
+
+def everything_fits(request: StudyRequest) -> str | None:
+    """Advice when the fast tier holds the whole footprint, so that no placement is a better one.
+
+    Happens on machines whose capacities are fixed, with workloads that are small against them.
+    """
+    fast = request.machine.fast_bytes(request.ratio)
+    footprint = request.workload.footprint_of(request.input) * (1 << 30)
+    if fast < footprint:
+        return None
+    return (
+        f"note: all {streams.human(footprint)} of {request.workload.name} fit the fast memory of "
+        f"{request.machine.name} at {request.ratio} ({streams.human(fast)}): there is nothing to "
+        "tune; choose another --machine, or a smaller fast tier with --ratio"
+    )
 
 
 @contextmanager

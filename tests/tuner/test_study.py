@@ -14,7 +14,7 @@ from tuner import best, log
 from tuner.errors import UserError
 from tuner.log import StudyData, StudyLog
 from tuner.models import Fingerprints, KnobRange, SpaceSpec, Status, StudySummary, Trial
-from tuner.study import run_study
+from tuner.study import everything_fits, run_study
 
 
 @pytest.fixture(scope="module")
@@ -250,3 +250,12 @@ def test_report_stands_alone_and_names_everything(tmp_path: Path, store: str) ->
     for knob in KNOBS:
         assert f"<td>{knob.name}</td>" in page
     assert (tmp_path / "synthetic-study" / "importance.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_fast_tier_that_holds_everything_is_told(tmp_path: Path) -> None:
+    machine = MACHINE.model_copy(update={"slow_gib": 8 * WORKLOAD.footprint_gib})
+    wanted = request(tmp_path, machine=machine, ratio="1:8")
+    advice = everything_fits(wanted)
+    assert advice is not None and "nothing to tune" in advice
+    assert everything_fits(wanted.model_copy(update={"ratio": "1:9"})) is None
+    assert everything_fits(request(tmp_path)) is None  # a ratio of the footprint never holds it all
