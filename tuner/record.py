@@ -48,6 +48,9 @@ FORWARDED = (
 )
 
 
+CHECK_SECONDS = 0.2
+
+
 def record(args: Namespace) -> int:
     """The program's exit status (128 + N when signal N killed it); 1 when it has succeeded but left
     nothing to play."""
@@ -213,12 +216,14 @@ def _wait(pid: int, waited: set[signal.Signals]) -> int:
     """Hands signals on until the program has ended. What the terminal sent (SIGINT and its like)
     has reached the program too, which is in our process group: it must not come twice."""
     while True:
-        info = signal.sigwaitinfo(waited)
-        if info.si_signo == signal.SIGCHLD:
-            done, status = os.waitpid(pid, os.WNOHANG)
-            if done == pid:
-                return os.waitstatus_to_exitcode(status)
-        elif info.si_code <= 0:  # of a process: SI_USER, SI_QUEUE, SI_TKILL
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done == pid:
+            return os.waitstatus_to_exitcode(status)
+        # Not for ever: the kernel may tell another thread of our process of the child's end.
+        info = signal.sigtimedwait(waited, CHECK_SECONDS)
+        if info is None or info.si_signo == signal.SIGCHLD:
+            continue
+        if info.si_code <= 0:  # of a process: SI_USER, SI_QUEUE, SI_TKILL
             os.kill(pid, info.si_signo)
 
 

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,21 @@ def test_a_recording_is_a_trace_and_a_workload_that_can_be_tuned(
     assert "every access was seen" in shown.err and "scripted to the end" in shown.err
     assert shown.err.rstrip().endswith("next: tune run --workload ./mine.yaml")
     assert leftovers(tmp_path) == []
+
+
+def test_the_end_of_the_program_is_noticed_beside_other_threads(scripted: type[Scripted]) -> None:
+    # The kernel may hand SIGCHLD to any thread that does not block it, and it is gone.
+    enough = threading.Event()
+    idle = [threading.Thread(target=enough.wait) for _ in range(8)]
+    for thread in idle:
+        thread.start()
+    try:
+        for i in range(5):
+            assert tune_record("-o", f"{i}.tts", "--", "true") == 0
+    finally:
+        enough.set()
+        for thread in idle:
+            thread.join()
 
 
 def test_a_recorded_workload_replays(
