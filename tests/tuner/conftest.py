@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 
 from tuner import engine
+
+# A shell's background job ignores SIGINT, and what it starts inherits that; the tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 KNOBS: list[dict[str, Any]] = [
     {
