@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tuner import catalog, engine, recorded
-from tuner.characteristics import PAGE_BYTES
 from tuner.errors import UserError
 from tuner.models import MachineSpec, Sampling
 from tuner.streams import human
@@ -39,10 +38,8 @@ def run(args: Namespace) -> int:
     with _input(args.file) as (name, read):
         info, seen = _import(args, name, read, trace, machine, period)
     sampling = _sampling(args.format, seen)
-    footprint = engine.characteristics(trace)["peak_pages"] * PAGE_BYTES
-    document = recorded.document(
+    document, footprint = recorded.document(
         trace,
-        footprint,
         summary=f"imported from {Path(name).name} ({args.format})",
         source=f"tune import --format {args.format} {name}",
         threads=seen["threads"],

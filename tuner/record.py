@@ -30,7 +30,6 @@ from tuner.samplers import Launch, Sampler
 from tuner.streams import human
 from tuner.terminal import print_json, progress, say, table
 
-PAGE_BYTES = 4096
 RESERVE_BYTES = 64 << 20
 """Kept free beside the spools, so that a disk that fills up while the program runs still has room
 for the stream of what came before."""
@@ -274,11 +273,9 @@ def _assemble(
             )
         except (RuntimeError, OSError) as error:
             raise UserError(str(error)) from error
-    footprint = engine.characteristics(trace)["peak_pages"] * PAGE_BYTES
     text = shlex.join([Path(command[0]).name, *command[1:]])
-    document = recorded.document(
+    document, footprint = recorded.document(
         trace,
-        footprint,
         summary=f"recorded: {text}",
         source=f"tune record --sampler {sampler.name} -- {text}",
         threads=seen["threads"],

@@ -6,6 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
+from tuner import engine
+from tuner.characteristics import PAGE_BYTES
 from tuner.documents import render
 from tuner.errors import UserError
 from tuner.models import NAME, MachineSpec, Sampling
@@ -33,15 +35,15 @@ def output(path: str, force: bool) -> Path:
 
 def document(
     trace: Path,
-    footprint: int,
     *,
     summary: str,
     source: str,
     threads: float,
     machine: MachineSpec,
     sampling: Sampling,
-) -> Path:
-    """Writes the workload beside the trace; returns its path. `footprint` in bytes."""
+) -> tuple[Path, int]:
+    """Writes the workload beside the trace; returns its path, and the footprint in bytes."""
+    footprint = engine.characteristics(trace)["peak_pages"] * PAGE_BYTES
     path = trace.with_suffix(".yaml")
     path.write_text(
         render(
@@ -67,7 +69,7 @@ def document(
             }
         )
     )
-    return path
+    return path, footprint
 
 
 def next_step(workload: Path) -> str:
