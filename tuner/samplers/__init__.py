@@ -11,6 +11,7 @@ A new sampler is one module with a subclass of `Sampler`, and one line in `_MODU
 from __future__ import annotations
 
 import importlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -139,6 +140,23 @@ def find(name: str) -> type[Sampler]:
     module, _, found = _MODULES[name].partition(":")
     sampler: type[Sampler] = getattr(importlib.import_module(module), found)
     return sampler
+
+
+def program_head(path: Path) -> bytes:
+    """The first bytes of a program: an ELF header, or `#!`. UserError when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4096)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+
+
+def interpreter(head: bytes) -> list[str]:
+    """Of a script: the program that runs it, and that program's argument if there is one, as the
+    kernel reads them. Empty: not a script."""
+    if not head.startswith(b"#!"):
+        return []
+    return [word.strip() for word in os.fsdecode(head[2:].splitlines()[0]).split(maxsplit=1)]
 
 
 def library(name: str) -> Path:

@@ -5,14 +5,21 @@ What it sees, how well and at what price is in emulation.md beside this file.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.errors import UserError
 from tuner.models import MachineSpec
-from tuner.samplers import Launch, Option, Sampler, StreamClass, library
+from tuner.samplers import (
+    Launch,
+    Option,
+    Sampler,
+    StreamClass,
+    interpreter,
+    library,
+    program_head,
+)
 
 EMULATOR = "qemu-x86_64"
 PLUGIN = "libtiertune_emulation.so"
@@ -70,15 +77,9 @@ class Emulation(Sampler):
 def _interpreted(command: Sequence[str]) -> list[str]:
     """The emulator runs programs only: a script becomes an argument of its interpreter."""
     path = Path(command[0])
-    try:
-        with path.open("rb") as file:
-            head = file.read(256)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from error
-    if head.startswith(b"#!"):
-        words = os.fsdecode(head[2:].splitlines()[0]).split(maxsplit=1)
-        if words:
-            return _interpreted([words[0], *(word.strip() for word in words[1:]), *command])
+    head = program_head(path)
+    if words := interpreter(head):
+        return _interpreted([*words, *command])
     if not head.startswith(b"\x7fELF"):
         raise UserError(f"{path}: not a program of this machine (no ELF header)")
     return list(command)

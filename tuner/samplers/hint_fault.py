@@ -15,7 +15,15 @@ from pathlib import Path
 
 from tuner.errors import UserError
 from tuner.models import MachineSpec
-from tuner.samplers import Launch, Option, Sampler, StreamClass, library
+from tuner.samplers import (
+    Launch,
+    Option,
+    Sampler,
+    StreamClass,
+    interpreter,
+    library,
+    program_head,
+)
 
 LIBRARY = "libtiertune_hint_fault.so"
 OPTIONS_VARIABLE = "TIERTUNE_HINT_FAULT"
@@ -86,13 +94,9 @@ class HintFault(Sampler):
 def _loads_libraries(path: Path) -> bool:
     """Whether the loader has a part in starting the program: an ELF file that names one. Scripts
     are as good as their interpreters."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(4096)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from error
+    head = program_head(path)
     if head.startswith(b"#!"):
-        words = os.fsdecode(head[2:].splitlines()[0]).split(maxsplit=1)
+        words = interpreter(head)
         return bool(words) and _loads_libraries(Path(words[0]))
     if not head.startswith(b"\x7fELF\x02") or len(head) < 64:
         raise UserError(f"{path}: not a 64-bit program of this machine")
