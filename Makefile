@@ -1,73 +1,102 @@
-# Everything a newcomer needs: `make run` and `make test`. Needs Python >= 3.11, a C++20 compiler
-# and git; all else is installed into .venv from PyPI.
+# Everything a newcomer needs: `make run` and `make test`. What the machine must have is in README.md
+# and checked by cmake/preflight.sh; all else is installed into .venv from PyPI.
 PYTHON ?= python3
+CXX ?= c++
 VENV := .venv
 BIN := $(VENV)/bin
+BUILD := build/engine
 FUZZ_SECONDS ?= 600
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+export CXX
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-ENGINE_SOURCES := $(shell find engine workloads/kernels cmake CMakeLists.txt pyproject.toml \
-	-name '*.cpp' -o -name '*.hpp' -o -name '*.cmake' -o -name CMakeLists.txt -o -name pyproject.toml)
+ENGINE_SOURCES := $(shell find engine workloads spaces cmake CMakeLists.txt pyproject.toml \
+	-name '*.cpp' -o -name '*.hpp' -o -name '*.cmake' -o -name '*.yaml' -o -name CMakeLists.txt \
+	-o -name pyproject.toml)
+
+# Versions are those of constraints.txt, also of what builds a package that comes as source.
+PIP_LOG := $(VENV)/pip.log
+PIP_INSTALL = rm -f $(PIP_LOG); $(BIN)/python -m pip install --disable-pip-version-check \
+	--log $(PIP_LOG) --constraint constraints.txt --build-constraint constraints.txt
+OR_EXPLAIN = || { cmake/pip_failed.sh $(PIP_LOG); exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format sanitize fuzz bench smoke engine-test clean preflight
+.PHONY: help setup run test test-quick engine-test lint format sanitize fuzz bench smoke wheel lock \
+	clean preflight
 
 help: ## Show this list
+	@echo "make run tunes the cachelib workload; make test runs the tests. Both install what they need."
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@echo "ARGS=... is passed on by run, test, test-quick and bench; PYTHON, CXX and JOBS choose tools."
 
 preflight:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
-	  { echo "error: Python 3.11 or newer is needed ($(PYTHON) is not); set PYTHON=/path/to/python3" >&2; exit 1; }
-	@cxx=$${CXX:-c++}; command -v $$cxx >/dev/null 2>&1 || \
-	  { echo "error: no C++ compiler found ($$cxx); install one with C++20, e.g. 'apt install g++', or set CXX" >&2; exit 1; }; \
-	echo 'int main() { return 0; }' | $$cxx -std=c++20 -x c++ - -o /dev/null 2>/dev/null || \
-	  { echo "error: the C++ compiler ($$cxx) does not take -std=c++20; install g++ 12 or clang 15 or newer, or set CXX" >&2; exit 1; }
+	@cmake/preflight.sh "$(PYTHON)" "$(CXX)"
 
-$(VENV)/.dependencies: pyproject.toml | preflight
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing dependencies into $(VENV) (a few minutes the first time) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+$(VENV)/.pip: | preflight
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@rm -f $(PIP_LOG); $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --log $(PIP_LOG) --upgrade "pip>=25.3,<27" $(OR_EXPLAIN)
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.dependencies $(ENGINE_SOURCES)
-	@echo "Building the engine ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable .
+$(VENV)/.packages: pyproject.toml constraints.txt $(VENV)/.pip
+	@echo "== 1/2 Python packages (about 350 MB the first time)"
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' \
+	  > $(VENV)/requirements.txt
+	@$(PIP_INSTALL) --requirement $(VENV)/requirements.txt --group build $(OR_EXPLAIN)
 	@touch $@
 
-setup: preflight $(VENV)/.installed ## Create .venv, install dependencies, build the engine
+# CMake compiles, so that progress shows; pip then finds all of it built and registers the package.
+$(VENV)/.engine: $(VENV)/.packages $(ENGINE_SOURCES)
+	@echo "== 2/2 the engine"
+	@$(BIN)/cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release \
+	  -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" >/dev/null
+	@$(BIN)/cmake --build $(BUILD)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
+	  --config-settings=build-dir=$(BUILD) --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt $(VENV)/.packages
+	@$(PIP_INSTALL) --quiet --group test $(OR_EXPLAIN)
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.packages
+	@$(PIP_INSTALL) --quiet --group dev $(OR_EXPLAIN)
+	@touch $@
+
+setup: preflight $(VENV)/.engine ## Create .venv, install dependencies, build the engine
 
 run: setup ## Tune the cachelib workload with a budget of 100 trials
 	@$(BIN)/tune run --workload cachelib --budget 100 $(ARGS)
 
-engine-test: $(VENV)/.dependencies | preflight ## Build and run the engine's unit tests
-	@cmake --preset release >/dev/null
-	@cmake --build --preset release
-	@build/release/engine_tests
+engine-test: setup ## Build and run the engine's unit tests
+	@$(BIN)/cmake --build $(BUILD) --target engine_tests
+	@$(BUILD)/engine_tests
 
-test: setup engine-test ## Run the whole test suite
+test: setup engine-test $(VENV)/.test ## Run the whole test suite
 	@$(BIN)/python -m pytest $(ARGS)
 
-lint: setup ## ruff, mypy --strict, clang-format
+test-quick: setup $(VENV)/.test ## The half without Ray and MLflow, in under a minute
+	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+lint: $(VENV)/.dev ## ruff, mypy --strict, clang-format
 	@$(BIN)/ruff check tuner tests
 	@$(BIN)/ruff format --check tuner tests
 	@$(BIN)/mypy tuner
 	@git ls-files '*.cpp' '*.hpp' | xargs $(BIN)/clang-format --dry-run --Werror
 
-format: setup ## Format all sources
+format: $(VENV)/.dev ## Format all sources
 	@$(BIN)/ruff check --fix --quiet tuner tests || true
 	@$(BIN)/ruff format --quiet tuner tests
 	@git ls-files '*.cpp' '*.hpp' | xargs $(BIN)/clang-format -i
 
-sanitize: $(VENV)/.dependencies | preflight ## Engine tests under address and undefined-behaviour sanitizers
-	@cmake --preset sanitize >/dev/null
+sanitize: $(VENV)/.packages ## Engine tests under address and undefined-behaviour sanitizers
+	@cmake --preset sanitize --log-level=WARNING
 	@cmake --build --preset sanitize
 	@build/sanitize/engine_tests
 
-fuzz: $(VENV)/.dependencies | preflight ## Ten minutes of fuzzing per target (FUZZ_SECONDS=600), under sanitizers
-	@cmake --preset fuzz >/dev/null
+fuzz: $(VENV)/.packages ## Ten minutes of fuzzing per target (FUZZ_SECONDS=600), under sanitizers
+	@cmake --preset fuzz --log-level=WARNING
 	@cmake --build --preset fuzz
 	@for target in stream spool import; do \
 	  build/fuzz/fuzz $$target --corpus tests/fuzz/corpus/$$target --seconds $(FUZZ_SECONDS) || exit 1; done
@@ -75,12 +104,18 @@ fuzz: $(VENV)/.dependencies | preflight ## Ten minutes of fuzzing per target (FU
 smoke: setup ## Every policy on every workload's smoke input
 	@$(BIN)/tune smoke
 
-bench: setup ## All speed figures in one run; writes results/bench.json
-	@cmake --preset bench >/dev/null
-	@cmake --build --preset bench
-	@cmake --preset bench-portable >/dev/null
-	@cmake --build --preset bench-portable --target bench_track
-	@$(BIN)/python tests/bench/run.py --build build/bench --out results/bench.json $(ARGS)
+bench: setup ## All speed figures in one run, beside a native build; writes results/bench.json
+	@for build in bench bench-native; do \
+	  cmake --preset $$build --log-level=WARNING && cmake --build --preset $$build || exit 1; done
+	@$(BIN)/python tests/bench/run.py --build build/bench --native build/bench-native \
+	  --out results/bench.json $(ARGS)
+
+wheel: $(VENV)/.pip ## Build dist/*.whl, which needs neither compiler nor checkout where it is installed
+	@$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
+
+lock: $(VENV)/.pip ## Resolve constraints.txt anew: the newest versions that pyproject.toml allows
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/python cmake/lock.py
 
 clean: ## Remove build products and the virtual environment
 	rm -rf build $(VENV) dist

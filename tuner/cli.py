@@ -35,6 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     try:
         args = parser.parse_args(arguments)
+        if args.version:
+            return _version(args.version_json)
+        if args.command is None:
+            parser.error("the following arguments are required: COMMAND")
         module, function = args.command.split(":")
         run: Callable[[argparse.Namespace], int] = getattr(
             importlib.import_module(f"tuner.{module}"), function
@@ -54,17 +58,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-class _Version(argparse.Action):
+def _version(as_json: bool) -> int:
     """Asks the engine, and only when asked: loading it takes a while."""
+    from tuner import engine
 
-    def __init__(self, option_strings: Sequence[str], dest: str, **_: object) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="print the version and leave")
+    if as_json:
+        import json
+        import platform
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from tuner import engine
-
-        print(f"tune {engine.version()} (engine build {engine.build_id()})")
-        parser.exit()
+        facts = {
+            "version": engine.version(),
+            "engine_build": engine.build_id(),
+            "isa": engine.isa(),
+            "isas": engine.supported_isas(),
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+        }
+        print(json.dumps(facts))
+    else:
+        print(f"tune {engine.version()} (engine build {engine.build_id()}, {engine.isa()} loops)")
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -76,8 +89,14 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version)
-    commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+    parser.add_argument(
+        "--version",
+        action="store_true",
+        help="print version, engine build and instruction set; with --json as an object",
+    )
+    parser.add_argument("--json", action="store_true", dest="version_json", help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
+    parser.set_defaults(command=None)
 
     def command(name: str, target: str, help: str, **more: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(

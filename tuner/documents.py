@@ -8,16 +8,17 @@ written twice is an error.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from tuner.errors import UserError, nearest
 
 Key = tuple[str | int, ...]
+Detail = Mapping[str, Any]  # one of ValidationError.errors()
 M = TypeVar("M", bound=BaseModel)
 
 _SCALARS = {
@@ -124,17 +125,17 @@ class Document:
         try:
             return model.model_validate(self.data)
         except ValidationError as error:
-            wrong: dict[Key, list[ErrorDetails]] = {}
+            wrong: dict[Key, list[Detail]] = {}
             for detail in error.errors(include_url=False):
                 key = tuple(detail["loc"])
                 wrong.setdefault(self._place(key, detail), []).append(detail)
             lines = [self._explain(model, key, details) for key, details in wrong.items()]
             raise UserError("\n".join(lines)) from error
 
-    def _place(self, key: Key, detail: ErrorDetails) -> Key:
+    def _place(self, key: Key, detail: Detail) -> Key:
         return key if detail["type"] == "missing" else self.known(key)
 
-    def _explain(self, model: type[BaseModel], key: Key, details: list[ErrorDetails]) -> str:
+    def _explain(self, model: type[BaseModel], key: Key, details: list[Detail]) -> str:
         kind, value = details[0]["type"], details[0]["input"]
         if kind == "missing":
             return self.complaint(key, "missing")
@@ -188,7 +189,7 @@ _TYPES = {
 }
 
 
-def _wanted(detail: ErrorDetails) -> str:
+def _wanted(detail: Detail) -> str:
     if detail["type"] in _TYPES:
         return f"must be {_TYPES[detail['type']]}"
     message = detail["msg"].removeprefix("Value error, ")

@@ -15,13 +15,18 @@ from tuner.models import KernelDecl, KnobValue, PolicyDecl
 def native() -> Any:
     """The native module. UserError when it was never built."""
     try:
-        return importlib.import_module("tuner._engine")
+        module = importlib.import_module("tuner._engine")
     except ModuleNotFoundError as missing:
         if missing.name != "tuner._engine":
             raise
         raise UserError(
             "the engine is not built: run `pip install .` (or `make run`) in the source tree"
         ) from missing
+    try:
+        module.isa()
+    except ValueError as error:  # TIERTUNE_ISA names what the processor does not run
+        raise UserError(str(error)) from error
+    return module
 
 
 def version() -> str:
@@ -31,6 +36,17 @@ def version() -> str:
 def build_id() -> str:
     """Hash of the sources that the engine was built from: results of two builds may differ."""
     return str(native().build_id())
+
+
+def isa() -> str:
+    """Instruction set of the hot loops: the best that the processor runs, or TIERTUNE_ISA's.
+    Results do not depend on it."""
+    return str(native().isa())
+
+
+def supported_isas() -> list[str]:
+    """Those that this processor runs, the portable one first."""
+    return list(native().supported_isas())
 
 
 def stream_id(kernel: str) -> str:

@@ -20,6 +20,7 @@
 
 #include "bind.hpp"
 #include "build_id.hpp"
+#include "core/isa.hpp"
 #include "core/seam.hpp"
 #include "kernels/kernel.hpp"
 #include "record/assemble.hpp"
@@ -569,6 +570,18 @@ NB_MODULE(_engine, m) {
   m.def("version", [] { return TT_VERSION; }, "Version of the engine (that of the package).");
   m.def(
       "build_id", [] { return TT_BUILD_ID; }, "Hash of the sources that the engine was built of.");
+  m.def(
+      "isa", [] { return std::string(tt::name(tt::isa())); },
+      "Instruction set that the hot loops use. ValueError when TIERTUNE_ISA names none of "
+      "supported_isas().");
+  m.def(
+      "supported_isas",
+      [] {
+        std::vector<std::string> names;
+        for (const tt::Isa isa : tt::supported_isas()) names.emplace_back(tt::name(isa));
+        return names;
+      },
+      "Those that this processor runs, the portable one first.");
   m.def("stream_id", &stream_id, "kernel"_a,
         "Hash of the sources that make a kernel's access streams: its own and the recorder's.");
   m.def("policies", &policies, "All policies with their knobs, as plain data.");

@@ -290,14 +290,13 @@ class Spool {
  public:
   /// `consume`: release() gives disk space back.
   Spool(const std::filesystem::path& path, bool consume) : path_(path.string()), consume_(consume) {
-    const int file = ::open(path_.c_str(), (consume ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
+    const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) throw std::system_error(errno, std::generic_category(), path_);
     struct stat found{};
     const bool regular = ::fstat(file, &found) == 0 && S_ISREG(found.st_mode);
     bytes_ = regular ? static_cast<std::uint64_t>(found.st_size) : 0;
     void* at = MAP_FAILED;
-    const int protection = consume ? PROT_READ | PROT_WRITE : PROT_READ;
-    if (bytes_ >= spool_header_bytes) at = ::mmap(nullptr, bytes_, protection, MAP_SHARED, file, 0);
+    if (bytes_ >= spool_header_bytes) at = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file, 0);
     ::close(file);
     if (at == MAP_FAILED) throw bad("not a spool, or cut off in its header");
     data_ = static_cast<const char*>(at);
@@ -324,8 +323,13 @@ class Spool {
   void release() {
     const std::uint64_t taken = next_ * sizeof(Record) / spool_piece_bytes * spool_piece_bytes;
     if (!consume_ || taken == released_) return;
-    ::madvise(const_cast<char*>(data_) + spool_header_bytes + released_, taken - released_,
-              MADV_REMOVE);
+    // Opened anew, not kept open: a recording has a spool per thread, and thousands of threads.
+    if (const int file = ::open(path_.c_str(), O_RDWR | O_CLOEXEC); file >= 0) {
+      (void)::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                        static_cast<off_t>(spool_header_bytes + released_),
+                        static_cast<off_t>(taken - released_));
+      ::close(file);
+    }
     released_ = taken;
   }
   /// The text of a site record, whose value is its length.

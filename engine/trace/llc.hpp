@@ -17,12 +17,13 @@
 #include <stdexcept>
 #include <vector>
 
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
-
+#include "core/isa.hpp"
 #include "core/types.hpp"
 #include "trace/stream.hpp"
+
+#if defined(TT_X86_VARIANTS)
+#include <immintrin.h>
+#endif
 
 namespace tt::trace {
 
@@ -42,8 +43,9 @@ struct alignas(64) LlcSet {
     bool dirtied;
   };
 
-  /// The definition; touch() is the same, faster. `last` is the number of ways in use minus one.
-  Touch touch_plain(std::uint32_t line, bool store, unsigned last) {
+  /// The definition; touch_avx2() is the same, faster. `last` is the number of ways in use minus
+  /// one.
+  Touch touch_portable(std::uint32_t line, bool store, unsigned last) {
     const std::uint32_t key = line << 1;
     unsigned at = 0;
     while (at < last && (tags[at] & ~1u) != key) ++at;
@@ -55,19 +57,19 @@ struct alignas(64) LlcSet {
     return {hit, store && (before & 1) == 0};
   }
 
-#ifdef __AVX2__
-  Touch touch(std::uint32_t line, bool store, unsigned last) {
+#if defined(TT_X86_VARIANTS)
+  [[gnu::target("avx2")]] Touch touch_avx2(std::uint32_t line, bool store, unsigned last) {
     const std::uint32_t key = line << 1;
     auto* const memory = reinterpret_cast<__m256i*>(tags.data());
     const __m256i low = _mm256_load_si256(memory);
     const __m256i high = _mm256_load_si256(memory + 1);
     const __m256i keys = _mm256_set1_epi32(static_cast<int>(key));
     const __m256i clean = _mm256_set1_epi32(~1);
-    const auto equal = [&](__m256i half) {
-      return static_cast<unsigned>(_mm256_movemask_ps(
-          _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(half, clean), keys))));
-    };
-    const unsigned found = equal(low) | equal(high) << 8;
+    const __m256i low_found = _mm256_cmpeq_epi32(_mm256_and_si256(low, clean), keys);
+    const __m256i high_found = _mm256_cmpeq_epi32(_mm256_and_si256(high, clean), keys);
+    const unsigned found =
+        static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(low_found))) |
+        static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(high_found))) << 8;
     const bool hit = found != 0;
     const auto at = static_cast<unsigned>(std::countr_zero(found | 1u << last));
     const std::uint32_t before = hit ? tags[at] : key;
@@ -87,10 +89,6 @@ struct alignas(64) LlcSet {
     _mm256_store_si256(memory + 1, _mm256_blendv_epi8(high, high_moved, in_high));
     return {hit, store && (before & 1) == 0};
   }
-#else
-  Touch touch(std::uint32_t line, bool store, unsigned last) {
-    return touch_plain(line, store, last);
-  }
 #endif
 };
 
@@ -101,7 +99,7 @@ class LlcFilter {
   static constexpr std::uint64_t max_pages = (1u << 25) - 1;
 
   /// A cache of `bytes` (at least one set) with `ways` 1 to 16.
-  LlcFilter(double bytes, unsigned ways) : last_(ways - 1) {
+  LlcFilter(double bytes, unsigned ways) : last_(ways - 1), isa_(isa()) {
     if (ways < 1 || ways > LlcSet::ways)
       throw std::invalid_argument("the cache filter has 1 to 16 ways");
     const double sets = bytes / static_cast<double>(line_bytes * ways);
@@ -118,21 +116,46 @@ class LlcFilter {
 
   /// Touches lines [first, first + count) of one page, in order.
   Count touch(std::uint32_t page, std::uint32_t first, std::uint32_t count, bool store) {
-    return store ? run<true>(page, first, count) : run<false>(page, first, count);
+#if defined(TT_X86_VARIANTS)
+    if (isa_ >= Isa::avx2)
+      return store ? run_avx2<true>(page, first, count) : run_avx2<false>(page, first, count);
+#endif
+    return store ? run<Portable, true>(page, first, count)
+                 : run<Portable, false>(page, first, count);
   }
 
   [[nodiscard]] std::size_t sets() const { return sets_.size(); }
 
  private:
+  struct Portable {
+    static LlcSet::Touch touch(LlcSet& set, std::uint32_t line, bool store, unsigned last) {
+      return set.touch_portable(line, store, last);
+    }
+  };
+#if defined(TT_X86_VARIANTS)
+  struct Avx2 {
+    [[gnu::target("avx2")]] static LlcSet::Touch touch(LlcSet& set, std::uint32_t line, bool store,
+                                                       unsigned last) {
+      return set.touch_avx2(line, store, last);
+    }
+  };
+  /// The loop becomes part of this function, and only then may the compiler inline AVX2's touch.
   template <bool store>
-  Count run(std::uint32_t page, std::uint32_t first, std::uint32_t count) {
+  [[gnu::target("avx2")]] Count run_avx2(std::uint32_t page, std::uint32_t first,
+                                         std::uint32_t count) {
+    return run<Avx2, store>(page, first, count);
+  }
+#endif
+
+  template <typename Variant, bool store>
+  [[gnu::always_inline]] Count run(std::uint32_t page, std::uint32_t first, std::uint32_t count) {
     const std::size_t sets = sets_.size();
     std::size_t set = (((mix64(page) >> 32) * sets) >> 32) + first;
     while (set >= sets) set -= sets;
     const std::uint32_t line = page * static_cast<std::uint32_t>(page_lines) + first;
     Count counted;
     for (std::uint32_t i = 0; i < count; ++i) {
-      const LlcSet::Touch touch = sets_[set].touch(line + i, store, last_);
+      const LlcSet::Touch touch = Variant::touch(sets_[set], line + i, store, last_);
       counted.missed += static_cast<std::uint32_t>(!touch.hit);
       if constexpr (store) counted.dirtied += static_cast<std::uint32_t>(touch.dirtied);
       if (++set == sets) set = 0;
@@ -141,6 +164,7 @@ class LlcFilter {
   }
 
   unsigned last_;
+  Isa isa_;
   std::vector<LlcSet> sets_;
 };
 

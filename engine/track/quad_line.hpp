@@ -13,10 +13,10 @@
 #include <cstring>
 #include <span>
 
+#include "core/isa.hpp"
 #include "track/lines.hpp"
 
-#if defined(__x86_64__)
-#define TT_QUAD_LINE_AVX2 1
+#if defined(TT_X86_VARIANTS)
 #include <immintrin.h>
 #endif
 
@@ -46,8 +46,8 @@ class QuadLine {
   /// (Conservative), or all four; they saturate at max.
   template <bool Conservative, typename Amount>
   static void raise(std::uint8_t* base, std::span<const LineKey> keys, Amount amount) {
-#if defined(TT_QUAD_LINE_AVX2)
-    if (has_avx2()) return raise_avx2<Conservative>(base, keys, amount);
+#if defined(TT_X86_VARIANTS)
+    if (isa() >= Isa::avx2) return raise_avx2<Conservative>(base, keys, amount);
 #endif
     raise_portable<Conservative>(base, keys, amount);
   }
@@ -73,12 +73,7 @@ class QuadLine {
     }
   }
 
-#if defined(TT_QUAD_LINE_AVX2)
-  static bool has_avx2() {
-    static const bool yes = __builtin_cpu_supports("avx2") != 0;
-    return yes;
-  }
-
+#if defined(TT_X86_VARIANTS)
   template <bool Conservative, typename Amount>
   [[gnu::target("avx2"), gnu::noinline]] static void raise_avx2(std::uint8_t* base,
                                                                 std::span<const LineKey> keys,

@@ -6,6 +6,7 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
+#include "isas.hpp"
 #include "scratch.hpp"
 #include "trace/llc.hpp"
 #include "trace/recorder.hpp"
@@ -57,32 +58,31 @@ std::map<std::uint32_t, Entry> totals(const Reader& reader) {
 
 }  // namespace
 
-TEST("llc: the fast path is the plain one, and both are an exact LRU cache") {
-  for (const unsigned ways : {1u, 3u, 8u, 9u, 16u}) {
-    LlcSet fast{};
-    LlcSet plain{};
-    fast.tags.fill(LlcSet::empty);
-    plain.tags.fill(LlcSet::empty);
-    std::list<std::pair<std::uint32_t, bool>> reference;  // line, dirty; most recent first
-    Rng rng{ways};
-    for (int i = 0; i < 20000; ++i) {
-      const auto line = static_cast<std::uint32_t>(rng.below(24));
-      const bool store = rng.below(3) == 0;
-      const auto found =
-          std::ranges::find(reference, line, [](const auto& entry) { return entry.first; });
-      const bool hit = found != reference.end();
-      bool dirty = hit && found->second;
-      const bool dirtied = store && !dirty;
-      dirty = dirty || store;
-      if (hit) reference.erase(found);
-      reference.emplace_front(line, dirty);
-      if (reference.size() > ways) reference.pop_back();
-      const LlcSet::Touch a = fast.touch(line, store, ways - 1);
-      const LlcSet::Touch b = plain.touch_plain(line, store, ways - 1);
-      CHECK(a.hit == hit && b.hit == hit);
-      CHECK(a.dirtied == dirtied && b.dirtied == dirtied);
+TEST("llc: every variant is an exact LRU cache") {
+  check::on_each_isa([] {
+    for (const unsigned ways : {1u, 3u, 8u, 9u, 16u}) {
+      LlcFilter one_set{64.0 * ways, ways};
+      CHECK_EQ(one_set.sets(), 1u);
+      std::list<std::pair<std::uint32_t, bool>> reference;  // line, dirty; most recent first
+      Rng rng{ways};
+      for (int i = 0; i < 20000; ++i) {
+        const auto line = static_cast<std::uint32_t>(rng.below(24));
+        const bool store = rng.below(3) == 0;
+        const auto found =
+            std::ranges::find(reference, line, [](const auto& entry) { return entry.first; });
+        const bool hit = found != reference.end();
+        bool dirty = hit && found->second;
+        const bool dirtied = store && !dirty;
+        dirty = dirty || store;
+        if (hit) reference.erase(found);
+        reference.emplace_front(line, dirty);
+        if (reference.size() > ways) reference.pop_back();
+        const LlcFilter::Count count = one_set.touch(line / 8, line % 8, 1, store);
+        CHECK_EQ(count.missed, hit ? 0u : 1u);
+        CHECK_EQ(count.dirtied, dirtied ? 1u : 0u);
+      }
     }
-  }
+  });
 }
 
 TEST("llc: what fits stays, what does not is missed") {

@@ -3,6 +3,7 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
+#include "isas.hpp"
 #include "sim/address_space.hpp"
 #include "sim/gather.hpp"
 #include "sim/moves.hpp"
@@ -166,7 +167,7 @@ TEST("sim: outstanding time per read") {
   CHECK_NEAR(outstanding_ns(100, 4, 150), 100, 0);  // alone, then nothing outstanding
 }
 
-TEST("sim: the gather adds what a plain loop adds, for any length") {
+TEST("sim: every variant of the gather adds what a plain loop adds, for any length") {
   Rng rng{3};
   constexpr std::uint64_t pages = 5000;
   PageBits slow{pages};
@@ -187,11 +188,13 @@ TEST("sim: the gather adds what a plain loop adds, for any length") {
         if (is_slow) expected.slow += count[i];
         if (moving.test(page[i] >> shift)) expected.in_flight[is_slow ? 1 : 0] += count[i];
       }
-      CHECK_EQ(gather<false>(page, count, shift, slow.words(), nullptr).slow, expected.slow);
-      const TierSums all = gather<true>(page, count, shift, slow.words(), moving.words());
-      CHECK_EQ(all.slow, expected.slow);
-      CHECK_EQ(all.in_flight[0], expected.in_flight[0]);
-      CHECK_EQ(all.in_flight[1], expected.in_flight[1]);
+      check::on_each_isa([&] {
+        CHECK_EQ(gather<false>(page, count, shift, slow.words(), nullptr).slow, expected.slow);
+        const TierSums all = gather<true>(page, count, shift, slow.words(), moving.words());
+        CHECK_EQ(all.slow, expected.slow);
+        CHECK_EQ(all.in_flight[0], expected.in_flight[0]);
+        CHECK_EQ(all.in_flight[1], expected.in_flight[1]);
+      });
     }
   }
 }
@@ -202,7 +205,8 @@ TEST("sim: the gather does not overflow with the largest counts") {
   const std::size_t size = (std::size_t{16} << 16) + 100;
   const std::vector<std::uint32_t> page(size, 5);
   const std::vector<std::uint16_t> count(size, 65535);
-  CHECK_EQ(gather<false>(page, count, 0, slow.words(), nullptr).slow, size * 65535);
+  check::on_each_isa(
+      [&] { CHECK_EQ(gather<false>(page, count, 0, slow.words(), nullptr).slow, size * 65535); });
 }
 
 TEST("sim: knobs are scaled by their unit") {

@@ -73,6 +73,32 @@ def test_listings_name_what_the_engine_declares() -> None:
     assert tune("--version").stdout.startswith(f"tune {engine.version()} ")
 
 
+def test_an_instruction_set_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = tune_json("--version")
+    assert facts["engine_build"] == engine.build_id()
+    assert facts["isas"][0] == "portable"
+    for isa in facts["isas"]:
+        monkeypatch.setenv("TIERTUNE_ISA", isa)
+        assert tune_json("--version")["isa"] == isa
+    monkeypatch.setenv("TIERTUNE_ISA", "avx9")
+    error = tune("--version", code=2).stderr
+    assert "TIERTUNE_ISA: found 'avx9'" in error
+    assert ", ".join(facts["isas"]) in error
+
+
+def test_a_result_does_not_depend_on_the_instruction_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stream and simulation both made under each of them."""
+    results = []
+    for isa in engine.supported_isas():
+        monkeypatch.setenv("TIERTUNE_ISA", isa)
+        monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path / isa))
+        result = tune_json("sim", *SMOKE)
+        results.append({key: result[key] for key in ("value", "metrics", "breakdown", "series")})
+    assert all(result == results[0] for result in results)
+
+
 SMOKE = ("--workload", "gups", "--input", "smoke")
 
 

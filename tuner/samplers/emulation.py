@@ -5,6 +5,7 @@ What it sees, how well and at what price is in emulation.md beside this file.
 
 from __future__ import annotations
 
+import platform
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +63,8 @@ class Emulation(Sampler):
 
     @classmethod
     def unavailable(cls) -> str | None:
+        if platform.machine() != "x86_64":
+            return f"is for x86-64, this machine is {platform.machine()}: use --sampler hint-fault"
         if shutil.which(EMULATOR) is None:
             return f"needs {EMULATOR}: install it (Debian, Ubuntu: apt install qemu-user)"
         return None
