@@ -1,9 +1,9 @@
 // A small deterministic generator: the same numbers on every platform and standard library.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
+#include "core/math.hpp"
 #include "core/types.hpp"
 
 namespace tt {
@@ -40,7 +40,7 @@ class Rng {
   }
 
   /// Exponential with the given mean.
-  double exponential(double mean) { return -mean * std::log1p(-uniform()); }
+  double exponential(double mean) { return -mean * math::log1p(-uniform()); }
 
  private:
   __extension__ using Wide = unsigned __int128;

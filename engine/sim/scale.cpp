@@ -1,10 +1,11 @@
 #include "sim/scale.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numbers>
 #include <stdexcept>
 #include <variant>
+
+#include "core/math.hpp"
 
 namespace tt::sim {
 
@@ -13,7 +14,7 @@ double poisson_tail(double mean, double count) {
   if (mean <= 0) return 0;
   // Terms from `count` upward shrink once they are beyond the mean; the sum is exact to rounding
   // for the small tails that are asked for here.
-  double term = std::exp(count * std::log(mean) - mean - std::lgamma(count + 1));
+  double term = math::exp(count * math::log(mean) - mean - math::log_gamma(count + 1));
   double sum = 0;
   for (double k = count; k < count + 10000; ++k) {
     sum += term;
@@ -47,7 +48,7 @@ double extreme_threshold(double threshold, double pages, double scale) {
   }
   if (tail > scaled_target) return threshold;
   const double share =
-      (std::log(previous) - std::log(scaled_target)) / (std::log(previous) - std::log(tail));
+      (math::log(previous) - math::log(scaled_target)) / (math::log(previous) - math::log(tail));
   return std::clamp(count - 1 + share, 1.0, threshold);
 }
 

@@ -1,7 +1,6 @@
 #include "trace/characteristics.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -11,6 +10,8 @@
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+
+#include "core/math.hpp"
 
 namespace tt::trace {
 namespace {
@@ -111,7 +112,7 @@ std::vector<std::array<double, 2>> curve_of(std::uint64_t pages,
     if (here < next && rank != descending.size()) continue;
     curve.push_back({here / all, static_cast<double>(sum) / total});
     while (next <= here)
-      next = std::max(next + 1, std::min(next * std::pow(10, 1 / points_per_decade),
+      next = std::max(next + 1, std::min(next * math::pow(10, 1 / points_per_decade),
                                          next + all / points_in_all));
   }
   if (descending.size() < pages) curve.push_back({1, 1});

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/math.hpp"
 #include "core/rng.hpp"
 #include "trace/llc.hpp"
 
@@ -231,7 +232,7 @@ struct Recorder::Impl {
     const double p = options.op_sample_probability;
     if (p >= 1) return 0;
     if (p <= 0) return std::numeric_limits<std::uint64_t>::max();
-    const double skipped = std::log1p(-rng.uniform()) / std::log1p(-p);
+    const double skipped = math::log1p(-rng.uniform()) / math::log1p(-p);
     return static_cast<std::uint64_t>(std::min(skipped, 1e18));
   }
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/math.hpp"
 #include "track/lines.hpp"
 #include "track/quad_line.hpp"
 
@@ -313,7 +314,7 @@ std::unique_ptr<Tracker> make(const CbfOptions& options, std::uint64_t lines,
 std::uint64_t cbf_counters(std::uint64_t pages, double error, unsigned hashes) {
   check_size(pages, error, hashes);
   const double k = hashes;
-  const double per_page = -k / std::log1p(-std::exp(std::log(error) / k));
+  const double per_page = -k / math::log1p(-math::exp(math::log(error) / k));
   return static_cast<std::uint64_t>(std::ceil(static_cast<double>(pages) * per_page));
 }
 
@@ -323,16 +324,16 @@ double cbf_false_positive_rate(const CbfOptions& options, std::uint64_t held) {
   const double k = options.hashes;
   const auto n = static_cast<double>(held);
   if (!options.blocked)
-    return std::pow(-std::expm1(-n / static_cast<double>(lines * per_line / options.hashes)),
-                    k);  // NOLINT
+    return math::pow(-math::expm1(-n / static_cast<double>(lines * per_line / options.hashes)),
+                     k);  // NOLINT
   const double mean = n / static_cast<double>(lines);
   const double free_after_one = 1 - 1 / static_cast<double>(per_line / options.hashes);
   const auto last = static_cast<std::uint64_t>(mean + 12 * std::sqrt(mean) + 30);
   double rate = 0;
   for (std::uint64_t j = 1; j <= last; ++j) {
     const auto x = static_cast<double>(j);
-    const double poisson = std::exp(x * std::log(mean) - mean - std::lgamma(x + 1));
-    rate += poisson * std::pow(1 - std::pow(free_after_one, x), k);
+    const double poisson = math::exp(x * math::log(mean) - mean - math::log_gamma(x + 1));
+    rate += poisson * math::pow(1 - math::pow(free_after_one, x), k);
   }
   return rate;
 }

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/math.hpp"
+
 namespace tt::kernels {
 namespace {
 
@@ -47,8 +49,8 @@ Popularity::Popularity(std::span<const double> top, std::span<const double> shar
     const double to = x[i + 1];
     const auto at = [&](double position, double exponent) {
       const double keep = 1 - exponent;
-      return density[i] * (to - from) * keep * std::pow(position, -exponent) /
-             (std::pow(to, keep) - std::pow(from, keep));
+      return density[i] * (to - from) * keep * math::pow(position, -exponent) /
+             (math::pow(to, keep) - math::pow(from, keep));
     };
     const double exponent = largest(0, 0.999, [&](double e) {
       const bool start = i == 0 || at(from, e) <= std::sqrt(density[i - 1] * density[i]);
@@ -56,8 +58,8 @@ Popularity::Popularity(std::span<const double> top, std::span<const double> shar
           i + 1 == density.size() || at(to, e) >= std::sqrt(density[i] * density[i + 1]);
       return start && end;
     });
-    pieces_.push_back({from, to, s[i], s[i + 1], exponent, std::pow(from, 1 - exponent),
-                       std::pow(to, 1 - exponent)});
+    pieces_.push_back({from, to, s[i], s[i + 1], exponent, math::pow(from, 1 - exponent),
+                       math::pow(to, 1 - exponent)});
   }
 }
 
@@ -67,7 +69,7 @@ double Popularity::position(double uniform) const {
   const Piece& piece = pieces_[i];
   const double within = (uniform - piece.share_from) / (piece.share_to - piece.share_from);
   const double x =
-      std::pow(piece.low + within * (piece.high - piece.low), 1 / (1 - piece.exponent));
+      math::pow(piece.low + within * (piece.high - piece.low), 1 / (1 - piece.exponent));
   return std::clamp(x, piece.from, std::nextafter(piece.to, 0.0));
 }
 
@@ -75,7 +77,7 @@ double Popularity::share(double x) const {
   for (const Piece& piece : pieces_)
     if (x <= piece.to)
       return piece.share_from + (piece.share_to - piece.share_from) *
-                                    (std::pow(x, 1 - piece.exponent) - piece.low) /
+                                    (math::pow(x, 1 - piece.exponent) - piece.low) /
                                     (piece.high - piece.low);
   return 1;
 }
@@ -88,7 +90,7 @@ Sizes::Sizes(std::span<const double> quantile, std::span<const double> bytes, do
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     if (!(bytes[i] >= 1) || (i > 0 && !(quantile[i] > quantile[i - 1] && bytes[i] >= bytes[i - 1])))
       throw std::invalid_argument("sizes: quantiles must rise, sizes rise from 1 on");
-    log_bytes_.push_back(std::log(bytes[i]));
+    log_bytes_.push_back(math::log(bytes[i]));
   }
   constexpr double least = 0.05;
   constexpr double most = 50;
@@ -99,7 +101,7 @@ Sizes::Sizes(std::span<const double> quantile, std::span<const double> bytes, do
 }
 
 double Sizes::log_size(std::size_t i, double within, double exponent) const {
-  if (quantile_[i] >= 0.9) within = std::pow(within, exponent);
+  if (quantile_[i] >= 0.9) within = math::pow(within, exponent);
   return log_bytes_[i] + (log_bytes_[i + 1] - log_bytes_[i]) * within;
 }
 
@@ -109,7 +111,7 @@ double Sizes::mean(double exponent) const {
   for (std::size_t i = 0; i + 1 < quantile_.size(); ++i) {
     double piece = 0;
     for (int step = 0; step < steps; ++step)
-      piece += std::exp(log_size(i, (step + 0.5) / steps, exponent));
+      piece += math::exp(log_size(i, (step + 0.5) / steps, exponent));
     sum += piece / steps * (quantile_[i + 1] - quantile_[i]);
   }
   return sum;
@@ -118,7 +120,7 @@ double Sizes::mean(double exponent) const {
 double Sizes::at(double quantile) const {
   std::size_t i = 0;
   while (i + 2 < quantile_.size() && quantile >= quantile_[i + 1]) ++i;
-  return std::exp(
+  return math::exp(
       log_size(i, (quantile - quantile_[i]) / (quantile_[i + 1] - quantile_[i]), exponent_));
 }
 
@@ -130,18 +132,18 @@ Zipf::Zipf(double n, double exponent) : n_(std::floor(n)), exponent_(exponent) {
   sure_ = 2 - inverse(integral(2.5) - density(2));
 }
 
-double Zipf::density(double x) const { return std::exp(-exponent_ * std::log(x)); }
+double Zipf::density(double x) const { return math::exp(-exponent_ * math::log(x)); }
 
 // (x^(1 - exponent) - 1) / (1 - exponent), and its limit log x where the exponent is 1.
 double Zipf::integral(double x) const {
-  const double log_x = std::log(x);
+  const double log_x = math::log(x);
   const double power = (1 - exponent_) * log_x;
-  return power == 0 ? log_x : std::expm1(power) / power * log_x;
+  return power == 0 ? log_x : math::expm1(power) / power * log_x;
 }
 
 double Zipf::inverse(double y) const {
   const double power = std::max((1 - exponent_) * y, -1.0);
-  return std::exp(power == 0 ? y : std::log1p(power) / power * y);
+  return math::exp(power == 0 ? y : math::log1p(power) / power * y);
 }
 
 std::uint64_t Zipf::rank(Rng& rng) const {
@@ -163,7 +165,7 @@ Ranks::Ranks(std::size_t objects, double half_life_s, std::uint64_t seed)
   }
   // An object that has been moved is popular with probability `popular`. So of the popular ones a
   // share r has never been moved, with r + (1 - r) * popular = 1/2. An exchange moves two objects.
-  const double moves_per_object = std::log((1 - popular) / (0.5 - popular));
+  const double moves_per_object = math::log((1 - popular) / (0.5 - popular));
   mean_gap_s_ = half_life_s / (moves_per_object * static_cast<double>(objects) / 2);
   next_s_ = rng_.exponential(mean_gap_s_);
 }

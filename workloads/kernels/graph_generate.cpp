@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "core/math.hpp"
+
 namespace tt::kernels::graph {
 namespace {
 
@@ -35,11 +37,11 @@ constexpr Vertex popular_part = 10;
 std::vector<double> power_law(double ranks, double exponent, double head) {
   constexpr std::size_t steps = 65536;
   const double keep = 1 - exponent;
-  const double from = std::pow(head, keep);
-  const double to = std::pow(ranks + head, keep);
+  const double from = math::pow(head, keep);
+  const double to = math::pow(ranks + head, keep);
   std::vector<double> quantiles(steps + 1);
   for (std::size_t i = 0; i <= steps; ++i)
-    quantiles[i] = std::pow(from + (to - from) * static_cast<double>(i) / steps, 1 / keep) - head;
+    quantiles[i] = math::pow(from + (to - from) * static_cast<double>(i) / steps, 1 / keep) - head;
   return quantiles;
 }
 

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/math.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/parameters.hpp"
 #include "kernels/portable_exp.hpp"
@@ -45,7 +46,7 @@ class LogProduct {
     powers_ += power;
   }
   [[nodiscard]] double log() const {
-    return std::log(product_) + static_cast<double>(powers_) * 0x1.62e42fefa39efp-1;
+    return math::log(product_) + static_cast<double>(powers_) * 0x1.62e42fefa39efp-1;
   }
 
  private:
@@ -327,7 +328,7 @@ double L1Logistic::objective() const {
     double product = 0;
     for (std::size_t k = rows_.peek(i); nodes_.peek(k).index >= 0; ++k)
       product += nodes_.peek(k).value * w_.peek(static_cast<std::size_t>(nodes_.peek(k).index));
-    sum += options_.cost * std::log1p(std::exp(labels_.peek(i) > 0 ? -product : product));
+    sum += options_.cost * math::log1p(math::exp(labels_.peek(i) > 0 ? -product : product));
   }
   return sum;
 }
@@ -360,7 +361,7 @@ class Clicks {
       }
     for (std::size_t i = 0; i < features_; ++i)
       effect_.push_back(rng_.uniform() < 0.5 ? 3 * (rng_.uniform() - 0.5) : 0);
-    base_ = std::log(click_rate / (1 - click_rate));
+    base_ = math::log(click_rate / (1 - click_rate));
   }
 
   [[nodiscard]] std::size_t features() const { return features_; }
@@ -368,7 +369,7 @@ class Clicks {
     out.nodes.clear();
     double logit = base_;
     for (const Field& field : fields_) {
-      const double position = std::pow(rng_.uniform(), field.power);
+      const double position = math::pow(rng_.uniform(), field.power);
       const auto place = static_cast<std::size_t>(position * static_cast<double>(field.count));
       const std::int32_t feature = number_[field.first + std::min(place, field.count - 1)];
       out.nodes.push_back({feature, value_});
@@ -432,8 +433,8 @@ trace::StreamInfo record_liblinear(const RecordRequest& request) {
   Progress progress{request};
   while (!solver.done()) {
     (void)solver.step();
-    progress.at(std::log(std::max(solver.relative_violation(), 1e-300)) /
-                std::log(options.tolerance));
+    progress.at(math::log(std::max(solver.relative_violation(), 1e-300)) /
+                math::log(options.tolerance));
   }
   return recorder.finish();
 }

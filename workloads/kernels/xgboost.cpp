@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/math.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/parameters.hpp"
 #include "kernels/portable_exp.hpp"
@@ -264,7 +265,7 @@ double BoostedTrees::loss() const {
   double sum = 0;
   for (std::size_t i = 0; i < rows_; ++i) {
     const double margin = margins_.peek(i);
-    sum += std::log1p(std::exp(labels_.peek(i) > 0 ? -margin : margin));
+    sum += math::log1p(math::exp(labels_.peek(i) > 0 ? -margin : margin));
   }
   return sum / static_cast<double>(rows_);
 }
@@ -285,7 +286,7 @@ class ClickLog {
     for (std::size_t c = 0; c < effect_.size(); ++c)
       for (double& effect : effect_[c])
         effect = 3 * (rng_.uniform() - 0.5) / std::sqrt(static_cast<double>(rank[c]));
-    base_ = std::log(click_rate / (1 - click_rate));
+    base_ = math::log(click_rate / (1 - click_rate));
   }
 
   void row(std::vector<float>& values, bool& positive) {
