@@ -140,8 +140,7 @@ class Chroot:
         self._enter += [f"{key}={value}" for key, value in variables.items()]
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(mounted(root))
-        inside = root / "source.git"
-        shutil.copytree(source, inside)
+        shutil.copyfile(source, root / "source.bundle")
 
     def start(self, script: str) -> subprocess.Popen[str]:
         command = [*self._enter, "bash", "-c", f"cd {HOME} && {script}"]
@@ -189,7 +188,7 @@ class Container:
             environment=variables,
             volumes={
                 home.name: {"bind": HOME, "mode": "rw"},
-                str(source): {"bind": "/source.git", "mode": "ro"},
+                str(source): {"bind": "/source.bundle", "mode": "ro"},
             },
         )
         self._stack.callback(lambda: self._container.remove(force=True))
@@ -254,9 +253,11 @@ def main() -> int:
     commands = args.commands or commands
 
     with tempfile.TemporaryDirectory(prefix="tiertune-pristine-") as work:
-        root, source = Path(work) / "root", Path(work) / "source.git"
-        run("git", "clone", "--quiet", "--bare", str(ROOT), str(source))
-        run("git", "-C", str(source), "branch", "--force", "pristine", rev)
+        root, source = Path(work) / "root", Path(work) / "source.bundle"
+        bare = f"{work}/bare.git"
+        run("git", "clone", "--quiet", "--bare", str(ROOT), bare)
+        run("git", "-C", bare, "branch", "--force", "pristine", rev)
+        run("git", "-C", bare, "bundle", "create", "--quiet", str(source), "pristine")
         make_root(root, packages)
         place = Chroot if args.chroot or not docker_answers() else Container
         inside = place(root, source, environment())
@@ -273,7 +274,7 @@ def try_out(
         inside.limit(mbit)
     say(f"{rev[:12]} in a {type(inside).__name__.lower()}, packages and home as new")
     began = time.monotonic()
-    clone = "git -c safe.directory=* clone --quiet --branch pristine file:///source.git tiertune"
+    clone = "git clone --quiet --branch pristine /source.bundle tiertune"
     timings: dict[str, float] = {}
     failed = None
     for command in [clone, *(f"cd tiertune && {command}" for command in commands)]:
