@@ -99,10 +99,7 @@ def make_root(root: Path, packages: str) -> None:
         for path in [Path(source), *Path(source).glob("*")]:
             if path.is_file() and re.search(r"(?i)proxy|cainfo|verify-peer", path.read_text()):
                 shutil.copy(path, str(root) + str(path))
-    if CERTIFICATES.exists():
-        inside = Path(str(root) + str(CERTIFICATES))
-        inside.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(CERTIFICATES, inside)
+    trust(root)
     shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
     say(f"apt-get install {packages}")
     with mounted(root):
@@ -113,6 +110,15 @@ def make_root(root: Path, packages: str) -> None:
         run(*enter, *install)
         run(*enter, "useradd", "--create-home", "--shell", "/bin/bash", "newcomer")
         run(*enter, "apt-get", "clean")
+    trust(root)  # once more: Debian's certificates came with the packages
+
+
+def trust(root: Path) -> None:
+    """This machine's certificates, which its proxy may need, to where Debian has its own."""
+    if CERTIFICATES.exists():
+        inside = Path(str(root) + str(CERTIFICATES))
+        inside.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(CERTIFICATES, inside)
 
 
 @contextlib.contextmanager

@@ -299,7 +299,7 @@ class Import {
   /// False: a sample that says nothing about memory, and was counted.
   bool perf_sample(Text line, Numbers& threads, Sample& sample) {
     // The command may contain spaces; the time tells where we are.
-    Text rest = line, before, task;
+    Text rest = line, task;
     for (;;) {
       const Text token = word(rest);
       if (token.empty()) lines_.bad(shown(line), perf_line);

@@ -224,7 +224,7 @@ TEST("gpt2: with its cache the model gives what a plain transformer gives withou
   CHECK_NEAR(difference(logits.first(61), plain(model, texts[2])), 0, 1e-5);
   CHECK_NEAR(difference(logits.subspan(61), plain(model, texts[0])), 0, 1e-5);
   // Generation, all three at a time, to the end of the context for the longest.
-  for (std::size_t step = 0; sequences[2].length() < tiny.context; ++step) {
+  while (sequences[2].length() < tiny.context) {
     std::vector<Gpt2::Pass> passes;
     for (std::size_t i = 0; i < 3; ++i) {
       texts[i].push_back(static_cast<std::uint32_t>(rng.below(tiny.vocabulary)));

@@ -15,7 +15,6 @@ namespace {
 using Cell = BlastWave::Cell;
 using Block = BlastWave::Block;
 constexpr std::size_t unknowns = BlastWave::unknowns;
-constexpr std::uint32_t sweep = BlastWave::sweep;
 
 double dot(const Cell& a, const Cell& b) {
   double sum = 0;

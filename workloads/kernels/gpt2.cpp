@@ -46,8 +46,7 @@ void multiply(const TracedArray<float>& matrix, std::uint32_t stream_class, cons
     for (std::size_t row = 0; row < rows; ++row) {
       const float* const x = in.data() + row * from + i;
       const float x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
-      float* const y = out.data() + row * to;
-#pragma GCC ivdep
+      float* const __restrict y = out.data() + row * to;
       for (std::size_t o = 0; o < to; ++o)
         y[o] = y[o] + x0 * w[o] + x1 * w[o + to] + x2 * w[o + 2 * to] + x3 * w[o + 3 * to];
     }
@@ -192,8 +191,7 @@ void Gpt2::attend(const Pass& pass, std::size_t layer, std::size_t first_row) {
       for (std::size_t head = 0; head < shape_.heads; ++head) {
         const float share = score(row, head)[at];
         const float* const from = v + at * d + head * size;
-        float* const to = normal_.data() + (first_row + row) * d + head * size;
-#pragma GCC ivdep
+        float* const __restrict to = normal_.data() + (first_row + row) * d + head * size;
         for (std::size_t i = 0; i < size; ++i) to[i] += share * from[i];
       }
 }

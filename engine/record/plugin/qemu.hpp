@@ -20,12 +20,10 @@ struct qemu_info_t {
     int cur;
   } version;
   bool system_emulation;
-  union {
-    struct {
-      int smp_vcpus;
-      int max_vcpus;
-    } system;
-  };
+  struct {  // in a union of its own in QEMU's header, which comes to the same
+    int smp_vcpus;
+    int max_vcpus;
+  } system;
 };
 
 enum qemu_plugin_cb_flags { QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_CB_R_REGS, QEMU_PLUGIN_CB_RW_REGS };

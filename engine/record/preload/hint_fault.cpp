@@ -344,11 +344,11 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, Start st
   return error;
 }
 
-[[noreturn]] void _exit(int status) {
+void _exit(int status) {
   end();
   while (true) ::syscall(SYS_exit_group, status);
 }
-[[noreturn]] void _Exit(int status) { _exit(status); }
+void _Exit(int status) { _exit(status); }
 
 }  // extern "C"
 #pragma GCC visibility pop
