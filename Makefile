@@ -49,7 +49,7 @@ $(VENV)/.packages: pyproject.toml constraints.txt $(VENV)/.pip
 # CMake compiles, so that progress shows; pip then finds all of it built and registers the package.
 $(VENV)/.engine: $(VENV)/.packages $(ENGINE_SOURCES)
 	@echo "== 2/2 the engine"
-	@$(BIN)/cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release \
+	@$(BIN)/cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release $(CMAKE_FLAGS) \
 	  -DPython_EXECUTABLE="$(CURDIR)/$(BIN)/python" >/dev/null
 	@$(BIN)/cmake --build $(BUILD)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
@@ -80,14 +80,14 @@ test-quick: setup $(VENV)/.test ## The half without Ray and MLflow, in under a m
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, clang-format
-	@$(BIN)/ruff check tuner tests
-	@$(BIN)/ruff format --check tuner tests
+	@$(BIN)/ruff check tuner tests cmake .ci
+	@$(BIN)/ruff format --check tuner tests cmake .ci
 	@$(BIN)/mypy tuner
 	@git ls-files '*.cpp' '*.hpp' | xargs $(BIN)/clang-format --dry-run --Werror
 
 format: $(VENV)/.dev ## Format all sources
-	@$(BIN)/ruff check --fix --quiet tuner tests || true
-	@$(BIN)/ruff format --quiet tuner tests
+	@$(BIN)/ruff check --fix --quiet tuner tests cmake .ci || true
+	@$(BIN)/ruff format --quiet tuner tests cmake .ci
 	@git ls-files '*.cpp' '*.hpp' | xargs $(BIN)/clang-format -i
 
 sanitize: $(VENV)/.packages ## Engine tests under address and undefined-behaviour sanitizers

@@ -32,7 +32,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # What an older README, which names no packages, means by "a C++20 compiler, git and make".
 DEFAULT_PACKAGES = "git make g++ python3-dev python3-venv"
-FIRST_TRIAL = re.compile(r"^trial \d+ \(1/\d+\)")
+FIRST_TRIAL = re.compile(r"^trial +\d+ \(1/\d+\)")
 # Reaching the package index is the machine's business; finding packages already there is not.
 PASSED_ON = re.compile(
     r"^(PIP_(INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST|DEFAULT_TIMEOUT|PROXY)|(https?|no)_proxy)$",
