@@ -1,6 +1,6 @@
 """Runs the README's own commands on a machine that never saw the project.
 
-    .ci/pristine.py [--rev REV] [--chroot] [--mbit N] [--json FILE] [COMMAND ...]
+    .ci/pristine.py [--rev REV] [--suite NAME] [--chroot] [--mbit N] [--json FILE] [COMMAND ...]
 
 A minimal Debian from debootstrap, the packages that the README names and nothing else, a user with
 an empty home, no cache of any kind: there the commit is cloned and the README's commands run, one
@@ -91,8 +91,9 @@ def environment() -> dict[str, str]:
     return found | {"LANG": "C.UTF-8", "HOME": HOME, "USER": "newcomer", "PATH": "/usr/bin:/bin"}
 
 
-def make_root(root: Path, packages: str) -> None:
-    address, suite = package_source()
+def make_root(root: Path, packages: str, suite: str | None) -> None:
+    address, own_suite = package_source()
+    suite = suite or own_suite
     say(f"debootstrap minbase {suite}")
     run("debootstrap", "--variant=minbase", suite, str(root), address)
     for source in ("/etc/apt/apt.conf", "/etc/apt/apt.conf.d"):  # proxies and their certificates
@@ -175,6 +176,13 @@ class Container:
         self._name = f"tiertune-pristine-{os.getpid()}"
         self._stack = contextlib.ExitStack()
         self._stack.callback(self._client.close)
+        try:
+            self._start(root, source, variables)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, root: Path, source: Path, variables: dict[str, str]) -> None:
         say("importing the root as an image")
         run("bash", "-o", "pipefail", "-c",
             f"tar -C {shlex.quote(str(root))} -c . | docker import - {self._name}")  # fmt: skip
@@ -185,7 +193,8 @@ class Container:
         self._stack.callback(lambda: home.remove(force=True))
         self._container = self._client.containers.run(
             self._name,
-            ["sleep", "infinity"],
+            ["sleep", "2h"],  # ends by itself, should we be killed
+            auto_remove=True,
             name=self._name,
             detach=True,
             init=True,
@@ -197,7 +206,7 @@ class Container:
                 str(source): {"bind": "/source.bundle", "mode": "ro"},
             },
         )
-        self._stack.callback(lambda: self._container.remove(force=True))
+        self._stack.callback(lambda: self._container.stop(timeout=0))
         self._container.exec_run(["chown", "newcomer:", HOME], user="root")
 
     def start(self, script: str) -> subprocess.Popen[str]:
@@ -249,6 +258,7 @@ def follow(process: subprocess.Popen[str], began: float) -> tuple[int, float | N
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rev", default="HEAD", help="commit to try (default: %(default)s)")
+    parser.add_argument("--suite", help="Debian release (default: this machine's)")
     parser.add_argument("--chroot", action="store_true", help="even if a Docker Engine answers")
     parser.add_argument("--mbit", type=float, help="limit of the connection, Mbit/s")
     parser.add_argument("--json", type=Path, help="also write the timings here")
@@ -264,7 +274,7 @@ def main() -> int:
         run("git", "clone", "--quiet", "--bare", str(ROOT), bare)
         run("git", "-C", bare, "branch", "--force", "pristine", rev)
         run("git", "-C", bare, "bundle", "create", "--quiet", str(source), "pristine")
-        make_root(root, packages)
+        make_root(root, packages, args.suite)
         place = Chroot if args.chroot or not docker_answers() else Container
         inside = place(root, source, environment())
         try:

@@ -3,8 +3,9 @@
     python tests/bench/run.py --build build/bench --out results/bench.json [--only PREFIX] [--full]
 
 Machines are shared and noisy: read ratios and medians, and run it when nothing else does.
-Cachegrind figures (instructions, L1 data misses) do not depend on load. `--full` adds the whole
-`tune run --workload cachelib --budget 100`.
+Cachegrind figures (instructions, L1 data misses) do not depend on load. `to_native.*` are speeds of
+the build that users get, relative to one compiled for this processor alone (--native), in
+alternating runs. `--full` adds the whole `tune run --workload cachelib --budget 100`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,14 @@ TARGETS: dict[str, tuple[str, str, float]] = {
     "replay.ratio_to_bare": ("x", ">=", 0.40),
     "replay.hybridtier.64mi": ("accesses/s", ">=", 150e6),
     "replay.rss_gib.64mi": ("GiB", "<=", 4),
+    "to_native.cbf.4m.uniform": ("x", ">=", 0.95),
+    "to_native.cbf.4m.zipf": ("x", ">=", 0.95),
+    "to_native.cbf.64m.uniform": ("x", ">=", 0.95),
+    "to_native.cbf.64m.zipf": ("x", ">=", 0.95),
+    "to_native.recorder.scattered": ("x", ">=", 0.95),
+    "to_native.recorder.sequential": ("x", ">=", 0.95),
+    "to_native.replay.64mi": ("x", ">=", 0.95),
+    "to_native.replay.cachelib": ("x", ">=", 0.95),
     "trial.cachelib.seconds": ("s", "<=", 3),
     "tuner.overhead.seconds": ("s/trial", "<=", 0.6),
     "tune.help.seconds": ("s", "<=", 0.3),
@@ -56,7 +65,7 @@ def run_json(command: list[str]) -> dict[str, float]:
 def cachegrind(program: Path) -> dict[str, float]:
     """Instructions and L1 data misses per increment: the difference of two runs of other length.
 
-    The program is a build without AVX-512, which valgrind does not know; the set-up of both runs is
+    Valgrind shows the program a processor with AVX2 and without AVX-512; the set-up of both runs is
     the same and cancels out.
     """
     if shutil.which("valgrind") is None or not program.exists():
@@ -100,6 +109,35 @@ def cachelib_stream() -> Path:
 
     setting = settings.resolve("cachelib", policy=engine.policy("hybridtier"))
     return streams.ensure(setting.stream())
+
+
+def to_native(build: Path, native: Path, rounds: int = 5) -> dict[str, float]:
+    """Speed of the build that runs everywhere over that of a native one, median of paired runs."""
+    if not (native / "bench_track").exists():
+        say(f"ratios to a native build left out: {native} is missing")
+        return {}
+    stream = str(cachelib_stream())
+    cases = {
+        f"cbf.{case}": (["bench_track", "--case", f"blocked.{case}"], f"blocked.{case}")
+        for case in ("4m.uniform", "4m.zipf", "64m.uniform", "64m.zipf")
+    }
+    for case in ("cachelib", "64mi"):
+        cases[f"replay.{case}"] = (["bench_replay", stream], f"replay.hybridtier.{case}")
+    for case in ("scattered", "sequential"):
+        cases[f"recorder.{case}"] = (["bench_recorder"], f"recorder.{case}")
+    ratios: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(rounds):
+        seen: dict[tuple[str, ...], tuple[dict[str, float], dict[str, float]]] = {}
+        for name, (command, figure) in cases.items():
+            if tuple(command) not in seen:
+                program, *arguments = command
+                ours, theirs = (
+                    run_json([str(folder / program), *arguments]) for folder in (build, native)
+                )
+                seen[tuple(command)] = ours, theirs
+            ours, theirs = seen[tuple(command)]
+            ratios[name].append(ours[figure] / theirs[figure])
+    return {f"to_native.{name}": statistics.median(values) for name, values in ratios.items()}
 
 
 def trial_seconds(repeats: int = 5) -> dict[str, float]:
@@ -155,17 +193,23 @@ def table(figures: dict[str, float]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--build", type=Path, default=ROOT / "build/bench")
-    parser.add_argument("--portable", type=Path, default=ROOT / "build/bench-portable")
+    parser.add_argument("--native", type=Path, default=ROOT / "build/bench-native")
     parser.add_argument("--out", type=Path, default=ROOT / "results/bench.json")
-    parser.add_argument("--only", default="", help="run only these groups, comma-separated: "
-                        "track, cachegrind, replay, trial, help, tuner, full")  # fmt: skip
+    parser.add_argument(
+        "--only",
+        default="",
+        help="run only these groups, comma-separated: track, cachegrind, recorder, replay, native, "
+        "trial, help, tuner, full",
+    )
     parser.add_argument("--full", action="store_true", help="also time a whole tuning run")
     args = parser.parse_args()
 
     groups = {
         "track": lambda: run_json([str(args.build / "bench_track")]),
-        "cachegrind": lambda: cachegrind(args.portable / "bench_track"),
+        "cachegrind": lambda: cachegrind(args.build / "bench_track"),
+        "recorder": lambda: run_json([str(args.build / "bench_recorder")]),
         "replay": lambda: run_json([str(args.build / "bench_replay"), str(cachelib_stream())]),
+        "native": lambda: to_native(args.build, args.native),
         "trial": trial_seconds,
         "help": help_seconds,
         "tuner": lambda: run_json([sys.executable, str(ROOT / "tests/bench/bench_tuner.py")]),
