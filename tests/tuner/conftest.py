@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
-from collections.abc import Callable
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,60 @@ from tuner import engine
 
 # A shell's background job ignores SIGINT, and what it starts inherits that; the tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def python_path(*folders: str | Path) -> str:
+    """A PYTHONPATH with these folders behind those that it has."""
+    before = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([*([before] if before else []), *map(str, folders)])
+
+
+# --- Waiting without sleeping ---------------------------------------------------------------------
+
+
+@contextmanager
+def started(words: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A child process that does not outlive the test, however that ends."""
+    process = subprocess.Popen(words, **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+class Hang:
+    """A trial that hangs (`accident` of synthetic.py): its deadline passes as soon as it does.
+
+    Stands in for the pool's clock, so that nobody has to wait for the deadline.
+    """
+
+    def __init__(self, pipe: Path) -> None:
+        os.mkfifo(pipe)
+        self.pipe = pipe
+        self._ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._ahead
+
+    def outlast_deadline(self) -> None:
+        """Waits until the trial hangs, and lets an hour pass."""
+        self.pipe.read_bytes()
+        self._ahead += 3600
+
+
+@pytest.fixture
+def hang(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Hang:
+    found = Hang(tmp_path_factory.mktemp("hang") / "pipe")
+    monkeypatch.setenv("SYNTHETIC_HANGS", str(found.pipe))
+    monkeypatch.setattr("tuner.pool.time", found)
+    return found
+
+
+# --- Declarations and documents -------------------------------------------------------------------
 
 KNOBS: list[dict[str, Any]] = [
     {
