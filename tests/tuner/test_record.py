@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import python_path, started
 
 from tuner import catalog, cli, engine, samplers
 from tuner.errors import UserError
@@ -28,6 +29,9 @@ from tuner.samplers import Launch, Option, Sampler, StreamClass
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parents[1]
+
+# While it records, the tuner keeps all signals for the program, the timeout's SIGALRM too.
+pytestmark = pytest.mark.timeout(method="thread")
 
 MAGIC = 0x314C4F4F50535454
 TIME, SITE, MAP, UNMAP, ACCESS, COMPUTE = 1, 2, 3, 4, 6, 7
@@ -268,7 +272,7 @@ def test_a_signal_for_us_is_the_program_s(name: str, tmp_path: Path) -> None:
         "print('ready', flush=True)\n"
         "while True: signal.pause()\n"
     )
-    with subprocess.Popen(
+    with started(
         [*driver(), "-o", "mine.tts", "--", sys.executable, "-c", script],
         **in_folder(tmp_path),
         stdout=subprocess.PIPE,
@@ -513,4 +517,4 @@ def driver() -> list[str]:
 
 
 def in_folder(folder: Path) -> dict[str, Any]:
-    return {"cwd": folder, "env": os.environ | {"PYTHONPATH": f"{ROOT}:{TESTS}"}}
+    return {"cwd": folder, "env": os.environ | {"PYTHONPATH": python_path(ROOT, TESTS)}}
