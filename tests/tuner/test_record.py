@@ -297,9 +297,12 @@ def test_an_interrupt_from_the_terminal_reaches_the_program_once(tmp_path: Path)
     )
     pid, terminal = pty.fork()
     if pid == 0:
-        os.chdir(tmp_path)
-        words = [*driver(), "-o", "mine.tts", "--", sys.executable, "-c", script]
-        os.execve(words[0], words, in_folder(tmp_path)["env"])
+        try:
+            os.chdir(tmp_path)
+            words = [*driver(), "-o", "mine.tts", "--", sys.executable, "-c", script]
+            os.execve(words[0], words, in_folder(tmp_path)["env"])
+        finally:
+            os._exit(127)  # or there would be two processes that run the tests
     text = b""
 
     def read_until(word: bytes) -> None:
