@@ -1,9 +1,21 @@
-"""Declarations and documents that the tuner's tests share."""
+"""Declarations and documents that the tuner's tests share, and what holds for each of them.
+
+The quick half (`-m "not slow"`) needs neither Ray nor MLflow, and a test of it that imports one of
+them fails. No test writes anywhere but into temporary folders.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +25,155 @@ from tuner import engine
 
 # A shell's background job ignores SIGINT, and what it starts inherits that; the tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+ROOT = Path(__file__).resolve().parents[2]
+SLOW_SECONDS = 300
+HEAVY = ("ray", "mlflow")
+
+# --- What holds for every test --------------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        limit = item.get_closest_marker("timeout") or pytest.mark.timeout().mark
+        if item.get_closest_marker("slow") and not limit.args:
+            item.add_marker(pytest.mark.timeout(SLOW_SECONDS, **limit.kwargs))
+
+
+GENERATED = {
+    *(".git", ".venv", "build", "dist"),
+    *("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"),
+}
+
+
+def files_of_the_repository() -> set[Path]:
+    found = set()
+    for folder, below, files in os.walk(ROOT):
+        below[:] = [name for name in below if name not in GENERATED]
+        found |= {Path(folder, name) for name in (*below, *files)}
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Home and the folder for temporary files are of the tests' own, and go with them.
+
+    The path is short, unlike those of pytest: Ray makes sockets below it, and theirs may have no
+    more than 107 bytes.
+    """
+    assert not set(HEAVY) & set(sys.modules), "a test module imports Ray or MLflow"
+    before = files_of_the_repository()
+    tmp_path_factory.getbasetemp()  # stays where pytest puts it: what failed can be looked at
+    folder = Path(tempfile.mkdtemp(prefix="tt-"))
+    (folder / "home").mkdir()
+    (folder / "light").mkdir()
+    for name in HEAVY:
+        (folder / "light" / f"{name}.py").write_text(REFUSAL)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.startswith(("TIERTUNE_", "MLFLOW_", "RAY_", "XDG_", "MPL")):
+                patch.delenv(name)
+        patch.setenv("HOME", str(folder / "home"))
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", None)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+    left = sorted(str(path.relative_to(ROOT)) for path in files_of_the_repository() - before)
+    assert not left, f"the tests wrote into the repository: {', '.join(left)}"
+
+
+class Refusal(MetaPathFinder):
+    """Makes `import ray` fail, and remembers that somebody tried: the tuner goes on without MLflow,
+    so that the test might pass."""
+
+    def __init__(self) -> None:
+        self.refused: list[str] = []
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name in HEAVY:
+            self.refused.append(name)
+            raise ModuleNotFoundError(f"a test that is not marked slow imports {name}", name=name)
+
+
+# The same for the programs that a test starts.
+REFUSAL = """\
+import os
+os.write(2, f"a test that is not marked slow starts a program that imports {__name__}\\n".encode())
+os._exit(70)
+"""
+
+
+@pytest.fixture(autouse=True)
+def light(
+    request: pytest.FixtureRequest, sandbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Keeps Ray and MLflow out of the quick half."""
+    if request.node.get_closest_marker("slow"):
+        yield
+        return
+    monkeypatch.setenv("PYTHONPATH", str(sandbox / "light"), prepend=os.pathsep)
+    refusal = Refusal()
+    sys.meta_path.insert(0, refusal)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(refusal)
+    assert not refusal.refused, f"imports {', '.join(refusal.refused)}: mark it slow"
+
+
+def python_path(*folders: str | Path) -> str:
+    """A PYTHONPATH with these folders behind those that it has."""
+    before = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([*([before] if before else []), *map(str, folders)])
+
+
+# --- Waiting without sleeping ---------------------------------------------------------------------
+
+
+@contextmanager
+def started(words: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A child process that does not outlive the test, however that ends."""
+    process = subprocess.Popen(words, **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+class Hang:
+    """A trial that hangs (`accident` of synthetic.py): its deadline passes as soon as it does.
+
+    Stands in for the pool's clock, so that nobody has to wait for the deadline.
+    """
+
+    def __init__(self, pipe: Path) -> None:
+        os.mkfifo(pipe)
+        self.pipe = pipe
+        self._ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._ahead
+
+    def outlast_deadline(self) -> None:
+        """Waits until the trial hangs, and lets an hour pass."""
+        self.pipe.read_bytes()
+        self._ahead += 3600
+
+
+@pytest.fixture
+def hang(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Hang:
+    found = Hang(tmp_path_factory.mktemp("hang") / "pipe")
+    monkeypatch.setenv("SYNTHETIC_HANGS", str(found.pipe))
+    monkeypatch.setattr("tuner.pool.time", found)
+    return found
+
+
+# --- Declarations and documents -------------------------------------------------------------------
 
 KNOBS: list[dict[str, Any]] = [
     {

@@ -13,9 +13,9 @@ import math
 import os
 import signal
 import sys
-import time
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tuner.models import (
     KnobCondition,
@@ -162,25 +162,41 @@ def smooth(trial: Trial) -> TrialResult:
     return answer(trial)
 
 
-def slow(trial: Trial) -> TrialResult:
-    """Takes a little while, so that a study can be killed in its middle. Keeps a run count."""
-    time.sleep(0.03)
-    log = os.environ.get("SYNTHETIC_RUNS")
-    if log:
-        with Path(log).open("a") as file:
-            file.write(f"{trial.number}\n")
+def hang() -> NoReturn:
+    while True:
+        threading.Event().wait()
+
+
+def meet(fifo: Path) -> None:
+    """Returns when the test reads the pipe, which waits for this moment."""
+    fifo.open("wb").close()
+
+
+def counted(trial: Trial) -> TrialResult:
+    """Keeps a count of its runs in the folder SYNTHETIC_RUNS. A trial for which there are two pipes
+    tells in the one that it runs, and waits for the other before it goes on."""
+    folder = Path(os.environ["SYNTHETIC_RUNS"])
+    with (folder / "runs").open("a") as file:
+        file.write(f"{trial.number}\n")
+    running, go_on = folder / f"running-{trial.number}", folder / f"go-on-{trial.number}"
+    if running.exists():
+        meet(running)
+        go_on.read_bytes()
     return answer(trial)
 
 
 def accident(trial: Trial) -> TrialResult:
-    """Most things that can go wrong, by trial number."""
+    """Most things that can go wrong, by trial number. One that hangs tells so in the pipe
+    SYNTHETIC_HANGS."""
     kind = {1: "raise", 2: "kill", 3: "hang", 4: "nan", 5: "timeout", 6: "exit"}.get(trial.number)
     if kind == "raise":
         raise ValueError("no such operation")
     if kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "hang":
-        time.sleep(3600)
+        if pipe := os.environ.get("SYNTHETIC_HANGS"):
+            meet(Path(pipe))
+        hang()
     if kind == "nan":
         return answer(trial).model_copy(update={"objective": math.nan, "cost": math.nan})
     if kind == "timeout":
@@ -191,17 +207,32 @@ def accident(trial: Trial) -> TrialResult:
 
 
 def second_time_lucky(trial: Trial) -> TrialResult:
-    """Hangs the first time; the note of a first time is beside SYNTHETIC_RUNS."""
-    note = Path(os.environ["SYNTHETIC_RUNS"])
-    first = not note.exists()
-    note.touch()
-    while first:
-        time.sleep(1)
+    """Hangs the first time, and tells so in the pipe SYNTHETIC_HANGS."""
+    pipe = Path(os.environ["SYNTHETIC_HANGS"])
+    note = pipe.with_name("second time")
+    if not note.exists():
+        note.touch()
+        meet(pipe)
+        hang()
     return answer(trial)
 
 
 def always_fails(trial: Trial) -> TrialResult:
     raise RuntimeError(f"trial {trial.number} cannot work")
+
+
+def die_at_write(number: int) -> None:
+    """Kills this process when it makes sure for the so-manieth time that something is on disk."""
+    left, fsync = number, os.fsync
+
+    def mortal(descriptor: int) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        fsync(descriptor)
+
+    os.fsync = mortal
 
 
 def main(runner: str, out: str, *changes: str) -> int:
@@ -211,6 +242,7 @@ def main(runner: str, out: str, *changes: str) -> int:
     fields = {name: json.loads(value) for name, value in (c.split("=", 1) for c in changes)}
     import synthetic  # not __main__: workers import the runner by its module's name
 
+    die_at_write(int(os.environ.get("SYNTHETIC_DIES", "0")))
     try:
         run_study(request(Path(out), **fields), runner=getattr(synthetic, runner))
     except KeyboardInterrupt:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+CMAKE = shutil.which("cmake", path=Path(sys.executable).parent) or shutil.which("cmake")
+
+pytestmark = pytest.mark.skipif(CMAKE is None, reason="no cmake")
 
 SOURCES = {
     "engine/trace/recorder.hpp": '#include "core/types.hpp"\n',
@@ -37,7 +42,7 @@ def tree(tmp_path: Path) -> Path:
 def hashes(tree: Path) -> dict[str, str]:
     out = tree / "build_id.hpp"
     subprocess.run(
-        ["cmake", f"-DOUT={out}", f"-DROOT={tree}", "-P", str(ROOT / "cmake/build_id.cmake")],
+        [str(CMAKE), f"-DOUT={out}", f"-DROOT={tree}", "-P", str(ROOT / "cmake/build_id.cmake")],
         check=True,
     )
     text = out.read_text()

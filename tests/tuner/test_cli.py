@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FakeNative
+from conftest import FakeNative, python_path
 
 from tuner import best as best_file
 from tuner import cli, engine, runner, settings
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def tune(*arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)} | more
+    environment = os.environ | {"PYTHONPATH": python_path(ROOT)} | more
     return subprocess.run(
         [sys.executable, "-m", "tuner", *arguments],
         cwd=cwd,
@@ -72,7 +72,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": python_path(ROOT)},
         capture_output=True,
         text=True,
         check=True,
@@ -141,7 +141,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tuner", "machines"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": python_path(ROOT)},
         stdout=writing,
         stderr=subprocess.PIPE,
         text=True,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import python_path, started
 
 from tuner import best as best_file
 from tuner import catalog, cli, engine, report, runner, settings
@@ -29,7 +30,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def empty_folder(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TIERTUNE_CACHE", str(cache))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -183,12 +184,11 @@ def test_a_killed_recording_does_not_block_the_next(
 ) -> None:
     monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path / "own"))
     command = [sys.executable, "-m", "tuner", "sim", "--workload", "gups", "--policy", "all-fast"]
-    maker = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert maker.stderr is not None
-    assert maker.stderr.readline() == "recording gups (default) ...\n"
-    maker.send_signal(signal.SIGKILL)
-    maker.wait()
-    maker.stderr.close()
+    with started(command, stderr=subprocess.PIPE, text=True) as maker:
+        assert maker.stderr is not None
+        assert maker.stderr.readline() == "recording gups (default) ...\n"
+        maker.send_signal(signal.SIGKILL)
+        maker.wait()
     assert [p.suffix for p in sorted((tmp_path / "own").iterdir())] == [".lock", ".partial"]
     assert tune("cache", "clear").stdout.startswith("removed 0 streams")
     assert list((tmp_path / "own").iterdir()) == []
@@ -199,11 +199,12 @@ def test_an_interrupt_leaves_no_half_stream(
 ) -> None:
     monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path / "own"))
     command = [sys.executable, "-m", "tuner", "sim", "--workload", "gups", "--policy", "all-fast"]
-    maker = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert maker.stderr is not None
-    assert maker.stderr.readline() == "recording gups (default) ...\n"
-    maker.send_signal(signal.SIGINT)
-    _, errors = maker.communicate()
+    with started(command, stderr=subprocess.PIPE, text=True) as maker:
+        assert maker.stderr is not None
+        assert maker.stderr.readline() == "recording gups (default) ...\n"
+        maker.send_signal(signal.SIGINT)
+        errors = maker.stderr.read()
+        maker.wait()
     assert maker.returncode == 130
     assert errors.splitlines()[-1] == "tune: interrupted"
     assert "Traceback" not in errors

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import python_path, started
 from synthetic import answer, request
 
 from tuner import log
@@ -101,11 +102,11 @@ def test_only_one_writer(tmp_path: Path) -> None:
 def test_lock_of_a_killed_writer_is_free(tmp_path: Path) -> None:
     directory = filled(tmp_path / "s")
     code = (
-        "import sys, time; from pathlib import Path; from tuner.log import StudyLog\n"
-        "study = StudyLog(Path(sys.argv[1])); print('locked', flush=True); time.sleep(3600)"
+        "import signal, sys; from pathlib import Path; from tuner.log import StudyLog\n"
+        "study = StudyLog(Path(sys.argv[1])); print('locked', flush=True); signal.pause()"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
+    environment = os.environ | {"PYTHONPATH": python_path(*sys.path)}
+    with started(
         [sys.executable, "-c", code, str(directory)], stdout=subprocess.PIPE, env=environment
     ) as owner:
         assert owner.stdout is not None

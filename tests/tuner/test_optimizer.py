@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import python_path
 from synthetic import KNOBS, seconds_of
 
 from tuner.errors import UserError
@@ -46,6 +47,7 @@ def test_initial_trials_scale_with_the_budget(budget: int, expected: int) -> Non
     assert initial_trials(budget) == expected
 
 
+@pytest.mark.slow
 def test_schedule_is_default_then_initial_then_mostly_the_model() -> None:
     proposals = drive(Optimizer(KNOBS, seed=3, initial=20), 60)
     origins = [proposal.origin for proposal in proposals]
@@ -64,6 +66,7 @@ def test_same_seed_same_sequence_other_seed_another() -> None:
     assert drive(Optimizer(KNOBS, seed=4, initial=4), 12) != one
 
 
+@pytest.mark.slow
 def test_sequence_does_not_depend_on_the_process() -> None:
     """Hashes of strings differ between processes; nothing may be ordered by them."""
     code = (
@@ -75,7 +78,7 @@ def test_sequence_does_not_depend_on_the_process() -> None:
     for hash_seed in ("1", "2"):
         environment = os.environ | {
             "PYTHONHASHSEED": hash_seed,
-            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PYTHONPATH": python_path(*sys.path),
         }
         outputs.append(
             subprocess.run(
@@ -101,6 +104,7 @@ def test_replayed_trials_continue_the_same_sequence() -> None:
         assert rest == whole[cut:]
 
 
+@pytest.mark.slow
 def test_order_of_results_does_not_matter_with_several_workers() -> None:
     def run(newest_first: bool) -> list[Proposal]:
         optimizer = Optimizer(KNOBS, seed=5, initial=4, lag=3)
@@ -128,6 +132,7 @@ def test_asking_too_early_is_refused() -> None:
     assert optimizer.ready()
 
 
+@pytest.mark.slow
 def test_pending_trial_is_not_proposed_again() -> None:
     """Two workers: a pending trial pushes the next proposal away from itself."""
     optimizer = Optimizer(KNOBS, seed=2, initial=4, lag=2)
@@ -136,6 +141,7 @@ def test_pending_trial_is_not_proposed_again() -> None:
     assert len(set(configurations)) == len(configurations)
 
 
+@pytest.mark.slow
 def test_model_beats_random_search() -> None:
     """Sum over seeds of the best cost: the model must find what 40 random draws do not."""
     optimum = 99.9
@@ -235,6 +241,7 @@ def test_finite_space_ends_when_everything_was_tried() -> None:
         optimizer.ask()
 
 
+@pytest.mark.slow
 def test_failed_trials_steer_the_model_away() -> None:
     """Half of the space fails: the model proposes less of it than chance would."""
     knobs = [real("a"), real("b")]

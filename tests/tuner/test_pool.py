@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
+import select
+import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import synthetic
+from conftest import Hang, python_path
 from synthetic import accident, request, smooth
 
 from tuner.models import Status, StudyRequest, TrialResult
 from tuner.pool import Pool, ProcessPool, RayPool, Runner, hard_limit, open_pool
-
-# Workers import the runner by name, as they import the real one from the installed package.
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    [str(Path(__file__).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-)
 
 EXPECTED = {
     0: Status.success,
@@ -34,34 +31,37 @@ EXPECTED = {
 }
 
 
-def run_all(pool: Pool, study: StudyRequest, numbers: list[int]) -> list[TrialResult]:
+HANGING = 3
+
+
+def run_all(
+    pool: Pool, study: StudyRequest, numbers: list[int], hang: Hang | None = None
+) -> list[TrialResult]:
     """Runs the trials with every worker busy, and returns the results as they came."""
     results: list[TrialResult] = []
     waiting = list(numbers)
-    running = 0
+    running: set[int] = set()
     while waiting or running:
-        while waiting and running < pool.workers:
-            pool.submit(study.trial(waiting.pop(0), {}))
-            running += 1
+        while waiting and len(running) < pool.workers:
+            number = waiting.pop(0)
+            pool.submit(study.trial(number, {}))
+            running.add(number)
+        if hang and running == {HANGING}:  # alone: the deadlines of others are not to pass
+            hang.outlast_deadline()
         done = pool.wait(0.5)
-        running -= len(done)
+        running -= {result.number for result in done}
         results += done
     return results
 
 
-@pytest.fixture(scope="module", autouse=True)
-def impatient() -> Iterator[None]:
-    """A hanging trial is killed after its deadline, without the room for a slow start."""
-    from tuner import pool
-
-    patch = pytest.MonkeyPatch()
-    patch.setattr(pool, "GRACE_SECONDS", 15.0)
-    yield
-    patch.undo()
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers import the runner by name, as they import the real one from the installed package."""
+    monkeypatch.setenv("PYTHONPATH", python_path(Path(__file__).parent))
 
 
-@pytest.fixture(params=["process", "ray"])
-def make(request: pytest.FixtureRequest) -> Iterator[Callable[[Runner], Pool]]:
+@pytest.fixture(params=["process", pytest.param("ray", marks=pytest.mark.slow)])
+def make(request: pytest.FixtureRequest, importable: None) -> Iterator[Callable[[Runner], Pool]]:
     pools: list[Pool] = []
 
     def open_it(runner: Runner) -> Pool:
@@ -75,10 +75,12 @@ def make(request: pytest.FixtureRequest) -> Iterator[Callable[[Runner], Pool]]:
         pool.close()
 
 
-def test_every_trial_ends_in_one_result(make: Callable[[Runner], Pool], tmp_path: Path) -> None:
+def test_every_trial_ends_in_one_result(
+    hang: Hang, make: Callable[[Runner], Pool], tmp_path: Path
+) -> None:
     pool = make(accident)
     study = request(tmp_path, deadline_seconds=1.0)
-    results = run_all(pool, study, list(EXPECTED))
+    results = run_all(pool, study, list(EXPECTED), hang)
     assert sorted(r.number for r in results) == list(EXPECTED)
     assert {r.number: r.status for r in results} == EXPECTED
     by_number = {r.number: r for r in results}
@@ -124,14 +126,11 @@ def test_worker_that_died_while_idle_costs_no_trial(tmp_path: Path) -> None:
         pool.close()
 
 
-def test_trial_of_a_lost_host_is_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.slow
+def test_trial_of_a_lost_host_is_started_again(hang: Hang, tmp_path: Path) -> None:
     """A cluster whose one worker host vanishes in mid-trial; another joins."""
     from ray.cluster_utils import Cluster
 
-    note = tmp_path / "note"
-    monkeypatch.setenv("SYNTHETIC_RUNS", str(note))
     cluster = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
     )
@@ -140,8 +139,8 @@ def test_trial_of_a_lost_host_is_started_again(
         pool = open_pool(synthetic.second_time_lucky, workers=1, ray_address=cluster.address)
         try:
             pool.submit(request(tmp_path).trial(0, {}))
-            while not note.exists():
-                assert pool.wait(0.05) == []
+            hang.pipe.read_bytes()
+            assert pool.wait(0.05) == []
             cluster.remove_node(host)
             cluster.add_node(num_cpus=1)
             results: list[TrialResult] = []
@@ -154,27 +153,22 @@ def test_trial_of_a_lost_host_is_started_again(
         cluster.shutdown()
 
 
-def test_close_ends_a_running_trial_and_its_children(tmp_path: Path) -> None:
-    pool = ProcessPool(parent_of_sleepers)
+def test_close_ends_a_running_trial_and_its_children(hang: Hang, tmp_path: Path) -> None:
+    pool = ProcessPool(parent_of_one_that_hangs)
     pool.submit(request(tmp_path).trial(0, {}))
-    note = Path(os.environ.get("TMPDIR", "/tmp")) / f"sleeper-of-{os.getpid()}"
-    while not (note.exists() and note.read_text()):
-        time.sleep(0.01)
-    child = int(note.read_text())
-    note.unlink()
-    pool.close()
-    deadline = time.monotonic() + 30
-    while alive(child) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not alive(child)
+    child = int(hang.pipe.read_text())
+    end = os.pidfd_open(child)  # can be read once the process has ended
+    try:
+        pool.close()
+        assert select.select([end], [], [], 30)[0]
+        assert not alive(child)
+    finally:
+        os.close(end)
 
 
-def parent_of_sleepers(trial: Any) -> Any:
-    import subprocess
-
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
-    note = Path(os.environ.get("TMPDIR", "/tmp")) / f"sleeper-of-{os.getppid()}"
-    note.write_text(str(child.pid))
+def parent_of_one_that_hangs(trial: Any) -> Any:
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+    Path(os.environ["SYNTHETIC_HANGS"]).write_text(str(child.pid))
     child.wait()
 
 

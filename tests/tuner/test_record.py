@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import python_path, started
 
 from tuner import catalog, cli, engine, samplers
 from tuner.errors import UserError
@@ -28,6 +29,9 @@ from tuner.samplers import Launch, Option, Sampler, StreamClass
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parents[1]
+
+# While it records, the tuner keeps all signals for the program, the timeout's SIGALRM too.
+pytestmark = pytest.mark.timeout(method="thread")
 
 MAGIC = 0x314C4F4F50535454
 TIME, SITE, MAP, UNMAP, ACCESS, COMPUTE = 1, 2, 3, 4, 6, 7
@@ -268,7 +272,7 @@ def test_a_signal_for_us_is_the_program_s(name: str, tmp_path: Path) -> None:
         "print('ready', flush=True)\n"
         "while True: signal.pause()\n"
     )
-    with subprocess.Popen(
+    with started(
         [*driver(), "-o", "mine.tts", "--", sys.executable, "-c", script],
         **in_folder(tmp_path),
         stdout=subprocess.PIPE,
@@ -293,9 +297,12 @@ def test_an_interrupt_from_the_terminal_reaches_the_program_once(tmp_path: Path)
     )
     pid, terminal = pty.fork()
     if pid == 0:
-        os.chdir(tmp_path)
-        words = [*driver(), "-o", "mine.tts", "--", sys.executable, "-c", script]
-        os.execve(words[0], words, in_folder(tmp_path)["env"])
+        try:
+            os.chdir(tmp_path)
+            words = [*driver(), "-o", "mine.tts", "--", sys.executable, "-c", script]
+            os.execve(words[0], words, in_folder(tmp_path)["env"])
+        finally:
+            os._exit(127)  # or there would be two processes that run the tests
     text = b""
 
     def read_until(word: bytes) -> None:
@@ -513,4 +520,4 @@ def driver() -> list[str]:
 
 
 def in_folder(folder: Path) -> dict[str, Any]:
-    return {"cwd": folder, "env": os.environ | {"PYTHONPATH": f"{ROOT}:{TESTS}"}}
+    return {"cwd": folder, "env": os.environ | {"PYTHONPATH": python_path(ROOT, TESTS)}}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import started
 from test_cli import tune
 
 from tuner import engine
@@ -242,6 +243,7 @@ def test_scripts_and_pipes(tmp_path: Path) -> None:
     assert {"cat", "tr"} & set(sites)
 
 
+@pytest.mark.slow
 def test_python_programs_are_recorded(tmp_path: Path) -> None:
     code = "import json; data = bytearray(8 << 20)\nfor i in range(0, len(data), 4096): data[i] = 1"
     found = record(tmp_path, sys.executable, "-c", code)
@@ -282,11 +284,12 @@ int main(void) {
     assert sum(stores for _, stores in site["accesses"]) == 64 * MIB // LINE
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_ends_the_recording_and_not_the_program(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     size = ["mount", "-t", "tmpfs", "-o", "size=90m", "tmpfs", str(small)]
-    if subprocess.run(size, capture_output=True, check=False).returncode != 0:
+    if not shutil.which("mount") or subprocess.run(size, capture_output=True).returncode != 0:
         pytest.skip("cannot mount a small disk")
     try:
         program = build(
@@ -326,7 +329,7 @@ int main(void) {
 }
 """,
     )
-    with subprocess.Popen(
+    with started(
         [sys.executable, "-m", "tuner", "record", "-o", "mine.tts", "--", program],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
@@ -340,6 +343,7 @@ int main(void) {
     assert sum(stores for _, stores in site["accesses"]) == MIB // LINE
 
 
+@pytest.mark.slow
 def test_the_same_program_gives_the_same_trace(tmp_path: Path) -> None:
     program = build(tmp_path, "int main(void) { fill(pages(4 * MIB), 4 * MIB); return 0; }")
     traces = []

@@ -9,27 +9,32 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from synthetic import request, smooth
+from conftest import python_path, started
+from synthetic import meet, request, smooth
 
 from tuner import log
 from tuner.study import run_study
 
 HERE = Path(__file__).parent
 
+pytestmark = pytest.mark.slow
 
-def start(out: Path, store: str, runs: Path, *changes: str) -> subprocess.Popen[str]:
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
-        "SYNTHETIC_RUNS": str(runs),
-    }
+
+def start(
+    out: Path, store: str, *changes: str, **environment: str
+) -> AbstractContextManager[subprocess.Popen[Any]]:
+    """A study as a process of its own. It tells of its trials on standard error."""
+    paths = {"PYTHONPATH": python_path(HERE, *sys.path), "SYNTHETIC_RUNS": str(out)}
     fields = [f'mlflow_uri="{store}"', *changes]
-    return subprocess.Popen(
-        [sys.executable, str(HERE / "synthetic.py"), "slow", str(out), *fields],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    return started(
+        [sys.executable, str(HERE / "synthetic.py"), "counted", str(out), *fields],
+        env=os.environ | paths | environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
@@ -37,10 +42,22 @@ def finished(directory: Path) -> set[int]:
     return {t.number for t in log.load(directory).done} if log.exists(directory) else set()
 
 
-def until(directory: Path, process: subprocess.Popen[str], trials: int) -> None:
-    """Waits until the study has so many finished trials, or has ended."""
-    while process.poll() is None and len(finished(directory)) < trials:
-        time.sleep(0.005)
+def rest(process: subprocess.Popen[str]) -> str:
+    """What it still tells. Its worker, which has the same standard error, has ended as well."""
+    assert process.stderr is not None
+    text = process.stderr.read()
+    process.wait()
+    return text
+
+
+def until(process: subprocess.Popen[str], trials: int) -> None:
+    """Waits until the study has told of so many trials that finished."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        trials -= line.startswith("trial ")
+        if not trials:
+            return
+    raise AssertionError("the study ended before")
 
 
 @pytest.fixture(scope="module")
@@ -54,21 +71,43 @@ def test_kill_at_random_moments_then_resume(tmp_path: Path, store: str, seed: in
     directory, runs = tmp_path / "synthetic-study", tmp_path / "runs"
     budget = 24
     history: list[int] = []
-    # Three kills: soon after the start, and after some trials, each at a random moment within one.
-    for goal in (0, rng.randint(2, 8), rng.randint(12, 20)):
+
+    # Soon after the start, and after some trials: at any step of writing to the disk, right after a
+    # trial, and while one runs.
+    for kind, count in (
+        ("write", rng.randint(1, 6)),
+        ("after", rng.randint(2, 6)),
+        ("within", rng.randint(2, 5)),
+        ("write", rng.randint(8, 20)),
+    ):
         before = finished(directory)
-        process = start(tmp_path, store, runs, f"budget={budget}", "resume=true")
-        until(directory, process, goal)
-        time.sleep(rng.random() * 0.1)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        running, go_on = (
+            tmp_path / f"{name}-{len(before) + count}" for name in ("running", "go-on")
+        )
+        dies = {"SYNTHETIC_DIES": str(count)} if kind == "write" else {}
+        if kind == "within":
+            os.mkfifo(running)
+            os.mkfifo(go_on)
+        with start(tmp_path, store, f"budget={budget}", "resume=true", **dies) as process:
+            if kind == "after":
+                until(process, count)
+            elif kind == "within":
+                running.read_bytes()
+            if kind != "write":
+                process.kill()
+                process.wait()
+            if kind == "within":
+                running.unlink()
+                meet(go_on)
+            rest(process)
+            assert process.returncode == -signal.SIGKILL
         ran = [int(line) for line in runs.read_text().split()] if runs.exists() else []
         assert not set(ran[len(history) :]) & before, "a finished trial was run again"
         history = ran
     kept = {t.number: t for t in log.load(directory).done}
-    process = start(tmp_path, store, runs, f"budget={budget}", "resume=true")
-    _, errors = process.communicate()
-    assert process.returncode == 0, errors
+    with start(tmp_path, store, f"budget={budget}", "resume=true") as process:
+        errors = rest(process)
+        assert process.returncode == 0, errors
     data = log.load(directory)
     assert [t.number for t in data.trials] == list(range(budget))
     assert len(data.done) == budget
@@ -100,12 +139,12 @@ def test_log_cut_at_any_event_resumes_to_the_same_study(tmp_path: Path, store: s
 
 
 def test_interrupt_stops_cleanly_and_tells_how_to_go_on(tmp_path: Path, store: str) -> None:
-    directory, runs = tmp_path / "synthetic-study", tmp_path / "runs"
-    process = start(tmp_path, store, runs, "budget=500")
-    until(directory, process, 3)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate()
-    assert process.returncode == 130, errors
+    directory = tmp_path / "synthetic-study"
+    with start(tmp_path, store, "budget=500") as process:
+        until(process, 3)
+        process.send_signal(signal.SIGINT)
+        errors = rest(process)
+        assert process.returncode == 130, errors
     done = len(finished(directory))
     assert f"stopped: {done} of 500 trials" in errors
     assert "--resume" in errors

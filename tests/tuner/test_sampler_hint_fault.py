@@ -34,7 +34,11 @@ TIME, SITE, MAP, ACCESS, COMPUTE = 1, 2, 3, 6, 7
 CLOSED = 1
 
 MISSING = HintFault.unavailable()
-pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"hint-fault {MISSING}")
+pytestmark = [
+    pytest.mark.skipif(MISSING is not None, reason=f"hint-fault {MISSING}"),
+    # While it records, the tuner keeps all signals for the program, the timeout's SIGALRM too.
+    pytest.mark.timeout(method="thread"),
+]
 
 
 @dataclass
@@ -125,6 +129,7 @@ def recorded(tmp_path: Path) -> Recorder:
 # --- What it learns -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_hot_half_of_an_array_is_hot_in_the_recording(
     program: Path, recorded: Recorder
 ) -> None:
@@ -148,6 +153,7 @@ def test_the_hot_half_of_an_array_is_hot_in_the_recording(
     assert 0 < spool.error < 1
 
 
+@pytest.mark.slow
 def test_a_lower_bound_on_the_overhead_takes_fewer_pages(program: Path, recorded: Recorder) -> None:
     samples = []
     for overhead in (1, 40):
@@ -177,7 +183,14 @@ def test_a_recording_by_the_command_line_is_a_workload(
 
 
 @pytest.mark.parametrize(
-    "mode", ["io", "threads", "forks", "remap", "grow", "huge", "orphan", "hot"]
+    "mode",
+    [
+        *("threads", "hot"),
+        *(
+            pytest.param(mode, marks=pytest.mark.slow)
+            for mode in ("io", "forks", "remap", "grow", "huge", "orphan")
+        ),
+    ],
 )
 def test_programs_find_their_memory_as_they_left_it(
     program: Path, recorded: Recorder, mode: str
@@ -189,6 +202,7 @@ def test_programs_find_their_memory_as_they_left_it(
     assert spools[0].samples > 0
 
 
+@pytest.mark.slow
 def test_children_are_recorded_too(program: Path, recorded: Recorder) -> None:
     done, spools = recorded(program, "family", "0.7")
     assert done.returncode == 0, done.stderr
@@ -208,6 +222,7 @@ def test_a_crash_leaves_what_came_before(
     assert spool.samples > 20 and len(spool.accesses) >= 1024
 
 
+@pytest.mark.slow
 def test_a_python_program(recorded: Recorder) -> None:
     text = """
         import hashlib, os, subprocess, time

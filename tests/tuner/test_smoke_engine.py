@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import python_path
 
 from tuner import catalog, engine
 from tuner.catalog import Kind
@@ -19,11 +20,12 @@ def test_every_policy_with_knobs_has_a_space() -> None:
     assert {p.name for p in engine.policies().values() if p.knobs} == set(catalog.names(Kind.space))
 
 
+@pytest.mark.slow
 def test_smoke_runs_every_policy_on_every_workload(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
     monkeypatch.chdir(tmp_path)
     done = subprocess.run(
         [sys.executable, "-m", "tuner", "smoke", "--json"],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Hang, python_path
 from synthetic import KNOBS, MACHINE, WORKLOAD, accident, always_fails, answer, request, smooth
 
 from tuner import best, log
@@ -23,8 +25,25 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
 
 
+class Untracked:
+    """Stands in for the tracker."""
+
+    def __init__(self, *_: Any) -> None: ...
+    def add(self, *_: Any) -> None: ...
+    def conclude(self, *_: Any) -> None: ...
+    def close(self, *, interrupted: bool = False) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def tracking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only slow tests copy their studies to MLflow."""
+    if not request.node.get_closest_marker("slow"):
+        monkeypatch.setattr("tuner.study.Tracker", Untracked)
+
+
 @pytest.fixture
-def ray_of_two() -> Iterator[None]:
+def ray_of_two(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("PYTHONPATH", python_path(Path(__file__).parent))
     import ray
 
     ray.init(
@@ -47,7 +66,7 @@ def run(out: Path, store: str, runner: Any = smooth, **changes: Any) -> StudySum
     return run_study(request(out, mlflow_uri=store, **changes), runner=runner)
 
 
-@pytest.mark.parametrize("budget", [1, 2, 10, 100])
+@pytest.mark.parametrize("budget", [1, 2, 10, pytest.param(100, marks=pytest.mark.slow)])
 def test_budget_is_kept_exactly(tmp_path: Path, store: str, budget: int) -> None:
     summary = run(tmp_path, store, budget=budget)
     data = study_of(tmp_path)
@@ -78,6 +97,7 @@ def test_summary_and_best_configuration_agree_with_the_log(tmp_path: Path, store
     assert smooth(trial).objective == summary.best_objective
 
 
+@pytest.mark.slow
 def test_lower_is_better_objectives_are_minimised(tmp_path: Path, store: str) -> None:
     summary = run(tmp_path, store, _p99, budget=8, objective="p99")
     values = [t.result.objective for t in study_of(tmp_path).trials if t.result]
@@ -90,6 +110,7 @@ def _p99(trial: Trial) -> Any:
     return answer(trial).model_copy(update={"objective": value, "cost": value})
 
 
+@pytest.mark.slow
 def test_same_seed_same_study(tmp_path: Path, store: str) -> None:
     for name in ("one", "two"):
         run(tmp_path, store, study=name, budget=10)
@@ -99,6 +120,7 @@ def test_same_seed_same_study(tmp_path: Path, store: str) -> None:
     assert one != other
 
 
+@pytest.mark.slow
 def test_two_workers_same_seed_same_study(tmp_path: Path, store: str, ray_of_two: None) -> None:
     for name in ("one", "two"):
         summary = run(tmp_path, store, study=name, budget=12, workers=2)
@@ -108,10 +130,11 @@ def test_two_workers_same_seed_same_study(tmp_path: Path, store: str, ray_of_two
     assert len({knobs for _, _, knobs in sequence(one)}) == 12
 
 
+@pytest.mark.slow
 def test_trials_that_go_wrong_are_recorded_and_do_not_end_the_study(
-    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: str, hang: Hang
 ) -> None:
-    monkeypatch.setattr("tuner.pool.GRACE_SECONDS", 15.0)
+    threading.Thread(target=hang.outlast_deadline, daemon=True).start()
     summary = run(tmp_path, store, accident, budget=9, deadline_seconds=1.0)
     results = [t.result for t in study_of(tmp_path).trials]
     assert [r.status for r in results if r] == [
@@ -142,6 +165,7 @@ def test_finite_space_ends_the_study_early(
     assert "all 3 configurations" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_json_leaves_standard_output_alone(
     tmp_path: Path, store: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,6 +234,7 @@ def _header_only(out: Path) -> None:
     StudyLog(out / "synthetic-study", header).close()
 
 
+@pytest.mark.slow
 def test_prose_workers_and_place_may_change(tmp_path: Path, store: str) -> None:
     run(tmp_path, store, budget=2)
     moved = tmp_path / "elsewhere"
@@ -234,6 +259,7 @@ def test_resuming_a_complete_study_runs_nothing(tmp_path: Path, store: str) -> N
     assert again.model_copy(update={"seconds": 0.0}) == first.model_copy(update={"seconds": 0.0})
 
 
+@pytest.mark.slow
 def test_tracking_that_fails_is_said_once_and_costs_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -242,6 +268,7 @@ def test_tracking_that_fails_is_said_once_and_costs_nothing(
     assert capsys.readouterr().err.count("warning: MLflow at") == 1
 
 
+@pytest.mark.slow
 def test_report_stands_alone_and_names_everything(tmp_path: Path, store: str) -> None:
     run(tmp_path, store, budget=12)
     page = (tmp_path / "synthetic-study" / "report.html").read_text()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import python_path
 
 from tuner import best as best_file
 from tuner import catalog, cli, engine, runner, settings, streams, study
@@ -71,7 +72,7 @@ def folder(stream: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     shutil.copy(stream, below / "stream.tts")
     (below / "trace.yaml").write_text(DOCUMENT)
     monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", python_path(ROOT))
     monkeypatch.chdir(tmp_path)
     return below
 
@@ -243,6 +244,7 @@ def test_the_resume_command_names_files(folder: Path) -> None:
     assert f"--machine '{folder}/skx.yaml'" in command
 
 
+@pytest.mark.slow
 def test_a_study_of_a_recording(folder: Path, tmp_path: Path) -> None:
     """From the first command to the replay, from wherever it is called."""
     budget = ("--budget", "2", "--workers", "1", "--out", "results")

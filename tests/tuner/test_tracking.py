@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import pytest
-from mlflow import MlflowClient
 from synthetic import KNOBS, accident, answer, request, smooth
 
 from tuner import log
@@ -16,15 +14,23 @@ from tuner.models import Trial
 from tuner.study import run_study
 from tuner.tracking import POINTS, ROWS, _name, study_id, thin
 
+slow = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
 
 
+def client_of(store: str) -> Any:
+    from mlflow import MlflowClient  # not above: the quick half does without
+
+    return MlflowClient(tracking_uri=store)
+
+
 def runs_of(store: str, out: Path) -> tuple[Any, list[Any]]:
     """The parent run of the study and its children in the order of trials."""
-    client = MlflowClient(tracking_uri=store)
+    client = client_of(store)
     experiment = client.get_experiment_by_name("tiertune-synthetic")
     assert experiment is not None
     identity = study_id(log.load(out / "synthetic-study"))
@@ -36,12 +42,13 @@ def runs_of(store: str, out: Path) -> tuple[Any, list[Any]]:
     return parent, sorted(children, key=lambda run: int(run.data.tags["tiertune.trial"]))
 
 
+@slow
 def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
     summary = run_study(request(tmp_path, budget=12, mlflow_uri=store), runner=smooth)
     data = log.load(tmp_path / "synthetic-study")
     parent, children = runs_of(store, tmp_path)
     assert [int(run.data.tags["tiertune.trial"]) for run in children] == list(range(12))
-    client = MlflowClient(tracking_uri=store)
+    client = client_of(store)
     for run, trial in zip(children, data.trials, strict=True):
         assert trial.result is not None
         assert run.info.status == "FINISHED"
@@ -66,6 +73,8 @@ def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
     assert artifacts == {
         "best.yaml", "study.json", "report.html", "importance.png", "importance.json",
     }  # fmt: skip
+    import mlflow
+
     mlflow.set_tracking_uri(store)
     table = client.load_table(
         parent.info.experiment_id, "importance.json", run_ids=[parent.info.run_id]
@@ -74,6 +83,7 @@ def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
     assert scores == pytest.approx(summary.importance, abs=1e-9)
 
 
+@slow
 def test_failed_trials_are_marked_with_their_error(tmp_path: Path, store: str) -> None:
     run_study(request(tmp_path, budget=3, mlflow_uri=store), runner=accident)
     _, children = runs_of(store, tmp_path)
@@ -83,6 +93,7 @@ def test_failed_trials_are_marked_with_their_error(tmp_path: Path, store: str) -
     assert "objective" not in children[1].data.metrics
 
 
+@slow
 def test_resume_adds_what_is_missing_and_nothing_twice(tmp_path: Path, store: str) -> None:
     lost = f"sqlite:///{tmp_path / 'no' / 'mlflow.db'}"
     (tmp_path / "no").write_text("in the way of the database")
@@ -91,7 +102,7 @@ def test_resume_adds_what_is_missing_and_nothing_twice(tmp_path: Path, store: st
     run_study(wanted, runner=smooth)
     first, children = runs_of(store, tmp_path)
     assert len(children) == 5
-    client = MlflowClient(tracking_uri=store)
+    client = client_of(store)
     # Torn by a kill: one trial half stored, one not at all, the study not concluded.
     client.update_run(children[1].info.run_id, status="RUNNING")
     client.delete_run(children[4].info.run_id)
@@ -116,6 +127,7 @@ def strange(trial: Trial) -> Any:
     )
 
 
+@slow
 def test_values_that_mlflow_does_not_take_are_left_out(tmp_path: Path, store: str) -> None:
     run_study(request(tmp_path, budget=1, mlflow_uri=store), runner=strange)
     _, children = runs_of(store, tmp_path)
@@ -123,7 +135,7 @@ def test_values_that_mlflow_does_not_take_are_left_out(tmp_path: Path, store: st
     assert metrics["a_b_c"] == 1.0
     assert "infinite" not in metrics
     assert "nan" not in metrics
-    client = MlflowClient(tracking_uri=store)
+    client = client_of(store)
     histories = [
         client.get_metric_history(children[0].info.run_id, f"series/s{i}") for i in range(12)
     ]
@@ -132,10 +144,11 @@ def test_values_that_mlflow_does_not_take_are_left_out(tmp_path: Path, store: st
     assert {point.value for history in histories for point in history} <= {1.0, 2.0}
 
 
+@slow
 def test_parent_has_the_curve_of_the_best(tmp_path: Path, store: str) -> None:
     run_study(request(tmp_path, budget=6, mlflow_uri=store), runner=smooth)
     parent, _ = runs_of(store, tmp_path)
-    client = MlflowClient(tracking_uri=store)
+    client = client_of(store)
     history = client.get_metric_history(parent.info.run_id, "best_objective")
     values = [point.value for point in sorted(history, key=lambda point: point.step)]
     objectives = [
@@ -145,6 +158,7 @@ def test_parent_has_the_curve_of_the_best(tmp_path: Path, store: str) -> None:
     assert values == expected
 
 
+@slow
 def test_interrupted_study_is_marked(tmp_path: Path, store: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_study(request(tmp_path, budget=3, mlflow_uri=store), runner=_unpicklable_interrupt())
