@@ -176,11 +176,33 @@ class Container:
         self._name = f"tiertune-pristine-{os.getpid()}"
         self._stack = contextlib.ExitStack()
         self._stack.callback(self._client.close)
+        self._remove_leftovers()
         try:
             self._start(root, source, variables)
         except BaseException:
             self.close()
             raise
+
+    def _remove_leftovers(self) -> None:
+        """Of runs that were killed: the number in a name is its process."""
+        ours = re.compile(r"tiertune-pristine-(\d+)(:latest)?$")
+
+        def left(name: str) -> bool:
+            found = ours.match(name)
+            return found is not None and not Path("/proc", found[1]).exists()
+
+        for container in self._client.containers.list(all=True):
+            if left(str(container.name)):
+                container.remove(force=True)
+        for network in self._client.networks.list():
+            if left(str(network.name)):
+                network.remove()
+        for volume in self._client.volumes.list():
+            if left(str(volume.name)):
+                volume.remove(force=True)
+        for image in self._client.images.list():
+            if any(left(tag) for tag in image.tags):
+                self._client.images.remove(image.id, force=True)
 
     def _start(self, root: Path, source: Path, variables: dict[str, str]) -> None:
         say("importing the root as an image")
@@ -194,7 +216,6 @@ class Container:
         self._container = self._client.containers.run(
             self._name,
             ["sleep", "2h"],  # ends by itself, should we be killed
-            auto_remove=True,
             name=self._name,
             detach=True,
             init=True,
@@ -206,7 +227,7 @@ class Container:
                 str(source): {"bind": "/source.bundle", "mode": "ro"},
             },
         )
-        self._stack.callback(lambda: self._container.stop(timeout=0))
+        self._stack.callback(lambda: self._container.remove(force=True))
         self._container.exec_run(["chown", "newcomer:", HOME], user="root")
 
     def start(self, script: str) -> subprocess.Popen[str]:
