@@ -3,7 +3,7 @@
 //   TEST("cooling halves every counter") { CHECK_EQ(filter.get(page), 4u); }
 //
 // Each test runs in a fresh call; a failed check is reported with its place and the test goes on;
-// an exception fails the test. The runner's arguments select tests by substring.
+// an exception fails the test. How to run some of them: main.cpp.
 #pragma once
 
 #include <cmath>

@@ -5,8 +5,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "trace/checksum.hpp"
 
 namespace check {
 
@@ -29,6 +32,11 @@ class Scratch {
 inline std::vector<char> bytes_of(const std::filesystem::path& file) {
   std::ifstream in{file, std::ios::binary};
   return {std::istreambuf_iterator<char>{in}, {}};
+}
+
+inline std::uint64_t hash_of(const std::filesystem::path& file) {
+  const std::vector<char> bytes = bytes_of(file);
+  return tt::trace::checksum(std::as_bytes(std::span{bytes}));
 }
 
 }  // namespace check

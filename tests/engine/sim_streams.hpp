@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/math.hpp"
 #include "core/rng.hpp"
 #include "sim/machine.hpp"
 #include "trace/stream.hpp"
@@ -164,7 +164,7 @@ inline void write_zipf(const TempStream& file, const ZipfOptions& options) {
   for (std::uint32_t j = 0; j < pages; ++j) {
     const double from = j * options.scale + 0.5;
     const double power = 1 - options.exponent;
-    sum += std::pow(from + options.scale, power) - std::pow(from, power);
+    sum += math::pow(from + options.scale, power) - math::pow(from, power);
     cumulative[j] = sum;
   }
   std::vector<std::uint32_t> place(pages);
@@ -183,7 +183,7 @@ inline void write_zipf(const TempStream& file, const ZipfOptions& options) {
   double swaps = 0;
   for (std::uint64_t b = 0; b < blocks; ++b) {
     if (options.drift_seconds > 0)
-      swaps += 0.5 * pages * std::log(2.0) * block_ns * 1e-9 / options.drift_seconds;
+      swaps += 0.5 * pages * math::log(2.0) * block_ns * 1e-9 / options.drift_seconds;
     for (; swaps >= 1; --swaps) std::swap(place[rng.below(pages)], place[rng.below(pages)]);
     std::vector<trace::OpAccess> accesses;
     for (owed += per_block; owed >= 1; --owed) {

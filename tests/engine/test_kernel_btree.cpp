@@ -5,7 +5,6 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
-#include "kernel_checks.hpp"
 #include "kernels/btree_index.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
@@ -197,9 +196,4 @@ TEST("btree: each parameter shows") {
   CHECK(with("lookup_ns", 1000.0).lookup.seconds > base.lookup.seconds * 1.2);
   CHECK(with("block_ms", 50.0).info.blocks > base.info.blocks * 2);
   CHECK_THROWS(with("keys_m", 0.1), "fewer than 100");
-}
-
-TEST("btree: same seed, same bytes; other seed, other bytes") {
-  auto request = small({});
-  check::seed_decides("btree", request);
 }

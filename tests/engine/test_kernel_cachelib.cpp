@@ -7,7 +7,6 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
-#include "kernel_checks.hpp"
 #include "kernels/distributions.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/slab_cache.hpp"
@@ -341,10 +340,4 @@ TEST("cachelib: what is hot moves at a shift and by churn, and stays without") {
   CHECK(steady > 0.8);
   CHECK(churning < steady - 0.2);
   CHECK(shifted < steady - 0.3);
-}
-
-TEST("cachelib: same seed, same bytes; other seed, other bytes") {
-  auto request = small({});
-  request.parameters["duration_s"] = 5.0;
-  check::seed_decides("cachelib", request);
 }

@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "check.hpp"
-#include "kernel_checks.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
 
@@ -113,12 +112,6 @@ TEST("gups: a part of the hot set may move, or none") {
   (void)kernels::record("gups", request);
   after = loads(Reader{scratch.file("g.tts")}, 0.55, 1);
   CHECK_NEAR(sum(after, 0, 2048) / sum(after, 0, 16384), 0.9125, 0.002);
-}
-
-TEST("gups: same seed, same bytes; other seed, other bytes") {
-  auto request = small({});
-  request.parameters["updates_g"] = 0.1;
-  check::seed_decides("gups", request);
 }
 
 TEST("kernels: bad requests are refused with their place") {

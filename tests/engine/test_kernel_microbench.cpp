@@ -3,7 +3,6 @@
 #include <set>
 
 #include "check.hpp"
-#include "kernel_checks.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
 
@@ -96,11 +95,4 @@ TEST("microbench: the chase visits every node, window after window") {
     }
   }
   CHECK(checked > 1000);
-}
-
-TEST("microbench: same seed, same bytes; other seed, other bytes") {
-  auto request = small({});
-  request.parameters["sequential_loads_g"] = 0.26;
-  request.parameters["chase_loads_g"] = 0.04;
-  check::seed_decides("microbench", request);
 }

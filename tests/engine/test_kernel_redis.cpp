@@ -10,7 +10,6 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
-#include "kernel_checks.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/redis_store.hpp"
 #include "scratch.hpp"
@@ -377,10 +376,4 @@ TEST("redis: every parameter shows") {
                "distribution: found 'scan', allowed zipfian, latest, uniform");
   CHECK_THROWS(with("modify_share", 0.96), "modify_share: more than 1");
   CHECK_THROWS(with("records_m", 0.1), "fewer than 100 records at scale 2048");
-}
-
-TEST("redis: same seed, same bytes; other seed, other bytes") {
-  auto request = small({});
-  request.parameters["update_share"] = 0.5;
-  check::seed_decides("redis", request);
 }

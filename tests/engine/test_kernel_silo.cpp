@@ -398,18 +398,3 @@ TEST("tpcc: the database grows to its size; pages are hot when written and cold 
   CHECK(later_s > 5 * fresh_s);
   CHECK(fresh / fresh_s > 3 * later / later_s);
 }
-
-TEST("silo: same seed, same bytes; other seed, other bytes") {
-  const Scratch scratch;
-  for (const bool tpcc : {false, true}) {
-    const auto run = [&](const char* name, std::uint64_t seed) {
-      auto request = tpcc ? small_tpcc(scratch.file(name)) : small(scratch.file(name));
-      request.seed = seed;
-      (void)record("silo", request);
-      return check::bytes_of(scratch.file(name));
-    };
-    const auto first = run("a.tts", 1);
-    CHECK(first == run("b.tts", 1));
-    CHECK(first != run("c.tts", 2));
-  }
-}

@@ -7,7 +7,6 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
-#include "kernel_checks.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/xsbench.hpp"
 #include "scratch.hpp"
@@ -231,11 +230,4 @@ TEST("xsbench: every parameter shows") {
   CHECK_THROWS(with("nuclides", std::int64_t{67}), "nuclides: found 67, allowed 68 to 355");
   CHECK_THROWS(with("gridpoints", 4000.0), "gridpoints: fewer than 2 per nuclide at scale 4000");
   CHECK_THROWS(with("lookups_per_particle", std::int64_t{0}), "lookups_per_particle: found 0");
-}
-
-TEST("xsbench: same seed, same bytes; other seed, other bytes") {
-  auto request = small({});
-  request.parameters["nuclides"] = std::int64_t{68};
-  request.parameters["particles_m"] = 0.4;
-  check::seed_decides("xsbench", request);
 }

@@ -268,12 +268,10 @@ TEST("recorder: operations stay whole and are sampled with their probability") {
   Block block;
   std::uint64_t sampled = 0;
   std::uint64_t sets = 0;
-  std::uint64_t accesses = 0;
   for (std::uint64_t i = 0; i < info.blocks; ++i) {
     reader.read(i, block);
     sampled += block.sampled.size();
     sets += block.operations[1];
-    accesses += block.operations[0] + block.operations[1];
     std::uint64_t sum = 0;
     for (const Segment& segment : block.segments) sum += segment.sum;
     CHECK_EQ(sum, 5 * (block.operations[0] + block.operations[1]));

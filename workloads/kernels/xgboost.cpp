@@ -166,8 +166,10 @@ std::size_t BoostedTrees::partition(const Node& node, TracedArray<std::uint64_t>
   for (std::size_t side = 0; side < 2; ++side)
     for (std::size_t done = 0; done < count[side]; done += piece) {
       const std::size_t part = std::min(piece, count[side] - done);
+      // Two statements: which of a call's arguments is evaluated first is up to the compiler.
+      const auto to = set.store_range(stream, node.first + side * count[0] + done, part);
       std::ranges::copy(buffer.load_range(stream, side * rows_ + node.first + done, part),
-                        set.store_range(stream, node.first + side * count[0] + done, part).begin());
+                        to.begin());
     }
   return count[0];
 }

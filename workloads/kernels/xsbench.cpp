@@ -60,8 +60,9 @@ void merge_sort(TracedArray<T>& data, TracedArray<T>& buffer, std::uint32_t stre
   const auto both = data.load_range(stream_class, first, count);
   std::ranges::merge(both.first(half), both.subspan(half),
                      buffer.store_range(stream_class, 0, count).begin(), less);
-  std::ranges::copy(buffer.load_range(stream_class, 0, count),
-                    data.store_range(stream_class, first, count).begin());
+  // Two statements: which of a call's arguments is evaluated first is up to the compiler.
+  const auto to = data.store_range(stream_class, first, count);
+  std::ranges::copy(buffer.load_range(stream_class, 0, count), to.begin());
 }
 
 }  // namespace

@@ -1,0 +1,73 @@
+"""Golden values: the hash of every workload's smoke stream, and of every policy's result on it.
+
+They are the same on every processor, under every instruction set and with every compiler; a value
+that differs on one machine alone is a defect. After a change that is meant to alter streams or
+results, write data/golden.json anew:
+
+    python tests/tuner/test_golden.py --write
+
+and put the values that `engine_tests golden` prints into tests/engine/test_golden.cpp.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tuner import catalog, engine, runner, settings, streams
+from tuner.catalog import Kind
+from tuner.models import Status, content_hash
+
+FILE = Path(__file__).parent / "data" / "golden.json"
+GOLDEN: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+
+# What tells where and when a trial ran, rather than what it came to.
+CIRCUMSTANCES = {"study", "number", "seconds", "engine_version", "engine_build", "host"}
+
+
+def measure(workload: str) -> dict[str, Any]:
+    """The hash of the workload's smoke stream, and by policy that of its result with default knobs
+    on the workload's own machine. $TIERTUNE_CACHE is used."""
+    smoke_input = catalog.workload(workload).spec.smoke_input
+    stream = ""
+    results: dict[str, str] = {}
+    for policy in engine.policies().values():
+        setting = settings.resolve(workload, policy=policy, study="golden", input=smoke_input)
+        stream = hashlib.sha256(streams.ensure(setting.stream()).read_bytes()).hexdigest()[:16]
+        result = runner.run(setting.trial(0, {}))
+        assert result.status is Status.success, result.error
+        results[policy.name] = content_hash(result.model_dump(mode="json", exclude=CIRCUMSTANCES))
+    return {"stream": stream, "results": results}
+
+
+@pytest.mark.parametrize("workload", sorted(GOLDEN))
+def test_streams_and_results_are_the_golden_ones(
+    workload: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert measure(workload) == GOLDEN[workload]
+
+
+def test_every_workload_has_golden_values() -> None:
+    assert sorted(GOLDEN) == sorted(catalog.names(Kind.workload))
+
+
+def write() -> None:
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ["TIERTUNE_CACHE"] = cache
+        found = {name: measure(name) for name in sorted(catalog.names(Kind.workload))}
+    FILE.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit(__doc__)
+    write()
