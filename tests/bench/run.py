@@ -111,7 +111,7 @@ def cachelib_stream() -> Path:
     return streams.ensure(setting.stream())
 
 
-def to_native(build: Path, native: Path, rounds: int = 5) -> dict[str, float]:
+def to_native(build: Path, native: Path, rounds: int = 3) -> dict[str, float]:
     """Speed of the build that runs everywhere over that of a native one, median of paired runs."""
     if not (native / "bench_track").exists():
         say(f"ratios to a native build left out: {native} is missing")
