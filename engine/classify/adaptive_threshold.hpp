@@ -18,9 +18,8 @@ class AdaptiveThreshold {
   };
   struct Options {
     Rule rule = Rule::fill;
-    std::uint32_t initial =
-        1;                    // count/page; holds until the first adaptation, even below the floor
-    std::uint32_t floor = 1;  // never adapted below
+    std::uint32_t initial = 1;  // count/page; until the first adaptation, even below the floor
+    std::uint32_t floor = 1;    // never adapted below
     std::uint32_t ceiling = 1;  // never adapted above: the largest count that the tracker can hold
     double fast_pages = 0;
     double period = 0;  // samples between two adaptations

@@ -1,15 +1,14 @@
 // Importers: what other tools saw of a program becomes a stream.
 //
 //   perf-script  `perf script -F comm,pid,tid,time,period,event,addr`: sampled misses, each of
-//   which
-//                stands for `period` accesses
+//                which stands for `period` accesses
 //   damon        `damo report raw`, or the tracepoint damon:damon_aggregated as `perf script` or
 //                trace_pipe print it: regions, and in how many checks of an interval a region was
 //                found accessed; every page of a region is given that many accesses
 //   lackey       `valgrind --tool=lackey --trace-mem=yes`: every access, passed through a
 //                last-level-cache filter
 //   csv          columns time (ns), address, kind (load, store), and optionally count, size,
-//   process
+//                process
 //
 // Docs in tuner/importers.md. Text is read line by line; a line that is not what it should be ends
 // the import with its number, what was found and what was expected, and leaves no file.

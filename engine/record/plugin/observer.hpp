@@ -7,9 +7,8 @@
 //   access -> recent lines (per thread) -> batch (per thread) -> cache filter -> cells -> spool
 //
 //  - Recent lines: a direct-mapped table of 512 lines. It answers nearly all accesses and stands
-//  for
-//    the first-level cache; what it answers does not refresh the line in the LLC's LRU order, as in
-//    a processor.
+//    for the first-level cache; what it answers does not refresh the line in the LLC's LRU order,
+//    as in a processor.
 //  - Batch: misses of that table, with their class. A full batch goes through the LLC filter, which
 //    all threads share, under one lock.
 //  - Cells: counts per page, class and kind of the open interval. An interval is as long as a

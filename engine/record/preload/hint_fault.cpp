@@ -158,8 +158,7 @@ void tell(Change::Kind kind, std::uint64_t address, std::uint64_t bytes, void* c
                    .caller = reinterpret_cast<std::uint64_t>(caller)});
 }
 
-// --- The C library's own
-// ---------------------------------------------------------------------------
+// --- The C library's own ------------------------------------------------------------------------
 
 /// The next definition of a function. dlsym itself may allocate; see `early`.
 template <typename Function>
@@ -246,8 +245,7 @@ void* run_thread(void* given) {
 
 }  // namespace
 
-// --- Interposed
-// ------------------------------------------------------------------------------------
+// --- Interposed ---------------------------------------------------------------------------------
 
 #pragma GCC visibility push(default)
 extern "C" {

@@ -254,8 +254,7 @@ class Sampler {
       if (file >= 0) ::close(file);
   }
 
-  // --- Time
-  // ---------------------------------------------------------------------------------------
+  // --- Time -------------------------------------------------------------------------------------
 
   static std::uint64_t now() { return kernel::clock_ns(CLOCK_MONOTONIC); }
   [[nodiscard]] std::uint64_t since(std::uint64_t ns) const {
@@ -298,8 +297,7 @@ class Sampler {
     stalled_s_ = 0;
   }
 
-  // --- Serving
-  // ------------------------------------------------------------------------------------
+  // --- Serving ----------------------------------------------------------------------------------
 
   /// Serves until `until`. How late we wake tells how long a thread waits to be woken.
   void wait(std::uint64_t until) {
@@ -413,8 +411,7 @@ class Sampler {
     }
   }
 
-  // --- Taking and giving back
-  // -----------------------------------------------------------------------
+  // --- Taking and giving back -------------------------------------------------------------------
 
   [[nodiscard]] std::uint64_t stash_of(std::size_t slot) const {
     return slot < small_slots ? stash_ + slot * kernel::page_bytes
@@ -679,8 +676,7 @@ class Sampler {
     quarantined_[quarantined_next_++ % quarantined_size] = {start, end, now() + quarantine_ns};
   }
 
-  // --- What is there
-  // --------------------------------------------------------------------------------
+  // --- What is there ----------------------------------------------------------------------------
 
   void learn_changes() {
     Change change;
@@ -906,8 +902,7 @@ class Sampler {
     threads_now_ = threads - 1;
   }
 
-  // --- Writing
-  // ----------------------------------------------------------------------------------------
+  // --- Writing ----------------------------------------------------------------------------------
 
   /// One part of the leaves per tick, all of them per round.
   void emit() {
@@ -1006,8 +1001,7 @@ class Sampler {
     return y;
   }
 
-  // --- Talking with the program's threads
-  // ---------------------------------------------------------
+  // --- Talking with the program's threads -------------------------------------------------------
 
   /// Rings the bell and waits for the answer. The bell is a page whose removal the kernel tells us
   /// of; in a child of a fork there is no such page.
