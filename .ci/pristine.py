@@ -138,6 +138,17 @@ def mounted(root: Path) -> Iterator[None]:
             subprocess.run(["umount", "--lazy", target], check=False)
 
 
+def start(command: list[str]) -> subprocess.Popen[str]:
+    """Runs it with all of its output in one pipe, and nothing to read."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
 class Chroot:
     """Runs in the root itself, as its user."""
 
@@ -150,14 +161,7 @@ class Chroot:
         shutil.copyfile(source, root / "source.bundle")
 
     def start(self, script: str) -> subprocess.Popen[str]:
-        command = [*self._enter, "bash", "-c", f"cd {HOME} && {script}"]
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return start([*self._enter, "bash", "-c", f"cd {HOME} && {script}"])
 
     def limit(self, mbit: float) -> None:
         raise Unusable("--mbit needs a Docker Engine")
@@ -232,14 +236,7 @@ class Container:
 
     def start(self, script: str) -> subprocess.Popen[str]:
         command = ["docker", "exec", "--user", "newcomer", "--workdir", HOME]
-        command += ["--env", f"HOME={HOME}", self._name, "bash", "-c", script]
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return start([*command, "--env", f"HOME={HOME}", self._name, "bash", "-c", script])
 
     def limit(self, mbit: float) -> None:
         """What reaches the container crosses its network's bridge."""
@@ -317,9 +314,9 @@ def try_out(
     for command in [clone, *(f"cd tiertune && {command}" for command in commands)]:
         name = command.removeprefix("cd tiertune && ") if command != clone else "git clone"
         say(f"$ {name}")
-        start = time.monotonic()
+        before = time.monotonic()
         code, first_trial = follow(inside.start(command), began)
-        timings[name] = round(time.monotonic() - start, 1)
+        timings[name] = round(time.monotonic() - before, 1)
         if first_trial is not None:
             timings.setdefault("clone to first trial", round(first_trial, 1))
         if name == "make run":
