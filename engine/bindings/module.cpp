@@ -25,7 +25,7 @@
 #include "kernels/kernel.hpp"
 #include "record/assemble.hpp"
 #include "record/import.hpp"
-#include "sim/machine.hpp"
+#include "sim/profile.hpp"
 #include "sim/simulate.hpp"
 #include "trace/characteristics.hpp"
 #include "trace/stream.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/seam.hpp"
-#include "sim/machine.hpp"
+#include "sim/profile.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::sim {

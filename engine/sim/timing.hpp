@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/types.hpp"
-#include "sim/machine.hpp"
+#include "sim/profile.hpp"
 
 namespace tt::sim {
 
