@@ -54,8 +54,4 @@ struct RunResult {
                                  const std::map<std::string, KnobValue, std::less<>>& knobs,
                                  const RunOptions& options);
 
-/// The bare loop: looks up the tier of each access of every block and nothing else, as a speed
-/// reference. Returns simulated accesses found in the slow tier.
-[[nodiscard]] std::uint64_t bare_lookup(const trace::Reader& stream, double fast_share);
-
 }  // namespace tt::sim
