@@ -38,7 +38,8 @@ struct RunResult {
   double total_seconds = 0;                       // virtual, set-up included
   double operations = 0;                          // full scale, timed part
   std::map<std::string, LatencySummary> latency;  // by op kind
-  /// Totals over the timed part, full scale: see simulate.cpp for each name, unit and derivation.
+  /// Totals over the timed part, full scale: each Sum (sim/report.hpp) under its name, and ratios
+  /// and sizes (sim/replay.cpp has their derivation).
   std::map<std::string, double> metrics;
   /// Seconds of the timed part by where they went: compute, fast_stall, slow_stall, bandwidth,
   /// migration, sampling, policy. They add up to `seconds`.

@@ -13,6 +13,9 @@
 
 namespace tt::sim {
 
+/// Virtual time as a policy is told it.
+[[nodiscard]] constexpr Nanos whole_ns(double ns) { return Nanos{static_cast<std::int64_t>(ns)}; }
+
 /// Factor on the idle latency at a utilisation: piecewise linear, constant beyond the last point.
 [[nodiscard]] double loaded_factor(const TierProfile& tier, double utilisation);
 
