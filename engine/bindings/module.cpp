@@ -25,7 +25,7 @@
 #include "kernels/kernel.hpp"
 #include "record/assemble.hpp"
 #include "record/import.hpp"
-#include "sim/machine.hpp"
+#include "sim/profile.hpp"
 #include "sim/simulate.hpp"
 #include "trace/characteristics.hpp"
 #include "trace/stream.hpp"
@@ -627,12 +627,4 @@ NB_MODULE(_engine, m) {
         "fast_share"_a, "fast_bytes"_a = 0, "threads"_a = 0.0, "page_bytes"_a = 0, "seed"_a = 0,
         "deadline_seconds"_a = nb::none(), "progress"_a = nb::none(),
         "Replays a stream under a policy on a machine. TimeoutError beyond the deadline.");
-  m.def(
-      "bare_lookup",
-      [](const std::filesystem::path& path, double fast_share) {
-        nb::gil_scoped_release release;
-        const tt::trace::Reader reader(path);
-        return tt::sim::bare_lookup(reader, fast_share);
-      },
-      "path"_a, "fast_share"_a, "The bare tier-lookup loop; returns accesses to the slow tier.");
 }

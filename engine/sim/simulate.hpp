@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/seam.hpp"
-#include "sim/machine.hpp"
+#include "sim/profile.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::sim {
@@ -38,7 +38,8 @@ struct RunResult {
   double total_seconds = 0;                       // virtual, set-up included
   double operations = 0;                          // full scale, timed part
   std::map<std::string, LatencySummary> latency;  // by op kind
-  /// Totals over the timed part, full scale: see simulate.cpp for each name, unit and derivation.
+  /// Totals over the timed part, full scale: each Sum (sim/report.hpp) under its name, and ratios
+  /// and sizes (sim/replay.cpp has their derivation).
   std::map<std::string, double> metrics;
   /// Seconds of the timed part by where they went: compute, fast_stall, slow_stall, bandwidth,
   /// migration, sampling, policy. They add up to `seconds`.
@@ -53,9 +54,5 @@ struct RunResult {
                                  const PolicyInfo& policy,
                                  const std::map<std::string, KnobValue, std::less<>>& knobs,
                                  const RunOptions& options);
-
-/// The bare loop: looks up the tier of each access of every block and nothing else, as a speed
-/// reference. Returns simulated accesses found in the slow tier.
-[[nodiscard]] std::uint64_t bare_lookup(const trace::Reader& stream, double fast_share);
 
 }  // namespace tt::sim

@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "core/types.hpp"
-#include "sim/machine.hpp"
+#include "sim/profile.hpp"
 
 namespace tt::sim {
+
+/// Virtual time as a policy is told it.
+[[nodiscard]] constexpr Nanos whole_ns(double ns) { return Nanos{static_cast<std::int64_t>(ns)}; }
 
 /// Factor on the idle latency at a utilisation: piecewise linear, constant beyond the last point.
 [[nodiscard]] double loaded_factor(const TierProfile& tier, double utilisation);

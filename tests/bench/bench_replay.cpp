@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "bare_lookup.hpp"
 #include "core/rng.hpp"
 #include "core/seam.hpp"
 #include "sim/simulate.hpp"
@@ -89,7 +90,7 @@ Figures recorded(const std::filesystem::path& file) {
   std::vector<double> bare;
   std::uint64_t found = 0;
   for (int round = 0; round < 5; ++round) {
-    bare.push_back(timed([&] { found += sim::bare_lookup(stream, fast_share); }));
+    bare.push_back(timed([&] { found += bench::bare_lookup(stream, fast_share); }));
     full.push_back(timed([&] { replay(stream); }));
   }
   if (found == 0) throw std::runtime_error("no access to the slow tier: not a tiering workload");

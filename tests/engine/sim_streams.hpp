@@ -12,7 +12,7 @@
 
 #include "core/math.hpp"
 #include "core/rng.hpp"
-#include "sim/machine.hpp"
+#include "sim/profile.hpp"
 #include "trace/stream.hpp"
 
 namespace simtest {

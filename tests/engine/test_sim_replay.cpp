@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "bare_lookup.hpp"
 #include "check.hpp"
 #include "sim/address_space.hpp"
 #include "sim/simulate.hpp"
@@ -656,5 +657,5 @@ TEST("sim: bad options, deadlines and interruptions") {
 TEST("sim: the bare loop counts first-touch misses") {
   TempStream stream;
   write_even(stream, 10, 5, 64);
-  CHECK_EQ(bare_lookup(stream.reader(), 0.3), 5u * 7 * 100);
+  CHECK_EQ(bench::bare_lookup(stream.reader(), 0.3), 5u * 7 * 100);
 }

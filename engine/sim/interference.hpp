@@ -1,0 +1,26 @@
+// What the tiering system takes from the application in a block.
+//
+// The mover and the tiering thread fill it in, the lanes pay: it is all that the lanes know of
+// either. Whatever else will cost the application time or bandwidth enters here.
+#pragma once
+
+#include <array>
+
+#include "core/types.hpp"
+#include "sim/timing.hpp"
+
+namespace tt::sim {
+
+struct Interference {
+  // The pages in flight in this block.
+  std::array<Traffic, tier_count> traffic{};
+  double moves = 0;    // real pages
+  double away_ns = 0;  // sum over them of how long each is away
+  // Time of the tiering system's own threads in the last block: the part of it that was spent on
+  // the application's cores is felt in this one.
+  double moves_ns = 0;
+  double sampling_ns = 0;
+  double policy_ns = 0;
+};
+
+}  // namespace tt::sim

@@ -1,0 +1,156 @@
+#include "sim/lanes.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace tt::sim {
+
+Lanes::Lanes(Ledger& ledger, const MachineProfile& profile, const trace::StreamInfo& info,
+             double threads, bool huge)
+    : ledger_(ledger),
+      profile_(profile),
+      info_(info),
+      scale_(info.scale),
+      wait_(info.classes.size()),
+      counts_(info.classes.size()) {
+  for (const trace::Lane& lane : info.lanes) {
+    Lane& state = lanes_.emplace_back();
+    state.threads = lane.thread_share > 0 ? lane.thread_share * threads : 1;
+    state.work.threads = state.threads;
+    total_threads_ += state.threads;
+  }
+  const double translation = huge ? 1 - profile.huge_page_gain : 1;
+  for (std::size_t c = 0; c < wait_.size(); ++c) {
+    for (std::size_t t = 0; t < tier_count; ++t) {
+      const double load = profile.tiers[t].latency_ns * translation / info.classes[c].mlp;
+      wait_[c][index(AccessKind::load)][t] = load;
+      wait_[c][index(AccessKind::store)][t] = load * profile.tiers[t].store_stall;
+    }
+  }
+}
+
+void Lanes::clear_counts() { std::ranges::fill(counts_, ClassCounts{}); }
+
+double Lanes::solve(const trace::Block& block, const Interference& interference) {
+  collect(block);
+  const double before_ns = now_ns_;
+  for (Lane& lane : lanes_) run(lane, interference);
+  count_outstanding();
+  const double block_ns = now_ns_ - before_ns;
+  if (block.nominal_ns > 0 && block_ns > 0) pace_ = block_ns / block.nominal_ns;
+  return block_ns;
+}
+
+/// The block's own work: computation, and accesses by class, kind and tier.
+void Lanes::collect(const trace::Block& block) {
+  for (std::size_t l = 0; l < lanes_.size(); ++l) {
+    Lane& lane = lanes_[l];
+    LaneWork& work = lane.work;
+    work.terms.clear();
+    work.traffic = {};
+    work.compute_ns = l < block.compute_ns.size() ? block.compute_ns[l] * scale_ : 0;
+    std::fill(std::begin(lane.accesses_by_tier), std::end(lane.accesses_by_tier), 0.0);
+  }
+  Counters& counters = ledger_.counters();
+  for (std::size_t c = 0; c < counts_.size(); ++c) {
+    const trace::StreamClass& stream_class = info_.classes[c];
+    Lane& lane = lanes_[stream_class.lane];
+    for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
+      for (const Tier tier : {Tier::fast, Tier::slow}) {
+        const auto simulated = counts_[c].by[index(kind)][index(tier)];
+        if (simulated == 0) continue;
+        const double accesses = static_cast<double>(simulated) * scale_;
+        const bool load = kind == AccessKind::load;
+        const double fetched = load ? accesses : accesses * stream_class.store_fill;
+        lane.work.terms.push_back(
+            {fetched, stream_class.issue_ns, wait_[c][index(kind)][index(tier)], tier});
+        lane.work.traffic[index(tier)] +=
+            Traffic{fetched * line_bytes, load ? 0 : accesses * line_bytes};
+        lane.accesses_by_tier[index(tier)] += fetched;
+        (load ? counters.loads : counters.stores)[index(tier)] += accesses;
+        ledger_.sums()[load ? (tier == Tier::fast ? Sum::loads_fast : Sum::loads_slow)
+                            : (tier == Tier::fast ? Sum::stores_fast : Sum::stores_slow)] +=
+            accesses;
+      }
+    }
+  }
+}
+
+/// A lane's share of what the tiering system takes, its time in the block, and its clock.
+void Lanes::run(Lane& lane, const Interference& interference) {
+  LaneWork& work = lane.work;
+  const bool active = !work.terms.empty() || work.compute_ns > 0;
+  lane.time = {};
+  if (!active) {
+    lane.demand = {};
+    work.in_flight_ns2 = lane.samples = 0;
+    return;
+  }
+  const double most = 1 - 1 / static_cast<double>(lanes_.size());
+  for (std::size_t t = 0; t < tier_count; ++t) {
+    double background = 0;
+    for (const Lane& peer : lanes_)
+      if (&peer != &lane) background += peer.demand[t];
+    work.background[t] = std::min(background, most);
+  }
+  std::array<double, tier_count> own{};
+  for (std::size_t t = 0; t < tier_count; ++t) {
+    own[t] = transfer_ns(profile_.tiers[t], work.traffic[t]);
+    work.traffic[t] += interference.traffic[t];
+  }
+  const double shared_part = profile_.daemon_core_share / total_threads_;
+  work.migration_ns = (interference.moves * profile_.migration_shootdown_us * 1e3 +
+                       interference.moves_ns * shared_part) *
+                      lane.threads;
+  // No more threads can wait for a page than there are.
+  work.in_flight_limit_ns = interference.away_ns / 2 * lane.threads;
+  work.sampling_ns = lane.samples * profile_.sample_assist_ns +
+                     interference.sampling_ns * shared_part * lane.threads;
+  work.policy_ns = interference.policy_ns * shared_part * lane.threads;
+  lane.time = tt::sim::solve(work, profile_.tiers, lane.last_ns);
+  lane.last_ns = lane.time.total;
+  for (std::size_t t = 0; t < tier_count; ++t)
+    lane.demand[t] = lane.time.total > 0 ? own[t] / lane.time.total : 0;
+  lane.section += lane.time;
+  lane.clock_ns += lane.time.total;
+  now_ns_ = std::max(now_ns_, lane.clock_ns);
+  ledger_.counters().samples_taken += lane.samples;
+  ledger_.sums()[Sum::samples] += lane.samples;
+  work.in_flight_ns2 = lane.samples = 0;
+}
+
+/// A1 and A3, under the latencies that the block turned out to have.
+void Lanes::count_outstanding() {
+  for (std::size_t c = 0; c < counts_.size(); ++c) {
+    const trace::StreamClass& stream_class = info_.classes[c];
+    const Lane& lane = lanes_[stream_class.lane];
+    for (std::size_t t = 0; t < tier_count; ++t) {
+      const double loads = static_cast<double>(counts_[c].by[index(AccessKind::load)][t]) * scale_;
+      if (loads == 0) continue;
+      const double latency =
+          wait_[c][index(AccessKind::load)][t] * stream_class.mlp * lane.time.factor[t];
+      const double cycles =
+          loads * outstanding_ns(latency, stream_class.mlp, stream_class.issue_ns) * profile_.ghz;
+      ledger_.counters().a1_cycles += cycles;
+      ledger_.counters().a3_reads += loads;
+      ledger_.sums()[Sum::a1_cycles] += cycles;
+      ledger_.sums()[Sum::a3_reads] += loads;
+    }
+  }
+}
+
+void Lanes::meet(bool timed) {
+  if (timed) {
+    const auto last =
+        std::ranges::max_element(lanes_, {}, [](const Lane& lane) { return lane.section.total; });
+    timed_time_ += last->section;
+    timed_before_ns_ += last->section.total;
+  }
+  for (Lane& lane : lanes_) {
+    lane.clock_ns = now_ns_;
+    lane.section = {};
+  }
+  section_start_ns_ = now_ns_;
+}
+
+}  // namespace tt::sim

@@ -1,0 +1,106 @@
+// The application: how its threads spend a block's time.
+//
+// A lane is a group of threads that runs on its own. The lanes own the virtual clock, what each
+// access costs on the machine, the current block's accesses by class, kind and tier, and where the
+// time has gone since the start. The replay loop counts the accesses of a block in; solve() turns
+// the counts into work and the work into time (sim/timing.hpp has the equations).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/types.hpp"
+#include "sim/interference.hpp"
+#include "sim/ledger.hpp"
+#include "sim/profile.hpp"
+#include "sim/timing.hpp"
+#include "trace/stream.hpp"
+
+namespace tt::sim {
+
+class Lanes {
+ public:
+  struct Lane {
+    double threads = 1;
+    double clock_ns = 0;
+    LaneTime section;                          // since the timed part (or set-up) began
+    std::array<double, tier_count> demand{};   // utilisation that its accesses cause
+    LaneWork work;                             // of the current block
+    LaneTime time;                             // likewise
+    double last_ns = 0;                        // its time in the last block in which it worked
+    double samples = 0;                        // taken in the current block
+    double accesses_by_tier[tier_count] = {};  // likewise
+  };
+
+  /// `threads` of the application in all. `huge` pages save a share of the latency.
+  Lanes(Ledger& ledger, const MachineProfile& profile, const trace::StreamInfo& info,
+        double threads, bool huge);
+
+  // Virtual time, that of the latest lane.
+  [[nodiscard]] double now_ns() const { return now_ns_; }
+  /// Of the timed part so far.
+  [[nodiscard]] double timed_ns() const { return timed_before_ns_ + now_ns_ - section_start_ns_; }
+  /// How long a block may be expected to last, by what the last one did.
+  [[nodiscard]] double expected_ns(const trace::Block& block) const {
+    return block.nominal_ns * pace_;
+  }
+
+  // What the replay loop finds, segment by segment.
+  void clear_counts();
+  void count(const trace::Segment& segment, std::uint64_t in_slow, std::uint64_t samples) {
+    auto& by = counts_[segment.stream_class].by[index(segment.kind)];
+    by[index(Tier::slow)] += in_slow;
+    by[index(Tier::fast)] += segment.sum - in_slow;
+    lanes_[info_.classes[segment.stream_class].lane].samples +=
+        static_cast<double>(samples) * scale_;
+  }
+  /// Accesses of the segment to pages in flight, each of them away for so long.
+  void count_in_flight(const trace::Segment& segment, std::uint64_t accesses, double away_ns) {
+    lanes_[info_.classes[segment.stream_class].lane].work.in_flight_ns2 +=
+        static_cast<double>(accesses) * scale_ * away_ns * away_ns / 2;
+  }
+
+  /// Turns counts into work and solves every lane's time. Returns by how much virtual time, the
+  /// latest of the lanes' clocks, went on.
+  double solve(const trace::Block& block, const Interference& interference);
+
+  /// Set-up and timed parts alternate at barriers: all lanes wait for the last one. `timed`: what
+  /// ends here is a timed part.
+  void meet(bool timed);
+
+  // The current block once it is solved, and the timed part once it has ended.
+  [[nodiscard]] const Lane& of_class(std::uint32_t stream_class) const {
+    return lanes_[info_.classes[stream_class].lane];
+  }
+  /// What an access waits for at the tier's idle latency.
+  [[nodiscard]] double wait_ns(std::uint32_t stream_class, AccessKind kind, Tier tier) const {
+    return wait_[stream_class][index(kind)][index(tier)];
+  }
+  [[nodiscard]] const LaneTime& timed_time() const { return timed_time_; }
+
+ private:
+  struct ClassCounts {
+    std::uint64_t by[2][tier_count] = {};  // [kind][tier]
+  };
+  void collect(const trace::Block& block);
+  void run(Lane& lane, const Interference& interference);
+  void count_outstanding();
+
+  Ledger& ledger_;
+  const MachineProfile& profile_;
+  const trace::StreamInfo& info_;
+  const double scale_;
+  std::vector<Lane> lanes_;
+  double total_threads_ = 0;
+  std::vector<std::array<std::array<double, tier_count>, 2>> wait_;  // [class][kind][tier], idle
+  std::vector<ClassCounts> counts_;                                  // per stream class
+
+  double now_ns_ = 0;
+  double pace_ = 1;  // actual over nominal length of the last block
+  LaneTime timed_time_;
+  double section_start_ns_ = 0;
+  double timed_before_ns_ = 0;  // timed time of earlier timed sections
+};
+
+}  // namespace tt::sim

@@ -1,0 +1,140 @@
+#include "sim/machine.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <stdexcept>
+
+#include "sim/address_space.hpp"
+#include "sim/gather.hpp"
+#include "sim/operations.hpp"
+
+namespace tt::sim {
+namespace {
+
+std::uint64_t chosen_page_bytes(const PolicyTraits& traits, const RunOptions& options) {
+  const std::uint64_t bytes = options.page_bytes == 0 ? traits.page_bytes : options.page_bytes;
+  if (bytes != trace::base_page_bytes && bytes != huge_page_bytes)
+    throw std::invalid_argument("managed pages must be of 4096 or 2097152 bytes");
+  return bytes;
+}
+
+/// Fast-tier pages of the miniature.
+std::uint64_t fast_pages(const RunOptions& options, const PolicyTraits& traits,
+                         std::uint64_t footprint, std::uint64_t page_bytes, double scale) {
+  if (traits.unbounded_fast) return footprint;
+  double pages = options.fast_share * static_cast<double>(footprint);
+  if (options.fast_bytes != 0)
+    pages = static_cast<double>(options.fast_bytes) / static_cast<double>(page_bytes) / scale;
+  return std::min(footprint, static_cast<std::uint64_t>(std::llround(pages)));
+}
+
+PageTable::Layout layout(const trace::Reader& stream, const PolicyTraits& traits,
+                         const RunOptions& options) {
+  PageTable::Layout layout;
+  layout.base_pages = stream.info().pages;
+  layout.page_bytes = chosen_page_bytes(traits, options);
+  layout.footprint = peak_pages(stream, page_shift(layout.page_bytes));
+  layout.fast_pages =
+      fast_pages(options, traits, layout.footprint, layout.page_bytes, stream.info().scale);
+  // Before its first touch nothing sets a page apart from its neighbours, except for an oracle. The
+  // others are asked again now and then, so that they can answer by what is still free.
+  layout.placed_at_once = traits.needs_oracle ? 1 : 512;
+  return layout;
+}
+
+}  // namespace
+
+Machine::Machine(const trace::Reader& stream, const MachineProfile& profile,
+                 const PolicyTraits& traits, const RunOptions& options)
+    : info_(stream.info()),
+      scale_(info_.scale),
+      pages_(layout(stream, traits, options)),
+      mover_(pages_, ledger_, profile, traits, scale_),
+      lanes_(ledger_, profile, info_, options.threads > 0 ? options.threads : profile.threads,
+             pages_.page_bytes() == huge_page_bytes),
+      sampler_(options.seed),
+      tiering_(ledger_, profile, scale_) {}
+
+void Machine::attach(Policy& policy) {
+  policy_ = &policy;
+  tiering_.start(policy);
+}
+
+void Machine::enter_section(bool timed) {
+  lanes_.meet(ledger_.timed());
+  ledger_.enter_section(timed);
+}
+
+void Machine::apply(std::span<const trace::Event> events) {
+  for (const trace::Event& event : events) {
+    switch (event.type) {
+      case trace::EventType::map:
+        if (const PageRange range = pages_.map(event); range.count != 0)
+          policy_->on_map(range, now());
+        break;
+      case trace::EventType::touch:
+        pages_.place(event, *policy_);
+        break;
+      case trace::EventType::unmap:
+        if (const PageRange range = pages_.unmap(event); range.count != 0) {
+          pages_.remove(range);
+          mover_.forget(range);
+          policy_->on_unmap(range, now());
+        }
+        break;
+    }
+  }
+}
+
+void Machine::play(const trace::Block& block) {
+  std::array<double, 2> events{};
+  for (const trace::Segment& segment : block.segments)
+    events[index(segment.kind)] += static_cast<double>(segment.sum);
+  for (const AccessKind kind : {AccessKind::load, AccessKind::store})
+    sampler_.observe(kind, events[index(kind)], lanes_.expected_ns(block));
+  lanes_.clear_counts();
+  if (mover_.any_in_flight()) {
+    play_segments<true>(block);
+  } else {
+    play_segments<false>(block);
+  }
+}
+
+/// The hot loop: without pages in flight it looks at one bit per entry, and at none of the others.
+template <bool InFlight>
+void Machine::play_segments(const trace::Block& block) {
+  const unsigned shift = pages_.shift();
+  const PageBits& slow = pages_.slow();
+  for (const trace::Segment& segment : block.segments) {
+    const TierSums found = gather<InFlight>(segment.pages, segment.counts, shift, slow.words(),
+                                            mover_.in_flight().words());
+    lanes_.count(segment, found.slow, sampler_.play(segment, shift, slow, samples_));
+    if constexpr (InFlight) {
+      if (!mover_.holds_up(segment.kind)) continue;
+      for (const Tier from : {Tier::fast, Tier::slow})
+        lanes_.count_in_flight(segment, found.in_flight[index(from)], mover_.away_ns(other(from)));
+    }
+  }
+}
+
+double Machine::solve(const trace::Block& block) {
+  Interference interference;
+  mover_.disturb(interference);
+  tiering_.disturb(interference);
+  for (const std::uint64_t operations : block.operations)
+    ledger_.sums()[Sum::operations] += static_cast<double>(operations) * scale_;
+  return lanes_.solve(block, interference);
+}
+
+double Machine::operation_ns(const trace::Operation& operation) const {
+  return sim::operation_ns(operation, info_, pages_, mover_, lanes_);
+}
+
+void Machine::run_tiering_thread(double block_ns) {
+  sampler_.shuffle(samples_);
+  tiering_.run(block_ns, lanes_.now_ns(), samples_, *policy_);
+  mover_.settle(block_ns, tiering_.left_ns());
+}
+
+}  // namespace tt::sim

@@ -1,0 +1,88 @@
+// Moves pages between the tiers.
+//
+// It owns the queue of requests, the pages in flight, what the policy is to be told of them, and
+// its threads' time. A block's moves start with it and take effect at its end, the border: in
+// between the pages are away for a while, which the lanes feel (Interference). Where a page is
+// stands in the page table; the mover changes it there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/seam.hpp"
+#include "sim/gather.hpp"
+#include "sim/interference.hpp"
+#include "sim/ledger.hpp"
+#include "sim/moves.hpp"
+#include "sim/pages.hpp"
+#include "sim/profile.hpp"
+
+namespace tt::sim {
+
+class Mover {
+ public:
+  /// `scale` real pages move for each simulated one.
+  Mover(PageTable& pages, Ledger& ledger, const MachineProfile& profile, const PolicyTraits& traits,
+        double scale);
+
+  /// As Memory::request and Memory::pending.
+  std::size_t request(Tier to, std::span<const PageId> pages);
+  [[nodiscard]] std::uint64_t pending(Tier to) const {
+    return queue_.pending(to) + moving_to_[index(to)];
+  }
+
+  /// The border of two blocks: what was in flight has arrived, and the policy is told.
+  void finish(double now_ns, Policy& policy);
+  /// Pages that are no more: what was queued of them is gone.
+  void forget(PageRange range);
+  /// Starts the moves that it gets done in a block that is expected to last so long. Its time is
+  /// that of its threads (or, without any, what the tiering thread had left in the last block,
+  /// scaled to this one) and what earlier blocks left over.
+  void start(double expected_ns, double idle_share);
+  /// After the block, when its length and what the tiering thread has left of it are known.
+  void settle(double block_ns, double left_ns);
+
+  [[nodiscard]] bool any_in_flight() const { return !in_flight_.empty(); }
+  [[nodiscard]] const PageBits& in_flight() const { return moving_; }
+  /// Whether such an access has to wait for a page in flight.
+  [[nodiscard]] bool holds_up(AccessKind kind) const {
+    return !(write_protected_ && kind == AccessKind::load);
+  }
+  /// How long a real page is away on its way to the tier.
+  [[nodiscard]] double away_ns(Tier to) const { return move_ns_[index(to)]; }
+  /// Adds what this block's moves, and its work in the last one, cost the application.
+  void disturb(Interference& out) const;
+
+ private:
+  void report(PageId page, Tier to, Outcome outcome);
+
+  PageTable& pages_;
+  Ledger& ledger_;
+  const double scale_;
+  const unsigned threads_;  // 0: the tiering thread itself
+  const bool write_protected_;
+  MoveQueue queue_;
+  std::array<PageBits, tier_count> queued_;   // toward each tier
+  std::array<double, tier_count> move_ns_{};  // of one real page, by target
+  // Time of a page's last move + 1; 0: never. From calloc: most pages never move, and the operating
+  // system gives memory only to the parts that are written.
+  struct Free {
+    void operator()(std::uint32_t* array) const { std::free(array); }
+  };
+  std::unique_ptr<std::uint32_t[], Free> moved_at_ms_;
+
+  PageBits moving_;
+  std::vector<Move> in_flight_;
+  std::array<std::uint64_t, tier_count> moving_to_{};
+  std::vector<MigrationResult> results_;  // to be told at the next border
+  std::vector<MigrationResult> told_;     // being told
+  double credit_ns_ = 0;                  // time that it has left, or is ahead by
+  double used_ns_ = 0;                    // for the moves of the current block
+  double worked_ns_ = 0;                  // for those of the last one
+};
+
+}  // namespace tt::sim

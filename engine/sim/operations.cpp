@@ -1,0 +1,33 @@
+#include "sim/operations.hpp"
+
+#include <algorithm>
+
+namespace tt::sim {
+
+double operation_ns(const trace::Operation& operation, const trace::StreamInfo& info,
+                    const PageTable& pages, const Mover& mover, const Lanes& lanes) {
+  double latency = operation.compute_ns;
+  for (const trace::OpAccess& access : operation.accesses) {
+    const trace::StreamClass& stream_class = info.classes[access.stream_class];
+    const Lanes::Lane& lane = lanes.of_class(access.stream_class);
+    const std::uint64_t page = access.page >> pages.shift();
+    const Tier tier = pages.tier_of(page);
+    const std::size_t t = index(tier);
+    double each =
+        std::max(stream_class.issue_ns,
+                 lanes.wait_ns(access.stream_class, access.kind, tier) * lane.time.factor[t]);
+    if (lane.time.bandwidth > 0 && tier == lane.time.limiting)
+      each += lane.time.bandwidth * lane.threads / std::max(1.0, lane.accesses_by_tier[t]);
+    if (mover.any_in_flight() && mover.in_flight().test(page) && lane.time.total > 0 &&
+        mover.holds_up(access.kind)) {
+      const double away = mover.away_ns(other(tier));
+      each += std::min(1.0, away / lane.time.total) * away / 2;
+    }
+    const double fetched =
+        access.kind == AccessKind::load ? access.count : access.count * stream_class.store_fill;
+    latency += fetched * each;
+  }
+  return latency;
+}
+
+}  // namespace tt::sim

@@ -1,0 +1,49 @@
+// The simulated machine's hardware profile. Loaded from engine/machines/*.yaml by the front end.
+#pragma once
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/seam.hpp"
+#include "core/types.hpp"
+
+namespace tt::sim {
+
+/// One memory tier. Bandwidths in GB/s (10^9 bytes), latency of an idle load in ns.
+struct TierProfile {
+  double latency_ns = 0;
+  double read_gbps = 0;
+  double write_gbps = 0;
+  /// Both directions together; 0 where reads and writes do not share a limit.
+  double total_gbps = 0;
+  /// Loaded latency: (utilisation, factor on the idle latency), ascending, first (0, 1);
+  /// piecewise linear, constant beyond the last point.
+  std::vector<std::pair<double, double>> loaded;
+  /// Share of the latency that a store costs its thread (write-buffer pressure).
+  double store_stall = 0;
+};
+
+struct MachineProfile {
+  std::string name;
+  double ghz = 0;  // for AOL in cycles
+  unsigned cores = 0;
+  unsigned threads = 0;  // application threads of the published runs
+  double llc_bytes = 0;
+  std::array<TierProfile, tier_count> tiers;
+
+  // What tiering itself costs.
+  double migration_fixed_us = 0;      // per move, on the mover: system call share, unmap, remap
+  double migration_copy_gbps = 0;     // one mover thread's copy speed, before the tiers' own limits
+  double migration_shootdown_us = 0;  // per move, on every application thread: TLB invalidation
+  double sample_assist_ns = 0;        // per sample, on the application thread that it hits
+  double sample_drain_ns = 0;         // per sample, on the tiering thread
+  std::array<double, work_count> work_ns{};  // per Work item, on the tiering thread
+  double huge_page_gain = 0;  // relative saving of latency with 2 MiB pages (address translation)
+  double daemon_core_share = 0;  // share of a tiering thread's time that is lost to the
+                                 // application: 0 own cores, 1 its cores
+  double sample_queue = 0;       // samples that fit the rings before they are lost, full scale
+};
+
+}  // namespace tt::sim

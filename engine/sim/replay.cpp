@@ -1,0 +1,135 @@
+// Per block: moves of the previous block take effect (the border); map, touch and unmap events are
+// applied; the mover starts what it will get done in this block; the accesses are counted by tier
+// and sampled; time and utilisation are solved; samples reach the policy as far as the tiering
+// thread had time for them; and the policy's tick comes when it is due.
+#include "sim/replay.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace tt::sim {
+namespace {
+
+/// What no real run takes: times in ms fit 32 bits, and the series' rows the memory.
+constexpr double most_ns = 1e15;
+
+}  // namespace
+
+Replay::Replay(const trace::Reader& stream, Machine& machine, const Policy& policy, Watch& watch)
+    : stream_(stream),
+      info_(stream.info()),
+      machine_(machine),
+      policy_(policy),
+      watch_(watch),
+      series_(info_.op_kinds),
+      latencies_(info_.op_kinds.size()) {}
+
+RunResult Replay::run() {
+  trace::Block block;
+  for (std::uint64_t b = 0; b < info_.blocks; ++b) {
+    stream_.read(b, block);
+    play(block);
+    if (block.timed) {
+      while (machine_.lanes().timed_ns() >= 1e9 * static_cast<double>(series_.rows() + 1)) {
+        end_second();
+        if (series_.rows() % 1024 == 0) watch_.look(b);  // a block may be days long
+      }
+    }
+    std::uint64_t entries = 0;
+    for (const trace::Segment& segment : block.segments) entries += segment.pages.size();
+    watch_.block_done(b + 1, entries);
+  }
+  machine_.finish_moves();
+  return result();
+}
+
+void Replay::play(const trace::Block& block) {
+  machine_.finish_moves();
+  if (block.timed != machine_.ledger().timed()) machine_.enter_section(block.timed);
+  machine_.apply(block.events);
+  machine_.start_moves(block);
+  machine_.play(block);
+  const double block_ns = machine_.solve(block);
+  if (!(machine_.lanes().now_ns() <= most_ns))
+    throw std::runtime_error("the stream takes more than 1,000,000 virtual seconds");
+  if (block.timed) {
+    for (const trace::Operation& operation : block.sampled)
+      latencies_.add(operation.kind, machine_.operation_ns(operation));
+  }
+  machine_.run_tiering_thread(block_ns);
+  peak_metadata_bytes_ = std::max(peak_metadata_bytes_,
+                                  static_cast<double>(policy_.metadata_bytes()) * machine_.scale());
+}
+
+Occupancy Replay::occupancy() const {
+  const PageTable& pages = machine_.pages();
+  Occupancy occupancy;
+  const std::uint64_t capacity = pages.capacity(Tier::fast);
+  if (capacity == 0) return occupancy;
+  occupancy.used_share =
+      static_cast<double>(capacity - pages.free(Tier::fast)) / static_cast<double>(capacity);
+  // Pages at multiples of the golden ratio (mod 1) of the address space are evenly spread and the
+  // same in every run; each second goes on where the last one stopped, so that a minute has seen
+  // thousands of them.
+  constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ULL;
+  constexpr std::uint64_t wanted = 128;
+  constexpr std::uint64_t tries = 32 * wanted;
+  std::uint64_t found = 0;
+  for (std::uint64_t i = 0; i < tries && found < wanted; ++i) {
+    const std::uint64_t page = ((series_.rows() * tries + i) * golden >> 32) * pages.size() >> 32;
+    if (pages.where(page) != Residency::fast) continue;
+    ++found;
+    occupancy.heat[static_cast<std::size_t>(policy_.heat(PageId{page}))] += 1;
+  }
+  if (found > 0)
+    for (double& share : occupancy.heat) share *= occupancy.used_share / static_cast<double>(found);
+  return occupancy;
+}
+
+void Replay::end_second() {
+  Gauges gauges;
+  policy_.gauges(gauges);
+  series_.row(machine_.ledger().timed_sums(), occupancy(),
+              static_cast<double>(policy_.metadata_bytes()) * machine_.scale(), gauges, latencies_);
+}
+
+RunResult Replay::result() {
+  machine_.enter_section(false);
+  const Sums& sums = machine_.ledger().timed_sums();
+  const LaneTime& time = machine_.lanes().timed_time();
+  const PageTable& pages = machine_.pages();
+  RunResult result;
+  result.seconds = time.total * 1e-9;
+  result.total_seconds = machine_.lanes().now_ns() * 1e-9;
+  result.operations = sums[Sum::operations];
+  for (std::size_t kind = 0; kind < info_.op_kinds.size(); ++kind)
+    result.latency[info_.op_kinds[kind].name] = latencies_.summary(kind);
+
+  auto& metrics = result.metrics;
+  for (std::size_t s = 0; s < sum_count; ++s)
+    metrics[std::string(name(static_cast<Sum>(s)))] = sums.values[s];
+  metrics["fast_hit_ratio"] = fast_hit_ratio(sums, 0);
+  const double reads = sums[Sum::a3_reads];
+  metrics["aol_cycles"] = reads > 0 ? sums[Sum::a1_cycles] / reads : 0;
+  metrics["policy_cpu_share"] =
+      result.seconds > 0 ? sums[Sum::tiering_cpu_seconds] / result.seconds : 0;
+  metrics["peak_metadata_bytes"] = peak_metadata_bytes_;
+  const double page = static_cast<double>(pages.page_bytes()) * machine_.scale();
+  metrics["footprint_bytes"] = static_cast<double>(pages.footprint()) * page;
+  metrics["fast_capacity_bytes"] = static_cast<double>(pages.capacity(Tier::fast)) * page;
+
+  result.breakdown = {
+      {"compute", time.compute * 1e-9},
+      {"fast_stall", time.stall[index(Tier::fast)] * 1e-9},
+      {"slow_stall", time.stall[index(Tier::slow)] * 1e-9},
+      {"bandwidth", time.bandwidth * 1e-9},
+      {"migration", time.migration * 1e-9},
+      {"sampling", time.sampling * 1e-9},
+      {"policy", time.policy * 1e-9},
+  };
+  result.series = series_.take();
+  return result;
+}
+
+}  // namespace tt::sim

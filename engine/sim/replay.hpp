@@ -1,0 +1,40 @@
+// The replay loop: plays a stream's blocks on the simulated machine under a policy, and keeps what
+// is reported of them: a row per virtual second, latencies, and the most metadata that was held.
+#pragma once
+
+#include <cstdint>
+
+#include "core/seam.hpp"
+#include "sim/machine.hpp"
+#include "sim/report.hpp"
+#include "sim/simulate.hpp"
+#include "sim/watch.hpp"
+#include "trace/stream.hpp"
+
+namespace tt::sim {
+
+class Replay {
+ public:
+  /// The machine runs the policy already.
+  Replay(const trace::Reader& stream, Machine& machine, const Policy& policy, Watch& watch);
+
+  /// Once.
+  [[nodiscard]] RunResult run();
+
+ private:
+  void play(const trace::Block& block);
+  void end_second();
+  [[nodiscard]] Occupancy occupancy() const;
+  RunResult result();
+
+  const trace::Reader& stream_;
+  const trace::StreamInfo& info_;
+  Machine& machine_;
+  const Policy& policy_;
+  Watch& watch_;
+  double peak_metadata_bytes_ = 0;
+  Series series_;
+  Latencies latencies_;
+};
+
+}  // namespace tt::sim

@@ -1,0 +1,83 @@
+#include "sim/tiering.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "sim/timing.hpp"
+
+namespace tt::sim {
+
+void TieringThread::start(const Policy& policy) {
+  next_tick_ns_ = static_cast<double>(policy.tick_period().count());
+}
+
+/// What the policy has done since the last call.
+double TieringThread::take_charged() {
+  const double cost = std::exchange(charged_ns_, 0.0);
+  policy_ns_ += cost;
+  return cost;
+}
+
+/// From what is left of the block; the rest is owed.
+void TieringThread::pay(double cost) {
+  const double paid = std::min(cost, left_ns_);
+  left_ns_ -= paid;
+  debt_ns_ += cost - paid;
+  ledger_.sums()[Sum::tiering_cpu_seconds] += cost * 1e-9;
+}
+
+void TieringThread::run(double block_ns, double now_ns, std::vector<Sample>& fresh,
+                        Policy& policy) {
+  left_ns_ = block_ns;
+  sampling_ns_ = policy_ns_ = 0;
+  const double paid = std::min(debt_ns_, left_ns_);
+  debt_ns_ -= paid;
+  left_ns_ -= paid;
+  pay(take_charged());  // of callbacks at the border
+
+  drain(fresh, now_ns, policy);
+
+  // A busy thread ticks late, never early.
+  if (now_ns >= next_tick_ns_ && debt_ns_ <= 0) {
+    policy.tick(whole_ns(now_ns));
+    pay(take_charged());
+    next_tick_ns_ = now_ns + static_cast<double>(policy.tick_period().count());
+  }
+  idle_share_ = block_ns > 0 ? left_ns_ / block_ns : 1;
+}
+
+/// The rings: fresh samples join those that wait; what fits neither the thread's time nor the rings
+/// is lost, evenly over the block.
+void TieringThread::drain(std::vector<Sample>& fresh, double now_ns, Policy& policy) {
+  const double drain_ns = profile_.sample_drain_ns * scale_;
+  const double each = drain_ns + sample_work_ns_;
+  const std::size_t ready = waiting_.size() + fresh.size();
+  std::size_t deliver = 0;
+  if (left_ns_ > 0) {
+    const double can = each > 0 ? std::ceil(left_ns_ / each) : static_cast<double>(ready);
+    deliver = can < static_cast<double>(ready) ? static_cast<std::size_t>(can) : ready;
+  }
+  const auto ring = static_cast<std::size_t>(std::max(1.0, profile_.sample_queue / scale_));
+  const std::size_t stays = ready - deliver;
+  const std::size_t lost = stays > ring ? std::min(stays - ring, fresh.size()) : 0;
+  if (lost > 0) {
+    ledger_.counters().samples_lost += static_cast<double>(lost) * scale_;
+    ledger_.sums()[Sum::samples_lost] += static_cast<double>(lost) * scale_;
+  }
+  waiting_.insert(waiting_.end(), fresh.begin(), fresh.end() - static_cast<std::ptrdiff_t>(lost));
+  fresh.clear();
+  deliver = std::min(deliver, waiting_.size());
+  if (deliver == 0) return;
+  policy.on_samples(std::span{waiting_}.first(deliver), whole_ns(now_ns));
+  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(deliver));
+  const double work = take_charged();
+  const double drained = drain_ns * static_cast<double>(deliver);
+  sampling_ns_ += drained;
+  pay(work + drained);
+  const double weight = 1.0 / 16;
+  sample_work_ns_ += weight * (work / static_cast<double>(deliver) - sample_work_ns_);
+}
+
+}  // namespace tt::sim

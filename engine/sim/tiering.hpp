@@ -1,0 +1,66 @@
+// The tiering thread: one core on which the policy runs.
+//
+// It owns the thread's time. The policy's work is charged as it is done; what does not fit a block
+// is owed and comes first in the next one, and a thread that owes time delivers samples late, loses
+// those that find the rings full, and ticks late. So a policy that costs too much is seen to.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/seam.hpp"
+#include "sim/interference.hpp"
+#include "sim/ledger.hpp"
+#include "sim/profile.hpp"
+
+namespace tt::sim {
+
+class TieringThread {
+ public:
+  TieringThread(Ledger& ledger, const MachineProfile& profile, double scale)
+      : ledger_(ledger), profile_(profile), scale_(scale) {}
+
+  /// When the policy exists: its first tick is due one period after the start.
+  void start(const Policy& policy);
+
+  /// As Memory::charge; `times` in the miniature.
+  void charge(Work kind, std::uint64_t times) {
+    charged_ns_ +=
+        static_cast<double>(times) * profile_.work_ns[static_cast<std::size_t>(kind)] * scale_;
+  }
+
+  /// One core's worth of work in the block that has ended: what it still owes, then the rings, then
+  /// the tick. `fresh` are the block's samples, in random order; they are taken.
+  void run(double block_ns, double now_ns, std::vector<Sample>& fresh, Policy& policy);
+
+  /// Of the last block: time that it had left, which is the mover's if that has no threads of its
+  /// own, and the share of the block that this was.
+  [[nodiscard]] double left_ns() const { return left_ns_; }
+  [[nodiscard]] double idle_share() const { return idle_share_; }
+  /// Adds the work of the last block.
+  void disturb(Interference& out) const {
+    out.sampling_ns += sampling_ns_;
+    out.policy_ns += policy_ns_;
+  }
+
+ private:
+  double take_charged();
+  void pay(double cost);
+  void drain(std::vector<Sample>& fresh, double now_ns, Policy& policy);
+
+  Ledger& ledger_;
+  const MachineProfile& profile_;
+  const double scale_;
+  std::vector<Sample> waiting_;  // in the rings
+  double charged_ns_ = 0;        // by charge(), not yet accounted
+  double debt_ns_ = 0;           // work that it still has to do before anything else
+  double sample_work_ns_ = 0;    // the policy's own work per simulated sample, moving average
+  double next_tick_ns_ = 0;
+  // Of the current or last block.
+  double left_ns_ = 0;
+  double idle_share_ = 1;
+  double sampling_ns_ = 0;  // draining the rings
+  double policy_ns_ = 0;    // the policy's own work
+};
+
+}  // namespace tt::sim
