@@ -22,6 +22,7 @@ PIP_INSTALL = rm -f $(PIP_LOG); $(BIN)/python -m pip install --disable-pip-versi
 OR_EXPLAIN = || { cmake/pip_failed.sh $(PIP_LOG); exit 1; }
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL: # one pip at a time; the compiler runs in JOBS processes as it is
 .PHONY: help setup run test test-quick engine-test lint format sanitize fuzz bench smoke wheel lock \
 	clean preflight
 
