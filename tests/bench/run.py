@@ -111,7 +111,7 @@ def cachelib_stream() -> Path:
     return streams.ensure(setting.stream())
 
 
-def to_native(build: Path, native: Path, rounds: int = 3) -> dict[str, float]:
+def to_native(build: Path, native: Path, rounds: int = 9) -> dict[str, float]:
     """Speed of the build that runs everywhere over that of a native one, median of paired runs."""
     if not (native / "bench_track").exists():
         say(f"ratios to a native build left out: {native} is missing")
@@ -126,17 +126,17 @@ def to_native(build: Path, native: Path, rounds: int = 3) -> dict[str, float]:
     for case in ("scattered", "sequential"):
         cases[f"recorder.{case}"] = (["bench_recorder"], f"recorder.{case}")
     ratios: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(rounds):
-        seen: dict[tuple[str, ...], tuple[dict[str, float], dict[str, float]]] = {}
+    for turn in range(rounds):  # who goes first alternates, too
+        seen: dict[tuple[str, ...], dict[Path, dict[str, float]]] = {}
         for name, (command, figure) in cases.items():
             if tuple(command) not in seen:
                 program, *arguments = command
-                ours, theirs = (
-                    run_json([str(folder / program), *arguments]) for folder in (build, native)
-                )
-                seen[tuple(command)] = ours, theirs
-            ours, theirs = seen[tuple(command)]
-            ratios[name].append(ours[figure] / theirs[figure])
+                order = (build, native) if turn % 2 == 0 else (native, build)
+                seen[tuple(command)] = {
+                    folder: run_json([str(folder / program), *arguments]) for folder in order
+                }
+            found = seen[tuple(command)]
+            ratios[name].append(found[build][figure] / found[native][figure])
     return {f"to_native.{name}": statistics.median(values) for name, values in ratios.items()}
 
 
