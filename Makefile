@@ -1,7 +1,10 @@
 # Everything a newcomer needs: `make run` and `make test`. What the machine must have is in README.md
 # and checked by cmake/preflight.sh; all else is installed into .venv from PyPI.
 PYTHON ?= python3
-CXX ?= c++
+# make's own default is g++, which a machine with clang alone does not have.
+ifeq ($(origin CXX),default)
+CXX := c++
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD := build/engine
@@ -13,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 ENGINE_SOURCES := $(shell find engine workloads spaces cmake CMakeLists.txt pyproject.toml \
 	-name '*.cpp' -o -name '*.hpp' -o -name '*.cmake' -o -name '*.yaml' -o -name CMakeLists.txt \
-	-o -name pyproject.toml)
+	-o -name characteristics.json -o -name pyproject.toml)
 
 # Versions are those of constraints.txt, also of what builds a package that comes as source.
 PIP_LOG := $(VENV)/pip.log

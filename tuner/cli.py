@@ -37,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = parser.parse_args(arguments)
         if args.version:
             return _version(args.version_json)
+        if args.version_json:
+            parser.error("--json goes behind the command, or with --version")
         if args.command is None:
             parser.error("the following arguments are required: COMMAND")
         module, function = args.command.split(":")

@@ -87,6 +87,10 @@ def test_an_instruction_set_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> No
     assert ", ".join(facts["isas"]) in error
 
 
+def test_json_before_a_command_is_refused_rather_than_ignored() -> None:
+    assert "--json goes behind the command" in tune("--json", "machines", code=2).stderr
+
+
 def test_a_result_does_not_depend_on_the_instruction_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
