@@ -41,7 +41,7 @@ class HintFault(Sampler):
         ),
         Option("llc_mib", None, 0.0625, 4096, "MiB", "last-level cache whose misses are estimated"),
     )
-    # As the library counts them (engine/record/preload/sampler.hpp).
+    # As the library counts them (engine/record/preload/estimate_writer.hpp).
     classes = (StreamClass("random", mlp=4), StreamClass("sequential", mlp=8))
     wall_time = False  # the library knows the program's processor time
 

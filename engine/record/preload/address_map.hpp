@@ -1,11 +1,12 @@
 // Address map: what of the program's memory can be sampled, and whose it is.
 //
-// Two sources: the calls that the program makes (with their call sites), and /proc/self/maps, which
-// knows everything and no call site, and is looked at now and then. Only private anonymous memory
-// can be moved by userfaultfd: heaps, arenas, large allocations, uninitialised data. Thread stacks
-// are left alone (see protected pages in sampler.hpp).
+// Two sources: the calls that the program makes, with their call sites, and /proc/self/maps, which
+// lists everything without call sites and is read now and then (survey.hpp). Only private anonymous
+// memory can be moved by userfaultfd: heaps, arenas, large allocations, uninitialised data. Thread
+// stacks are left alone.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -137,14 +138,25 @@ struct Module {
   char name[40] = {};
 };
 
+/// Writes digits, returns where they end.
+inline char* append_number(char* at, std::uint64_t value, unsigned base = 10) {
+  char digits[24];
+  unsigned count = 0;
+  do {
+    digits[count++] = "0123456789abcdef"[value % base];
+    value /= base;
+  } while (value != 0);
+  while (count > 0) *at++ = digits[--count];
+  return at;
+}
 inline void copy_name(char (&to)[40], const char* name, std::size_t length) {
   if (length > sizeof to - 1) length = sizeof to - 1;
   std::memcpy(to, name, length);
   to[length] = 0;
 }
 
-/// A mapping or large allocation that the recording knows, with what was learnt about all of it.
 inline constexpr std::size_t zones_per_region = 64;
+/// A mapping or large allocation that the recording knows, with what was learnt about all of it.
 struct Region {
   Level& zone(std::uint64_t address) {
     return zones[(address - start) / ((end - start) / zones_per_region + 1)];
@@ -214,6 +226,22 @@ class Regions {
  private:
   kernel::Array<Region> all_;
 };
+
+/// Calls `each(from, to)` for the parts of [start, end) that lie in one leaf each.
+template <typename Each>
+void each_leaf(std::uint64_t start, std::uint64_t end, Each each) {
+  for (std::uint64_t at = start; at < end;) {
+    const std::uint64_t stop = std::min(end, ((at >> leaf_shift) + 1) << leaf_shift);
+    each(at, stop);
+    at = stop;
+  }
+}
+/// Bits of a leaf for the pages of [start, end), which lie in it.
+inline std::uint64_t page_bits(std::uint64_t start, std::uint64_t end) {
+  const auto first = static_cast<unsigned>(start / kernel::page_bytes % leaf_pages);
+  const auto count = static_cast<unsigned>((end - start) / kernel::page_bytes);
+  return (count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1) << first;
+}
 
 /// Leaves by address, and room for them.
 class Leaves {

@@ -1,8 +1,8 @@
-// Changes: what the program's threads tell the sampler of its address space.
+// Changes: what the program's threads report to the sampler about the address space.
 //
 // A bounded queue of many writers and one reader (after Vyukov's): no locks, no memory, and safe in
-// signal handlers and in a child after fork. When it is full a change is lost, and the sampler
-// finds it out at its next look at the address space, without a call site.
+// signal handlers and in a child after fork. When it is full a change is lost; the sampler finds it
+// at its next look at the address space, without a call site.
 #pragma once
 
 #include <atomic>

@@ -20,20 +20,20 @@
 #include <cstdlib>
 #include <new>
 
-#include "record/preload/sampler.hpp"
+#include "record/preload/page_sampler.hpp"
 
 namespace {
 
 using tt::record::Change;
 using tt::record::HintFaultOptions;
-using tt::record::Sampler;
+using tt::record::PageSampler;
 
 constexpr std::uint64_t stack_bytes = 256 << 10;
 constexpr std::uint64_t head_bytes = 16 << 10;       // above the thread pointer
 constexpr std::uint64_t fork_delay_ns = 20'000'000;  // most children begin another program at once
 constexpr std::uint64_t large_bytes = 64 << 10;
 
-std::atomic<Sampler*> current{nullptr};
+std::atomic<PageSampler*> current{nullptr};
 pid_t process = 0;  // that `current` samples
 HintFaultOptions options;
 bool recording = false;
@@ -60,18 +60,18 @@ std::uint64_t room_bytes() { return stack_bytes + local_bytes() + head_bytes; }
 /// Makes the sampler in fresh memory and runs it. The argument is the thread's own room.
 int thread_main(void* room) {
   auto* const earlier = current.load();
-  Sampler* sampler = earlier;
+  PageSampler* sampler = earlier;
   if (sampler == nullptr) {  // the child of a fork
     const timespec delay{0, fork_delay_ns};
     ::syscall(SYS_nanosleep, &delay, nullptr);
-    const std::uint64_t at = map_apart(sizeof(Sampler), MADV_DONTDUMP);
+    const std::uint64_t at = map_apart(sizeof(PageSampler), MADV_DONTDUMP);
     if (at == 0) return 0;
-    sampler = new (reinterpret_cast<void*>(at)) Sampler{options};
-    sampler->adopt(sampler, sizeof(Sampler));
+    sampler = new (reinterpret_cast<void*>(at)) PageSampler{options};
+    sampler->adopt(sampler, sizeof(PageSampler));
     current.store(sampler);
   }
   sampler->adopt(room, room_bytes());
-  sampler->loader(::getauxval(AT_BASE));
+  sampler->set_loader(::getauxval(AT_BASE));
   sampler->run();
   return 0;
 }
@@ -98,9 +98,9 @@ bool start_thread() {
 
 void child_of_fork() {
   // What the parent's sampler had is gone; its object was copied, and is of no use.
-  if (Sampler* const old = current.exchange(nullptr)) {
+  if (PageSampler* const old = current.exchange(nullptr)) {
     old->abandon();
-    ::syscall(SYS_munmap, old, sizeof(Sampler));
+    ::syscall(SYS_munmap, old, sizeof(PageSampler));
   }
   process = static_cast<pid_t>(::syscall(SYS_getpid));
   (void)start_thread();
@@ -126,10 +126,10 @@ __attribute__((constructor)) void begin() {
   options.overhead = static_cast<double>(number(text)) * 1e-6;
   options.cache_bytes = static_cast<double>(number(text));
   options.latency_ns = static_cast<double>(number(text)) * 1e-3;
-  const std::uint64_t at = map_apart(sizeof(Sampler), MADV_DONTDUMP);
+  const std::uint64_t at = map_apart(sizeof(PageSampler), MADV_DONTDUMP);
   if (at == 0) return;
-  auto* const sampler = new (reinterpret_cast<void*>(at)) Sampler{options};
-  sampler->adopt(sampler, sizeof(Sampler));
+  auto* const sampler = new (reinterpret_cast<void*>(at)) PageSampler{options};
+  sampler->adopt(sampler, sizeof(PageSampler));
   current.store(sampler);
   process = ::getpid();
   recording = true;
@@ -137,25 +137,25 @@ __attribute__((constructor)) void begin() {
     current.store(nullptr);
     return;
   }
-  sampler->ready();
-  sampler->tell({.kind = Change::Kind::thread,
-                 .address = reinterpret_cast<std::uint64_t>(__builtin_thread_pointer())});
+  sampler->wait_until_started();
+  sampler->report({.kind = Change::Kind::thread,
+                   .address = reinterpret_cast<std::uint64_t>(__builtin_thread_pointer())});
   ::pthread_atfork(nullptr, nullptr, &child_of_fork);
 }
 
 /// Not in a child of vfork, which borrows the memory of its parent, nor in one of a bare clone.
 void end() {
-  Sampler* const sampler = current.load();
+  PageSampler* const sampler = current.load();
   if (sampler != nullptr && ::syscall(SYS_getpid) == process) sampler->stop();
 }
 __attribute__((destructor)) void destroyed() { end(); }
 
-void tell(Change::Kind kind, std::uint64_t address, std::uint64_t bytes, void* caller = nullptr) {
-  if (Sampler* const sampler = current.load(std::memory_order_acquire))
-    sampler->tell({.kind = kind,
-                   .address = address,
-                   .bytes = bytes,
-                   .caller = reinterpret_cast<std::uint64_t>(caller)});
+void report(Change::Kind kind, std::uint64_t address, std::uint64_t bytes, void* caller = nullptr) {
+  if (PageSampler* const sampler = current.load(std::memory_order_acquire))
+    sampler->report({.kind = kind,
+                     .address = address,
+                     .bytes = bytes,
+                     .caller = reinterpret_cast<std::uint64_t>(caller)});
 }
 
 // --- The C library's own ------------------------------------------------------------------------
@@ -224,12 +224,12 @@ bool own_mapping(const void* at) {
 
 void* allocated(void* at, std::size_t bytes, void* caller) {
   if (bytes >= large_bytes && at != nullptr && recording && gnu_malloc() && own_mapping(at))
-    tell(Change::Kind::allocated, reinterpret_cast<std::uint64_t>(at) - 16, bytes + 16, caller);
+    report(Change::Kind::allocated, reinterpret_cast<std::uint64_t>(at) - 16, bytes + 16, caller);
   return at;
 }
 void freeing(void* at) {
   if (recording && at != nullptr && gnu_malloc() && own_mapping(at))
-    tell(Change::Kind::freed, reinterpret_cast<std::uint64_t>(at) - 16, 0);
+    report(Change::Kind::freed, reinterpret_cast<std::uint64_t>(at) - 16, 0);
 }
 
 struct Thread {
@@ -239,7 +239,7 @@ struct Thread {
 void* run_thread(void* given) {
   const Thread thread = *static_cast<Thread*>(given);
   next_free.get()(given);
-  tell(Change::Kind::thread, reinterpret_cast<std::uint64_t>(__builtin_thread_pointer()), 0);
+  report(Change::Kind::thread, reinterpret_cast<std::uint64_t>(__builtin_thread_pointer()), 0);
   return thread.start(thread.argument);
 }
 
@@ -294,21 +294,21 @@ void* _Znam(std::size_t bytes) {
 void* mmap(void* where, std::size_t bytes, int protection, int flags, int file, off_t offset) {
   const long at = ::syscall(SYS_mmap, where, bytes, protection, flags, file, offset);
   if (at != -1 && (flags & MAP_PRIVATE) != 0 && (flags & MAP_ANONYMOUS) != 0)
-    tell(Change::Kind::map, static_cast<std::uint64_t>(at), bytes, __builtin_return_address(0));
+    report(Change::Kind::map, static_cast<std::uint64_t>(at), bytes, __builtin_return_address(0));
   else if (at != -1 && (flags & MAP_FIXED) != 0)
-    tell(Change::Kind::unmap, static_cast<std::uint64_t>(at), bytes);
+    report(Change::Kind::unmap, static_cast<std::uint64_t>(at), bytes);
   return reinterpret_cast<void*>(at);
 }
 void* mmap64(void* where, std::size_t bytes, int protection, int flags, int file, off_t offset)
     __attribute__((alias("mmap")));
 int munmap(void* at, std::size_t bytes) {
-  tell(Change::Kind::unmap, reinterpret_cast<std::uint64_t>(at), bytes);
+  report(Change::Kind::unmap, reinterpret_cast<std::uint64_t>(at), bytes);
   return static_cast<int>(::syscall(SYS_munmap, at, bytes));
 }
 int madvise(void* at, std::size_t bytes, int advice) {
   const auto done = static_cast<int>(::syscall(SYS_madvise, at, bytes, advice));
   if (done == 0 && (advice == MADV_DONTNEED || advice == MADV_FREE))
-    tell(Change::Kind::discard, reinterpret_cast<std::uint64_t>(at), bytes);
+    report(Change::Kind::discard, reinterpret_cast<std::uint64_t>(at), bytes);
   return done;
 }
 /// A range with a page that is away consists of several mappings for the kernel, and cannot be
@@ -321,13 +321,14 @@ void* mremap(void* at, std::size_t bytes, std::size_t to_bytes, int flags, ...) 
     where = va_arg(rest, void*);
     va_end(rest);
   }
-  Sampler* const sampler = current.load();
+  PageSampler* const sampler = current.load();
   if (sampler != nullptr) sampler->pause();
   const long to = ::syscall(SYS_mremap, at, bytes, to_bytes, flags, where);
   if (sampler != nullptr) sampler->resume();
   if (to != -1) {
-    tell(Change::Kind::unmap, reinterpret_cast<std::uint64_t>(at), bytes);
-    tell(Change::Kind::map, static_cast<std::uint64_t>(to), to_bytes, __builtin_return_address(0));
+    report(Change::Kind::unmap, reinterpret_cast<std::uint64_t>(at), bytes);
+    report(Change::Kind::map, static_cast<std::uint64_t>(to), to_bytes,
+           __builtin_return_address(0));
   }
   return reinterpret_cast<void*>(to);
 }

@@ -1,10 +1,9 @@
-// What of Linux the hint-fault sampler stands on, with the declarations that older headers lack.
+// The parts of Linux that the hint-fault sampler needs, with declarations that older headers lack.
 //
 // userfaultfd with UFFDIO_MOVE (Linux 6.8) moves pages of private anonymous memory within one
-// process without copying; PAGEMAP_SCAN (6.7) tells which pages are there. The sampler runs beside
-// the program on a thread that the C library knows nothing of: it must not touch memory that it may
-// have taken away itself, so that nothing here allocates, and everything goes to the kernel
-// directly.
+// process without copying; PAGEMAP_SCAN (6.7) lists the pages that are present. The sampler runs
+// beside the program on a thread that the C library does not know. It must not touch memory that it
+// may have taken away itself: nothing here allocates, and everything calls the kernel directly.
 #pragma once
 
 #include <fcntl.h>
@@ -52,7 +51,7 @@ inline int open_userfault(std::uint64_t features) {
 }
 
 /// Whether the sampler can work here: 0, or an errno. EPERM: CAP_SYS_PTRACE is missing (without it
-/// the kernel tells of no fork, and a child would find holes); EINVAL, ENOSYS: the kernel is too
+/// the kernel reports no fork, and a child would find holes); EINVAL, ENOSYS: the kernel is too
 /// old.
 inline int probe() {
   const int file = open_userfault(feature_events | feature_move);
@@ -88,7 +87,7 @@ inline int copy(int file, std::uint64_t to, std::uint64_t from, std::uint64_t by
   return error;
 }
 
-// --- Which pages are there ----------------------------------------------------------------------
+// --- Which pages are present --------------------------------------------------------------------
 
 struct PageRange {  // struct page_region
   std::uint64_t start;
@@ -133,6 +132,14 @@ inline int scan(int pagemap, std::uint64_t& start, std::uint64_t end, PageRange*
   return found;
 }
 
+/// Whether a present anonymous page belongs to this process alone.
+inline bool exclusive(int pagemap, std::uint64_t address) {
+  std::uint64_t entry = 0;
+  return ::pread(pagemap, &entry, sizeof entry,
+                 static_cast<off_t>(address / page_bytes * sizeof entry)) == sizeof entry &&
+         (entry >> 63 & 1) != 0 && (entry >> 56 & 1) != 0 && (entry >> 61 & 1) == 0;
+}
+
 // --- Time and memory ----------------------------------------------------------------------------
 
 inline std::uint64_t clock_ns(clockid_t clock) {
@@ -140,6 +147,12 @@ inline std::uint64_t clock_ns(clockid_t clock) {
   ::clock_gettime(clock, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
          static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+inline void sleep_ns(std::uint64_t ns) {
+  const timespec span{static_cast<time_t>(ns / 1'000'000'000u),
+                      static_cast<long>(ns % 1'000'000'000u)};
+  ::syscall(SYS_nanosleep, &span, nullptr);
 }
 
 /// The sampler's own memory: never sampled, and not copied by a fork (the child begins anew).
