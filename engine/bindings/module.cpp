@@ -28,7 +28,7 @@
 #include "sim/profile.hpp"
 #include "sim/simulate.hpp"
 #include "trace/characteristics.hpp"
-#include "trace/stream.hpp"
+#include "trace/reader.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

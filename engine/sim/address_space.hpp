@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/types.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::sim {

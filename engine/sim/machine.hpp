@@ -25,6 +25,7 @@
 #include "sim/simulate.hpp"
 #include "sim/tiering.hpp"
 #include "sim/timing.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::sim {

@@ -9,6 +9,7 @@
 #include "sim/report.hpp"
 #include "sim/simulate.hpp"
 #include "sim/watch.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::sim {

@@ -10,6 +10,7 @@
 
 #include "core/seam.hpp"
 #include "sim/profile.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::sim {

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::trace {

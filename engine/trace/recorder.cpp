@@ -14,6 +14,7 @@
 #include "core/math.hpp"
 #include "core/rng.hpp"
 #include "trace/llc.hpp"
+#include "trace/writer.hpp"
 
 namespace tt::trace {
 namespace {

@@ -8,14 +8,13 @@
 //   FileHeader | block 0 | block 1 | ... | block index | page totals | names and tables
 //
 // The header holds the offset, size and checksum of every part, its own checksum and the size of
-// the file; the index holds the checksum of every block. The exact layout is in stream.cpp. Counts
-// are of *simulated* accesses: in a miniature of scale R each stands for R accesses to R different
-// pages (miniature simulation, Waldspurger et al., ATC'17).
+// the file; the index holds the checksum of every block. layout.hpp has the exact layout,
+// reader.hpp and writer.hpp the two ends. Counts are of *simulated* accesses: in a miniature of
+// scale R each stands for R accesses to R different pages (miniature simulation, Waldspurger et
+// al., ATC'17).
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -129,53 +128,6 @@ struct Block {
   std::span<const Event> events;              // applied before the accesses
   std::vector<Segment> segments;              // reused between blocks by Reader::read
   std::vector<Operation> sampled;             // likewise
-};
-
-/// Reads a stream by memory mapping. Throws std::runtime_error naming the file and what is wrong
-/// (not a stream, other version, truncated, checksum). The constructor checks header, tables and
-/// block index; read() checks a block's structure, classes and events, so that a corrupt file is an
-/// error and never undefined behaviour. That every page number of segments and sampled operations
-/// is below info().pages is known once verify(), or a trusted cache, says so.
-class Reader {
- public:
-  explicit Reader(const std::filesystem::path& file);
-  ~Reader();
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
-
-  [[nodiscard]] const StreamInfo& info() const;
-  /// Loads + stores per base page over the timed part.
-  [[nodiscard]] std::span<const std::uint64_t> page_totals() const;
-  /// Fills `out` with block i, reusing its storage.
-  void read(std::uint64_t i, Block& out) const;
-  /// Checks every block's checksum and every page number. Throws as the constructor.
-  void verify() const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
-/// Writes a stream. The file appears under its name only when finish() returns (it is written
-/// beside it and renamed), so that a crash leaves no half file. Throws std::system_error naming
-/// the file when the disk is full.
-class Writer {
- public:
-  Writer(std::filesystem::path file, StreamInfo info);
-  ~Writer();
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
-
-  /// `block.segments[i].chunk_sums` and `sum` are computed here; the caller may leave them empty.
-  void write(const Block& block);
-  /// Completes counters, index, page totals. `info` fields known only at the end (pages, objects,
-  /// nominal_seconds, the classes' store_fill) are taken from `last`. Returns the description that
-  /// a reader will get.
-  StreamInfo finish(const StreamInfo& last);
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace tt::trace

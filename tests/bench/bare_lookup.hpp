@@ -7,6 +7,7 @@
 
 #include "sim/address_space.hpp"
 #include "sim/gather.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::bench {

@@ -29,7 +29,9 @@
 #include "core/rng.hpp"
 #include "core/seam.hpp"
 #include "sim/simulate.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
+#include "trace/writer.hpp"
 
 namespace {
 

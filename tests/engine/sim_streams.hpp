@@ -13,7 +13,9 @@
 #include "core/math.hpp"
 #include "core/rng.hpp"
 #include "sim/profile.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
+#include "trace/writer.hpp"
 
 namespace simtest {
 

@@ -11,6 +11,7 @@
 #include "record/assemble.hpp"
 #include "record/spool.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::record;

@@ -21,6 +21,7 @@
 #include "scratch.hpp"
 #include "sim/simulate.hpp"
 #include "sim_streams.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using kernels::Parameters;

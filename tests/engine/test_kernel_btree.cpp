@@ -8,6 +8,7 @@
 #include "kernels/btree_index.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::kernels;

@@ -9,6 +9,7 @@
 #include "kernels/bwaves.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::trace;

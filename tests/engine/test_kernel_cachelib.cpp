@@ -11,6 +11,7 @@
 #include "kernels/kernel.hpp"
 #include "kernels/slab_cache.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::kernels;

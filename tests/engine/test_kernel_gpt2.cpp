@@ -11,6 +11,7 @@
 #include "kernels/gpt2.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::trace;

@@ -10,6 +10,7 @@
 #include "kernels/liblinear.hpp"
 #include "kernels/portable_exp.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::trace;

@@ -5,6 +5,7 @@
 #include "check.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::trace;

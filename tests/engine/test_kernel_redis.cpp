@@ -13,6 +13,7 @@
 #include "kernels/kernel.hpp"
 #include "kernels/redis_store.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::trace;

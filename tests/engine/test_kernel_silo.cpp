@@ -14,6 +14,7 @@
 #include "kernels/silo_store.hpp"
 #include "kernels/silo_tpcc.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::kernels;

@@ -12,6 +12,7 @@
 #include "kernels/kernel.hpp"
 #include "kernels/xgboost.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::trace;

@@ -10,6 +10,7 @@
 #include "kernels/kernel.hpp"
 #include "kernels/xsbench.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::trace;

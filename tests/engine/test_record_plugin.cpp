@@ -16,6 +16,7 @@
 #include "record/assemble.hpp"
 #include "record/plugin/observer.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
 
 using tt::AccessKind;

@@ -9,6 +9,7 @@
 #include "isas.hpp"
 #include "scratch.hpp"
 #include "trace/llc.hpp"
+#include "trace/reader.hpp"
 #include "trace/recorder.hpp"
 
 using namespace tt;

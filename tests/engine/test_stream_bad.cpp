@@ -15,7 +15,9 @@
 #include "sim/simulate.hpp"
 #include "sim_streams.hpp"
 #include "trace/checksum.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
+#include "trace/writer.hpp"
 
 using namespace tt;
 using check::Scratch;

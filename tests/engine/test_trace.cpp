@@ -13,7 +13,9 @@
 #include "check.hpp"
 #include "core/rng.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
+#include "trace/writer.hpp"
 
 using namespace tt;
 using namespace tt::trace;

@@ -5,6 +5,7 @@
 
 #include "fuzz.hpp"
 #include "record/import.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::fuzz {

@@ -9,6 +9,7 @@
 #include "fuzz.hpp"
 #include "record/assemble.hpp"
 #include "record/spool.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::fuzz {

@@ -10,7 +10,9 @@
 #include "sim/simulate.hpp"
 #include "trace/characteristics.hpp"
 #include "trace/checksum.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
+#include "trace/writer.hpp"
 
 namespace tt::fuzz {
 namespace {
