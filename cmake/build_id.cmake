@@ -36,7 +36,8 @@ function(sources_behind variable)
 endfunction()
 
 file(GLOB kernels ${ROOT}/workloads/kernels/*.cpp ${ROOT}/workloads/kernels/*.hpp)
-file(GLOB engine ${ROOT}/engine/*/*.cpp ${ROOT}/engine/*/*.hpp)
+file(GLOB engine ${ROOT}/engine/*/*.cpp ${ROOT}/engine/*/*.hpp ${ROOT}/engine/record/import/*.cpp
+     ${ROOT}/engine/record/import/*.hpp)
 hash_of(build ${engine} ${kernels})
 set(streams "")
 file(GLOB kernel_files ${ROOT}/workloads/kernels/*.cpp)

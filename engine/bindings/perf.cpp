@@ -1,5 +1,5 @@
 // Recording by perf events, for tuner/samplers/pebs.py.
-#include "record/perf.hpp"
+#include "record/perf_recorder.hpp"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>

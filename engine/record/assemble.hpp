@@ -1,72 +1,14 @@
-// Assembler: what was observed of a real process becomes a stream.
-//
-// Observations carry real addresses and real time; a stream has dense page numbers, blocks and
-// objects. The assembler gives every mapped range pages of its own (an address that is mapped again
-// gets new ones) when it is first accessed, in pieces of at most 64 MiB, so that a reservation
-// costs nothing and an object is memory that was used. It turns expected counts into whole ones by
-// unbiased rounding, and ends blocks by the observation's clock. Unmapping takes effect at the end
-// of the block.
-//
-// Time. An observation either says how long its threads computed (`compute`, an emulator that
-// counts instructions), or it does not (a sampler of a program at full speed). Then the wall time
-// of a block on its `threads` is what the program took with all memory fast, and what is not
-// explained by its misses at the nominal latency was computing.
+// From the spools of a recording to a stream: all processes, merged by time, through an assembler.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "core/types.hpp"
+#include "record/assembler.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::record {
-
-struct AssemblerOptions {
-  double block_ms = 10;
-  double threads = 1;      // that the program ran on; assemble() takes 0 for what the spools say
-  bool wall_time = false;  // compute time is what the clock leaves; else only compute() counts
-  double scale = 1;
-  double nominal_latency_ns = 90;
-  bool consume = false;  // of assemble(): a spool's disk space is given back as it is read
-  double set_up_s = 0;   // of the observation's clock: what came before is not timed
-  std::uint64_t seed = 0;
-};
-
-class Assembler {
- public:
-  /// `info`: workload, input, parameters, classes, one lane, op_kinds empty.
-  Assembler(std::filesystem::path file, trace::StreamInfo info, AssemblerOptions options);
-  ~Assembler();
-  Assembler(const Assembler&) = delete;
-  Assembler& operator=(const Assembler&) = delete;
-
-  /// Whose addresses the following calls mean. Pages of different processes are different.
-  void process(std::uint32_t number);
-  /// The clock; earlier times than before are taken as now (buffers of several threads).
-  void time(std::uint64_t ns);
-  /// Whole pages that [address, address + bytes) touches. What lay there before is gone.
-  void map(std::uint64_t address, std::uint64_t bytes, std::string_view site);
-  void unmap(std::uint64_t address, std::uint64_t bytes);
-  void discard(std::uint64_t address, std::uint64_t bytes);
-  /// An address outside of all mappings gets a 2 MiB range of its own, "unknown".
-  /// std::invalid_argument for a class that the stream has not, or a count that is negative, not
-  /// finite or above 1e12.
-  void access(std::uint64_t address, AccessKind kind, std::uint32_t stream_class, double count);
-  void compute(double thread_ns);
-  void phase(bool timed);
-  /// std::runtime_error when nothing was observed: a stream without accesses plays nothing.
-  trace::StreamInfo finish();
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
 
 struct SpoolSummary {
   std::uint64_t processes = 0;

@@ -12,7 +12,7 @@
 
 #include "check.hpp"
 #include "record/assemble.hpp"
-#include "record/perf.hpp"
+#include "record/perf_decoder.hpp"
 #include "record/spool.hpp"
 #include "scratch.hpp"
 

@@ -22,7 +22,7 @@ INSTEAD = "; --sampler hint-fault needs no hardware, --sampler emulation neither
 
 @dataclass(frozen=True)
 class Event:
-    """As perf_event_open takes it (engine/record/perf.hpp)."""
+    """As perf_event_open takes it (engine/record/perf_decoder.hpp)."""
 
     name: str
     type: int

@@ -1,20 +1,14 @@
-// Hardware samples of memory accesses (Intel PEBS, AMD IBS), by the kernel's perf events.
-//
-// A sampler beside the program: events are opened on the process before it begins the program and
-// inherited by all its threads and children, one ring buffer per processor. What the rings hold is
-// decoded here and becomes one spool per process:
+// PerfDecoder: the records of perf's ring buffers become one spool per process.
 //
 //  - A sample stands for `period` occurrences of its event. Its data source decides whether it
 //    counts: what a cache served is no access of the stream.
 //  - Mappings come from the kernel's own records (MMAP2), children begin with those of their parent
-//    (FORK), a new program with none (COMM of an exec). The kernel does not tell of unmapping: a
-//    mapping stays until another comes over it.
+//    (FORK), a new program with none (COMM of an exec). The kernel does not report unmapping: a
+//    mapping stays until another replaces it.
 //  - Samples of one instruction in one thread whose addresses mostly go one way are a sweep; all
 //    others are random. Neighbouring lines are never seen together at sampling rates.
-//  - Rings of several processors are merged by time: a record is written once every ring has been
-//    read beyond it.
 //
-// The decoder takes bytes, so that it is tested on recorded ring buffers and hand-made records.
+// It takes bytes, so that it is tested on recorded ring buffers and hand-made records.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +17,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace tt::record {
 
@@ -55,6 +48,10 @@ struct PerfCounts {
   std::uint64_t lost = 0;      // the rings were full
 };
 
+/// What each sample holds: the `sample_type` that events must be opened with, besides
+/// sample_id_all.
+extern const std::uint64_t perf_sample_type;
+
 class PerfDecoder {
  public:
   /// Spools are PID.spool in `folder`; times are told from `begin_ns` (CLOCK_MONOTONIC) on.
@@ -72,26 +69,6 @@ class PerfDecoder {
   void flush(std::uint64_t until_ns);
   /// Writes everything and closes the spools.
   PerfCounts finish();
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
-/// Opens events on a process that is about to begin a program, and reads them on a thread of its
-/// own from then on.
-class PerfRecorder {
- public:
-  /// `raw`: a file for the bytes of all rings as they come, for tests; may be empty.
-  /// std::system_error naming the event and what is wrong.
-  PerfRecorder(int pid, const std::vector<PerfEvent>& events, std::filesystem::path folder,
-               std::string sampler, std::uint64_t begin_ns, std::filesystem::path raw = {});
-  ~PerfRecorder();
-  PerfRecorder(const PerfRecorder&) = delete;
-  PerfRecorder& operator=(const PerfRecorder&) = delete;
-
-  /// Reads what is left and closes the spools. Throws what went wrong meanwhile.
-  PerfCounts stop();
 
  private:
   struct Impl;

@@ -1,0 +1,100 @@
+#include "record/import/text.hpp"
+
+#include <cstring>
+
+namespace tt::record {
+namespace {
+
+constexpr std::size_t longest_line = 64 << 10;
+
+}  // namespace
+
+std::string shown(Text text) {
+  constexpr std::size_t most = 80;
+  std::string out;
+  for (const char c : text.substr(0, most)) out += c >= ' ' && c <= '~' ? c : '?';
+  return text.size() > most ? "'" + out + "...'" : "'" + out + "'";
+}
+
+std::optional<double> real(Text text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || at != end || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+std::optional<std::uint64_t> perf_time(Text token) {
+  if (!token.ends_with(':')) return std::nullopt;
+  token.remove_suffix(1);
+  const std::size_t dot = token.find('.');
+  if (dot == Text::npos) return std::nullopt;
+  const Text digits = token.substr(dot + 1);
+  const auto whole = number<std::uint32_t>(token.substr(0, dot));
+  const auto part = number<std::uint64_t>(digits);
+  if (!whole || !part || digits.size() > 9) return std::nullopt;
+  std::uint64_t ns = *part;
+  for (std::size_t i = digits.size(); i < 9; ++i) ns *= 10;
+  return *whole * std::uint64_t{1'000'000'000} + ns;
+}
+
+Text word(Text& rest) {
+  const std::size_t from = std::min(rest.find_first_not_of(" \t"), rest.size());
+  const std::size_t to = std::min(rest.find_first_of(" \t", from), rest.size());
+  const Text out = rest.substr(from, to - from);
+  rest.remove_prefix(to);
+  return out;
+}
+
+Text trimmed(Text text) {
+  const std::size_t from = std::min(text.find_first_not_of(" \t"), text.size());
+  text.remove_prefix(from);
+  return text.substr(0, text.find_last_not_of(" \t") + 1);
+}
+
+bool take(Text& rest, Text prefix) {
+  if (!rest.starts_with(prefix)) return false;
+  rest.remove_prefix(prefix.size());
+  return true;
+}
+
+bool Lines::next(Text& line) {
+  for (;;) {
+    const char* const from = buffer_.data() + at_;
+    if (const void* const end = std::memchr(from, '\n', end_ - at_)) {
+      line = {from, static_cast<std::size_t>(static_cast<const char*>(end) - from)};
+      at_ += line.size() + 1;
+      ++number_;
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      return true;
+    }
+    const Text partial{from, end_ - at_};
+    if (partial.size() > longest_line) {
+      ++number_;
+      bad(shown(partial), "a line of at most 65,536 bytes");
+    }
+    if (over_) {
+      if (partial.empty()) return false;
+      ++number_;
+      bad("the end of the file after " + shown(partial),
+          "the end of the line: the file is cut off");
+    }
+    std::memmove(buffer_.data(), from, partial.size());
+    at_ = 0;
+    end_ = partial.size();
+    const std::size_t got = source_(buffer_.data() + end_, buffer_.size() - end_);
+    over_ = got == 0;
+    end_ += got;
+  }
+}
+
+void Lines::bad(const std::string& found, const std::string& expected) const {
+  throw ImportError(name_ + ":" + std::to_string(number_) + ": found " + found + ", expected " +
+                    expected);
+}
+
+void Lines::fail(const std::string& what) const {
+  throw ImportError(name_ + ":" + std::to_string(number_) + ": " + what);
+}
+
+}  // namespace tt::record
