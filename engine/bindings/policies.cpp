@@ -1,0 +1,81 @@
+// Policies and their knobs, as plain data.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+
+#include "bind.hpp"
+#include "convert.hpp"
+#include "core/knob.hpp"
+#include "core/seam.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace tt::bindings;
+
+namespace {
+
+nb::dict describe(const tt::KnobDecl& knob) {
+  nb::dict out;
+  out["name"] = knob.name;
+  out["type"] = std::string(tt::name(knob.type));
+  out["default"] = to_python(knob.initial);
+  const bool numeric = knob.type == tt::KnobType::integer || knob.type == tt::KnobType::real;
+  out["min"] = numeric ? nb::cast(knob.min) : nb::none();
+  out["max"] = numeric ? nb::cast(knob.max) : nb::none();
+  out["log"] = knob.log;
+  out["unit"] = std::string(tt::name(knob.unit));
+  out["meaning"] = knob.meaning;
+  out["source"] = knob.source;
+  out["choices"] = nb::cast(knob.choices);
+  if (knob.condition) {
+    nb::dict condition;
+    nb::list values;
+    for (const auto& value : knob.condition->values) values.append(to_python(value));
+    condition["parent"] = knob.condition->parent;
+    condition["values"] = values;
+    out["condition"] = condition;
+  } else {
+    out["condition"] = nb::none();
+  }
+  return out;
+}
+
+nb::list policies() {
+  nb::list out;
+  for (const auto& policy : tt::policies()) {
+    nb::dict entry;
+    entry["name"] = policy.name;
+    entry["family"] = policy.family;
+    entry["summary"] = policy.summary;
+    entry["citation"] = policy.citation;
+    nb::dict traits;
+    traits["page_bytes"] = policy.traits.page_bytes;
+    traits["write_protected_moves"] = policy.traits.write_protected_moves;
+    traits["mover_threads"] = policy.traits.mover_threads;
+    traits["unbounded_fast"] = policy.traits.unbounded_fast;
+    traits["needs_oracle"] = policy.traits.needs_oracle;
+    entry["traits"] = traits;
+    nb::list knobs;
+    for (const auto& knob : policy.knobs) knobs.append(describe(knob));
+    entry["knobs"] = knobs;
+    out.append(entry);
+  }
+  return out;
+}
+
+nb::dict resolve(const std::string& policy, const nb::dict& given) {
+  nb::dict out;
+  const auto knobs = tt::resolve(tt::policy(policy).knobs, to_knobs(given));
+  for (const auto& [name, value] : knobs.values()) out[name.c_str()] = to_python(value);
+  return out;
+}
+
+}  // namespace
+
+void tt::bind_policies(nb::module_& m) {
+  m.def("policies", &policies, "All policies with their knobs, as plain data.");
+  m.def("resolve", &resolve, "policy"_a, "knobs"_a,
+        "Completes knobs with defaults and checks them. ValueError names knob, found and allowed.");
+}

@@ -1,0 +1,132 @@
+// Streams of real programs: the spools of a recording, and traces of other tools.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "bind.hpp"
+#include "convert.hpp"
+#include "progress.hpp"
+#include "record/assemble.hpp"
+#include "record/import.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace tt::bindings;
+
+namespace {
+
+nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::path& path,
+                   const std::string& workload, const std::string& input,
+                   const std::string& parameters, const nb::list& classes, bool wall_time,
+                   double block_ms, double nominal_latency_ns, double set_up_s,
+                   const nb::object& progress) {
+  tt::trace::StreamInfo info{.workload = workload, .input = input, .parameters = parameters};
+  for (const auto& item : classes) {
+    const auto [name, mlp, issue_ns, store_fill] =
+        nb::cast<std::tuple<std::string, double, double, double>>(item);
+    info.classes.push_back(
+        {.name = name, .mlp = mlp, .issue_ns = issue_ns, .store_fill = store_fill});
+  }
+  info.lanes.push_back({.name = "all"});
+  const tt::record::AssemblerOptions options{.block_ms = block_ms,
+                                             .threads = 0,
+                                             .wall_time = wall_time,
+                                             .nominal_latency_ns = nominal_latency_ns,
+                                             .consume = true,
+                                             .set_up_s = set_up_s};
+  bool failed = false;
+  bool stopped = false;
+  const auto report = progress_function(progress, failed);
+  const auto watch = [&](double fraction) { return !(stopped = !report(fraction)); };
+  tt::record::SpoolSummary summary;
+  {
+    nb::gil_scoped_release release;
+    try {
+      info = tt::record::assemble(folder, path, std::move(info), options, summary, watch);
+    } catch (...) {
+      if (!stopped) throw;
+    }
+  }
+  if (stopped) raise_stopped(failed);
+  nb::dict seen;
+  seen["processes"] = summary.processes;
+  seen["records"] = summary.records;
+  seen["dropped"] = summary.dropped;
+  seen["threads"] = summary.threads;
+  seen["sampled"] = summary.sampled;
+  seen["error_share"] = summary.error_share;
+  seen["disk_full"] = summary.disk_full;
+  seen["cut_short"] = summary.cut_short;
+  return nb::make_tuple(to_python(info), seen);
+}
+
+nb::tuple import_trace(const nb::callable& read, const std::string& name,
+                       const std::filesystem::path& path, const std::string& format,
+                       const std::string& workload, const std::string& input,
+                       const std::string& parameters, double period, double threads,
+                       double ns_per_instruction, double llc_bytes, double block_ms,
+                       double nominal_latency_ns) {
+  const tt::record::ImportOptions options{.format = tt::record::import_format(format),
+                                          .period = period,
+                                          .threads = threads,
+                                          .ns_per_instruction = ns_per_instruction,
+                                          .llc_bytes = llc_bytes,
+                                          .block_ms = block_ms,
+                                          .nominal_latency_ns = nominal_latency_ns};
+  // An exception of read() (or Ctrl-C) goes through the importer, which tidies up, to the caller.
+  const tt::record::ImportSource source = [&read](char* buffer, std::size_t size) {
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    const auto bytes = nb::cast<nb::bytes>(read(size));
+    if (bytes.size() > size) throw nb::value_error("read() gave more than was asked for");
+    std::memcpy(buffer, bytes.c_str(), bytes.size());
+    return bytes.size();
+  };
+  tt::trace::StreamInfo info;
+  info.workload = workload;
+  info.input = input;
+  info.parameters = parameters;
+  tt::record::ImportSummary summary;
+  {
+    nb::gil_scoped_release release;
+    info = tt::record::import_trace(source, name, path, std::move(info), options, summary);
+  }
+  nb::dict out;
+  out["lines"] = summary.lines;
+  out["samples"] = summary.samples;
+  out["no_address"] = summary.no_address;
+  out["cached"] = summary.cached;
+  out["processes"] = summary.processes;
+  out["threads"] = summary.threads;
+  out["observed"] = summary.observed;
+  out["accesses"] = summary.accesses;
+  out["error_share"] = summary.error_share;
+  out["hot_error_share"] = summary.hot_error_share;
+  return nb::make_tuple(to_python(info), out);
+}
+
+}  // namespace
+
+void tt::bind_recordings(nb::module_& m) {
+  m.def("assemble", &assemble, "folder"_a, "path"_a, nb::kw_only(), "workload"_a, "input"_a,
+        "parameters"_a, "classes"_a, "wall_time"_a, "block_ms"_a, "nominal_latency_ns"_a,
+        "set_up_s"_a = 0.0, "progress"_a = nb::none(),
+        "Turns the spools of a recording into a stream, and uses them up; classes are (name, mlp, "
+        "issue_ns, store_fill). Returns the stream's description and what the spools say of "
+        "themselves. "
+        "RuntimeError names the file and what is wrong with it.");
+  m.def("import_trace", &import_trace, "read"_a, nb::kw_only(), "name"_a, "path"_a, "format"_a,
+        "workload"_a, "input"_a, "parameters"_a, "period"_a, "threads"_a, "ns_per_instruction"_a,
+        "llc_bytes"_a, "block_ms"_a, "nominal_latency_ns"_a,
+        "Makes a stream of what another tool saw. read(size) yields the next bytes of its output. "
+        "Returns the stream's description and a summary. RuntimeError names line, found and "
+        "expected.");
+}

@@ -1,0 +1,163 @@
+// Replaying a stream under a policy on a simulated machine.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bind.hpp"
+#include "convert.hpp"
+#include "core/seam.hpp"
+#include "progress.hpp"
+#include "sim/profile.hpp"
+#include "sim/simulate.hpp"
+#include "trace/reader.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace tt::bindings;
+
+namespace {
+
+nb::object member(const nb::dict& dict, const char* key, const std::string& where) {
+  if (!dict.contains(key)) {
+    throw nb::value_error(("machine: missing " + where + key).c_str());
+  }
+  return nb::borrow<nb::object>(dict[key]);
+}
+
+double number(const nb::dict& dict, const char* key, const std::string& where = "") {
+  const auto value = member(dict, key, where);
+  if (nb::isinstance<nb::bool_>(value) ||
+      !(nb::isinstance<nb::int_>(value) || nb::isinstance<nb::float_>(value))) {
+    throw nb::value_error(("machine: " + where + key + ": found " +
+                           nb::cast<std::string>(nb::repr(value)) + ", expected a number")
+                              .c_str());
+  }
+  return nb::cast<double>(value);
+}
+
+tt::sim::TierProfile to_tier(const nb::dict& dict, const std::string& where) {
+  tt::sim::TierProfile tier;
+  tier.latency_ns = number(dict, "latency_ns", where);
+  tier.read_gbps = number(dict, "read_gbps", where);
+  tier.write_gbps = number(dict, "write_gbps", where);
+  tier.total_gbps = number(dict, "total_gbps", where);
+  tier.store_stall = number(dict, "store_stall", where);
+  for (const auto& point : nb::cast<nb::list>(member(dict, "loaded", where))) {
+    const auto pair = nb::cast<std::vector<double>>(point);
+    if (pair.size() != 2) {
+      throw nb::value_error(
+          ("machine: " + where + "loaded: expected [utilisation, factor]").c_str());
+    }
+    tier.loaded.emplace_back(pair[0], pair[1]);
+  }
+  return tier;
+}
+
+tt::sim::MachineProfile to_machine(const nb::dict& dict) {
+  tt::sim::MachineProfile machine;
+  machine.name = nb::cast<std::string>(member(dict, "name", ""));
+  machine.ghz = number(dict, "ghz");
+  machine.cores = static_cast<unsigned>(number(dict, "cores"));
+  machine.threads = static_cast<unsigned>(number(dict, "threads"));
+  machine.llc_bytes = number(dict, "llc_mib") * (1 << 20);
+  machine.tiers[0] = to_tier(nb::cast<nb::dict>(member(dict, "fast", "")), "fast.");
+  machine.tiers[1] = to_tier(nb::cast<nb::dict>(member(dict, "slow", "")), "slow.");
+  const auto tiering = nb::cast<nb::dict>(member(dict, "tiering", ""));
+  const std::string where = "tiering.";
+  machine.migration_fixed_us = number(tiering, "migration_fixed_us", where);
+  machine.migration_copy_gbps = number(tiering, "migration_copy_gbps", where);
+  machine.migration_shootdown_us = number(tiering, "migration_shootdown_us", where);
+  machine.sample_assist_ns = number(tiering, "sample_assist_ns", where);
+  machine.sample_drain_ns = number(tiering, "sample_drain_ns", where);
+  machine.huge_page_gain = number(tiering, "huge_page_gain", where);
+  machine.daemon_core_share = number(tiering, "daemon_core_share", where);
+  machine.sample_queue = number(tiering, "sample_queue", where);
+  const auto work = nb::cast<nb::dict>(member(tiering, "work_ns", where));
+  static constexpr std::array<const char*, tt::work_count> names = {
+      "tracker_update", "tracker_lookup", "cooling_step", "scan_step", "threshold_pass"};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    machine.work_ns[i] = number(work, names[i], "tiering.work_ns.");
+  }
+  return machine;
+}
+
+template <typename Map>
+nb::dict to_dict(const Map& map) {
+  nb::dict out;
+  for (const auto& [name, value] : map) out[name.c_str()] = value;
+  return out;
+}
+
+nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
+                  const std::string& policy, const nb::dict& knobs, double fast_share,
+                  std::uint64_t fast_bytes, double threads, std::uint64_t page_bytes,
+                  std::uint64_t seed, std::optional<double> deadline_seconds,
+                  const nb::object& progress) {
+  const auto profile = to_machine(machine);
+  const auto& info = tt::policy(policy);
+  const auto given = to_knobs(knobs);
+  bool failed = false;
+  tt::sim::RunOptions options{.fast_share = fast_share,
+                              .fast_bytes = fast_bytes,
+                              .threads = threads,
+                              .page_bytes = page_bytes,
+                              .seed = seed,
+                              .deadline_seconds = deadline_seconds,
+                              .progress = progress_function(progress, failed)};
+  tt::sim::RunResult result;
+  enum class Ending { finished, stopped, late } ending = Ending::finished;
+  {
+    nb::gil_scoped_release release;
+    try {
+      const tt::trace::Reader reader(path);
+      result = tt::sim::simulate(reader, profile, info, given, options);
+    } catch (const tt::sim::Interrupted&) {
+      ending = Ending::stopped;
+    } catch (const tt::sim::DeadlineExceeded&) {
+      ending = Ending::late;
+    }
+  }
+  if (ending == Ending::stopped) raise_stopped(failed);
+  if (ending == Ending::late) {
+    PyErr_SetString(PyExc_TimeoutError, "the simulation did not finish before its deadline");
+    throw nb::python_error();
+  }
+  nb::dict out;
+  out["seconds"] = result.seconds;
+  out["total_seconds"] = result.total_seconds;
+  out["operations"] = result.operations;
+  nb::dict latency;
+  for (const auto& [kind, summary] : result.latency) {
+    nb::dict entry;
+    entry["operations"] = summary.operations;
+    entry["mean"] = summary.mean;
+    entry["p50"] = summary.p50;
+    entry["p90"] = summary.p90;
+    entry["p99"] = summary.p99;
+    entry["p999"] = summary.p999;
+    latency[kind.c_str()] = entry;
+  }
+  out["latency"] = latency;
+  out["metrics"] = to_dict(result.metrics);
+  out["breakdown"] = to_dict(result.breakdown);
+  out["series"] = to_dict(result.series);
+  return out;
+}
+
+}  // namespace
+
+void tt::bind_simulation(nb::module_& m) {
+  m.def("simulate", &simulate, "path"_a, nb::kw_only(), "machine"_a, "policy"_a, "knobs"_a,
+        "fast_share"_a, "fast_bytes"_a = 0, "threads"_a = 0.0, "page_bytes"_a = 0, "seed"_a = 0,
+        "deadline_seconds"_a = nb::none(), "progress"_a = nb::none(),
+        "Replays a stream under a policy on a machine. TimeoutError beyond the deadline.");
+}
