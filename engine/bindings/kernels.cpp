@@ -98,7 +98,7 @@ nb::dict record(const std::string& kernel, const std::string& workload, const st
     nb::gil_scoped_release release;
     try {
       info = tt::kernels::record(kernel, std::move(request));
-    } catch (const tt::kernels::Interrupted&) {
+    } catch (const tt::kernels::StreamInterrupted&) {
       stopped = true;
     }
   }

@@ -8,8 +8,13 @@
 #include <set>
 
 #include "check.hpp"
-#include "kernels/graph_algorithms.hpp"
+#include "kernels/graph_build.hpp"
+#include "kernels/graph_components.hpp"
+#include "kernels/graph_page_rank.hpp"
+#include "kernels/graph_traversal.hpp"
+#include "kernels/graph_triangles.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 #include "trace/stream.hpp"
 
 using namespace tt;

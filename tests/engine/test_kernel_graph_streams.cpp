@@ -8,6 +8,7 @@
 #include "kernels/graph500.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::trace;

@@ -5,6 +5,7 @@
 #include "check.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::trace;
@@ -146,7 +147,7 @@ TEST("kernels: a recording that is stopped leaves no file") {
   bool interrupted = false;
   try {
     (void)kernels::record("gups", request);
-  } catch (const kernels::Interrupted&) {
+  } catch (const kernels::StreamInterrupted&) {
     interrupted = true;
   }
   CHECK(interrupted);

@@ -6,8 +6,9 @@
 
 #include "check.hpp"
 #include "kernels/kernel.hpp"
-#include "kernels/roms.hpp"
+#include "kernels/ocean_model.hpp"
 #include "scratch.hpp"
+#include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::trace;

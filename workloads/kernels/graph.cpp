@@ -8,7 +8,11 @@
 #include <cmath>
 #include <map>
 
-#include "kernels/graph_algorithms.hpp"
+#include "kernels/graph_build.hpp"
+#include "kernels/graph_components.hpp"
+#include "kernels/graph_page_rank.hpp"
+#include "kernels/graph_traversal.hpp"
+#include "kernels/graph_triangles.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/parameters.hpp"
 

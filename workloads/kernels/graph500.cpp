@@ -30,7 +30,7 @@ constexpr Vertex unused = ~Vertex{0};
 
 // Estimates. A level of the generator is a handful of random bits and two comparisons; qsort calls
 // its comparison through a pointer and mispredicts half of the results; a visited edge as in GAP's
-// kernels (graph_algorithms.cpp).
+// kernels (graph_parts.hpp).
 constexpr double level_ns = 6;
 constexpr double compare_ns = 5;
 constexpr double edge_ns = 1.5;

@@ -39,7 +39,7 @@ struct RecordRequest {
   std::uint64_t seed = 0;
   std::filesystem::path file;
   std::function<bool(double)>
-      progress;  // fraction done; false asks to stop (Interrupted is thrown)
+      progress;  // fraction done; false asks to stop (StreamInterrupted is thrown)
 };
 
 struct KernelInfo {
@@ -50,7 +50,7 @@ struct KernelInfo {
   std::string file;  // where it is registered, without folder and ending; filled in there
 };
 
-struct Interrupted {};
+struct StreamInterrupted {};
 
 [[nodiscard]] std::span<const KernelInfo> kernels();
 /// Fills in defaults, checks names and types (std::invalid_argument), and records.

@@ -67,14 +67,14 @@ inline ParameterDecl block_ms_parameter(double initial) {
 [[nodiscard]] trace::StreamInfo describe(const RecordRequest& request);
 [[nodiscard]] trace::RecorderOptions recorder_options(const RecordRequest& request);
 
-/// Reports the fraction done now and then; throws Interrupted when asked to stop.
+/// Reports the fraction done now and then; throws StreamInterrupted when asked to stop.
 class Progress {
  public:
   explicit Progress(const RecordRequest& request) : report_(request.progress) {}
   void at(double fraction) {
     if (fraction < next_) return;
     next_ = fraction + 0.005;
-    if (report_ && !report_(std::min(fraction, 1.0))) throw Interrupted{};
+    if (report_ && !report_(std::min(fraction, 1.0))) throw StreamInterrupted{};
   }
 
  private:

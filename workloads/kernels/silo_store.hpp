@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "kernels/masstree.hpp"
+#include "kernels/silo_arena.hpp"
 
 namespace tt::kernels {
 
