@@ -1,6 +1,6 @@
 // Programs for the tests of the hint-fault sampler, chosen by the first argument. Each checks its
-// own memory all the time and exits with 0 only if nothing was ever wrong; how long it runs is the
-// processor time given by the second.
+// own memory all the time and exits with 0 only if nothing was ever wrong. It runs until its
+// recording has as many samples as the second argument says, however fast the machine is.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -22,7 +22,8 @@
 namespace {
 
 constexpr std::size_t page = 4096;
-double limit = 1;
+constexpr double most_seconds = 200;  // of processor time; a sampler that needs more is broken
+double wanted = 100;                  // samples
 
 double used() {
   timespec now{};
@@ -39,6 +40,44 @@ std::uint64_t next(std::uint64_t& x) {
   std::fprintf(stderr, "wrong: %s (%s)\n", what, std::strerror(errno));
   std::_Exit(3);
 }
+
+/// The header of this process's spool (engine/record/spool.hpp), once there is one.
+struct Spool {
+  char before[32];
+  std::uint32_t state;  // 0: open
+  std::uint32_t threads;
+  std::uint64_t dropped;
+  double sampled;
+};
+const volatile Spool* open_spool() {
+  const char* const folder = std::getenv("TIERTUNE_RECORD");
+  if (folder == nullptr) wrong("not recorded");
+  // A process that has become another program has an earlier spool, which is closed.
+  for (int number = 0; number < 3; ++number) {
+    const std::string path = std::string(folder) + "/" + std::to_string(getpid()) +
+                             (number == 0 ? "" : "." + std::to_string(number)) + ".spool";
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) continue;
+    void* const at = mmap(nullptr, page, PROT_READ, MAP_SHARED, file, 0);
+    close(file);
+    if (at == MAP_FAILED) wrong("the spool");
+    const auto* const found = static_cast<const volatile Spool*>(at);
+    if (found->state == 0) return found;
+    munmap(at, page);
+  }
+  return nullptr;
+}
+/// Whether the recording has too few samples yet.
+bool go_on() {
+  static const volatile Spool* spool = nullptr;
+  static pid_t process = 0;
+  if (process != getpid()) spool = nullptr;  // the child of a fork has a spool of its own
+  process = getpid();
+  if (spool == nullptr) spool = open_spool();
+  if (used() > most_seconds) wrong("too few samples");
+  return spool == nullptr || spool->sampled < wanted;
+}
+
 char* pages(std::size_t count) {
   void* const at =
       mmap(nullptr, count * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -46,7 +85,8 @@ char* pages(std::size_t count) {
   return static_cast<char*>(at);
 }
 
-/// One half of an array gets 49 of 50 accesses.
+/// One half of an array gets 49 of 50 accesses. Prints where it is, its pages, and at the end the
+/// processor time that the process has used.
 int hot(std::size_t count) {
   auto* const array = static_cast<char*>(std::malloc(count * page));
   std::memset(array, 1, count * page);
@@ -54,7 +94,7 @@ int hot(std::size_t count) {
   std::fflush(stdout);
   std::uint64_t x = 88172645463325252ULL;
   std::uint64_t sum = 0;
-  while (used() < limit) {
+  while (go_on()) {
     for (int i = 0; i < 10'000; ++i) {
       const std::uint64_t draw = next(x);
       const std::size_t at = (draw >> 32) % (count / 2) + (draw % 50 == 0 ? count / 2 : 0);
@@ -62,6 +102,8 @@ int hot(std::size_t count) {
     }
   }
   if (sum == 0) wrong("sum");
+  std::printf("%.6f\n", used());
+  std::fflush(stdout);
   std::_Exit(0);  // with the array
 }
 
@@ -76,7 +118,7 @@ int input_output() {
   int pipes[2];
   if (pipe(pipes) != 0) wrong("pipe");
   std::FILE* const file = std::tmpfile();
-  while (used() < limit) {
+  while (go_on()) {
     for (std::size_t i = 0; i < count; ++i) {
       if (write(pipes[1], from + i * page, page) != static_cast<ssize_t>(page)) wrong("write");
       if (read(pipes[0], to + i * page, page) != static_cast<ssize_t>(page)) wrong("read");
@@ -113,7 +155,7 @@ int threads() {
   constexpr std::size_t words = 1024 * page / 8;
   auto* const memory = reinterpret_cast<std::uint64_t*>(pages(1024));
   std::uint64_t expected = 0;
-  for (std::uint64_t round = 1; used() < limit; ++round) {
+  for (std::uint64_t round = 1; go_on(); ++round) {
     pthread_t thread[4];
     Part part[4];
     for (std::size_t i = 0; i < 4; ++i) {
@@ -134,7 +176,7 @@ int forks() {
   auto* const words = reinterpret_cast<std::uint64_t*>(pages(count));
   constexpr std::size_t step = page / 8;
   std::uint64_t round = 0;
-  while (used() < limit) {
+  while (go_on()) {
     ++round;
     for (int again = 0; again < 200; ++again)
       for (std::size_t i = 0; i < count; ++i) words[i * step] = round + i;
@@ -170,7 +212,7 @@ int remap() {
   std::vector<char*> areas;
   for (int i = 0; i < 16; ++i) areas.push_back(pages(count));
   std::vector<std::vector<unsigned char>> values(16, std::vector<unsigned char>(count, 0));
-  while (used() < limit) {
+  while (go_on()) {
     const std::size_t a = next(x) % areas.size();
     const std::size_t first = next(x) % count;
     const std::size_t some = 1 + next(x) % (count - first);
@@ -222,7 +264,7 @@ int remap() {
 
 /// Growing by mremap: must not fail because a page is away.
 int grow() {
-  while (used() < limit) {
+  while (go_on()) {
     std::size_t size = 64;
     char* at = pages(size);
     for (std::size_t i = 0; i < size; ++i) at[i * page] = static_cast<char>(i);
@@ -252,7 +294,7 @@ int huge() {
   std::vector<unsigned char> values(count * 512, 7);
   std::memset(at, 7, count * bytes);
   std::uint64_t x = 5;
-  for (std::uint64_t i = 0; used() < limit; ++i) {
+  for (std::uint64_t i = 0; go_on(); ++i) {
     const std::size_t p = next(x) % values.size();
     if (static_cast<unsigned char>(at[p * page + next(x) % page]) != values[p]) wrong("content");
     if (i % 100'000 == 0) {
@@ -265,7 +307,7 @@ int huge() {
 
 void* outlive(void*) {
   char* const memory = pages(256);
-  while (used() < limit)
+  while (go_on())
     for (std::size_t i = 0; i < 256; ++i) ++memory[i * page];
   return nullptr;
 }
@@ -280,7 +322,7 @@ void* outlive(void*) {
 
 int main(int count, char** arguments) {
   const std::string mode = count > 1 ? arguments[1] : "";
-  if (count > 2) limit = std::atof(arguments[2]);
+  if (count > 2) wanted = std::atof(arguments[2]);
   if (mode == "hot") return hot(2048);
   if (mode == "io") return input_output();
   if (mode == "threads") return threads();
@@ -292,7 +334,7 @@ int main(int count, char** arguments) {
   if (mode == "orphan") orphan();
   if (mode == "crash" || mode == "kill") {
     char* const array = pages(1024);
-    while (used() < limit)
+    while (go_on())
       for (std::size_t i = 0; i < 1024; ++i) ++array[i * page];
     raise(mode == "crash" ? SIGSEGV : SIGKILL);
   }

@@ -1,7 +1,8 @@
 """The hint-fault sampler in real programs: that they never notice, and what it learns of them.
 
-The programs (hint_fault_program.cpp) check their own memory all the time. Bounds on what is learnt
-are generous: it is a sample, of a program on a machine that may be busy.
+The programs (hint_fault_program.cpp) check their own memory all the time and run until they have
+been sampled often enough, so that the speed and load of the machine do not matter. Bounds on what is
+learnt are generous: it is a sample.
 """
 
 from __future__ import annotations
@@ -133,14 +134,14 @@ def recorded(tmp_path: Path) -> Recorder:
 def test_the_hot_half_of_an_array_is_hot_in_the_recording(
     program: Path, recorded: Recorder
 ) -> None:
-    done, (spool,) = recorded(program, "hot", "2")
+    done, (spool,) = recorded(program, "hot", "2000")
     assert done.returncode == 0, done.stderr
-    base, pages = int(done.stdout.split()[0], 16) // PAGE * PAGE, int(done.stdout.split()[1])
+    place, count, used_s = done.stdout.split()
+    base, pages = int(place, 16) // PAGE * PAGE, int(count)
     half = [0.0, 0.0]
     for address, count in spool.late.items():
         if base <= address < base + pages * PAGE:
             half[(address - base) * 2 // (pages * PAGE)] += count
-    assert spool.samples > 100
     assert half[0] > 2.5 * half[1], half  # in truth 49 times
 
     # By its call site: the array is an object of its own.
@@ -148,19 +149,19 @@ def test_the_hot_half_of_an_array_is_hot_in_the_recording(
         maps[0] for site, maps in spool.maps.items() if site.startswith("checker+0x")
     )
     assert start <= base < start + size == start + (pages + 1) * PAGE
-    # The time is the program's own, not what the clock says.
-    assert 0 < spool.compute_s < 4
+    # The time is the program's own: the process's, without the sampler's share.
+    assert 0 < spool.compute_s < float(used_s)
     assert 0 < spool.error < 1
 
 
 @pytest.mark.slow
 def test_a_lower_bound_on_the_overhead_takes_fewer_pages(program: Path, recorded: Recorder) -> None:
-    samples = []
+    per_second = []
     for overhead in (1, 40):
-        done, (spool,) = recorded(program, "hot", "0.8", overhead=overhead)
+        done, (spool,) = recorded(program, "hot", str(10 * overhead), overhead=overhead)
         assert done.returncode == 0, done.stderr
-        samples.append(spool.samples)
-    assert samples[0] * 4 < samples[1], samples
+        per_second.append(spool.samples / float(done.stdout.split()[-1]))
+    assert per_second[0] * 4 < per_second[1], per_second
 
 
 def test_a_recording_by_the_command_line_is_a_workload(
@@ -171,12 +172,14 @@ def test_a_recording_by_the_command_line_is_a_workload(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     words = ["record", "--sampler", "hint-fault", "--set", "overhead=30", "--json"]
-    assert cli.main([*words, "-o", "mine.tts", "--", str(program), "hot", "1"]) == 0
-    summary = json.loads(capfd.readouterr().out)
+    assert cli.main([*words, "-o", "mine.tts", "--", str(program), "hot", "200"]) == 0
+    printed = capfd.readouterr()
+    summary = json.loads(printed.out)
     assert summary["sampler"] == "hint-fault" and not summary["cut_short"]
-    assert summary["accesses"] > 0 and summary["samples"] > 0 and summary["threads"] == 1
+    assert summary["accesses"] > 0 and summary["samples"] >= 200 and summary["threads"] == 1
     assert 2048 * PAGE <= summary["footprint_bytes"] < 4096 * PAGE
-    assert 0.3 < summary["nominal_seconds"] < 5  # its processor time
+    used_s = float(printed.err.splitlines()[1])  # as the program says, the sampler's time included
+    assert 0.2 * used_s < summary["nominal_seconds"] < 1.5 * used_s
 
 
 # --- What the program does not notice -------------------------------------------------------------
@@ -195,53 +198,59 @@ def test_a_recording_by_the_command_line_is_a_workload(
 def test_programs_find_their_memory_as_they_left_it(
     program: Path, recorded: Recorder, mode: str
 ) -> None:
-    done, spools = recorded(program, mode, "2" if mode == "remap" else "0.7")
+    # Those that change their mappings a lot give the sampler little to take.
+    samples = 100 if mode in ("forks", "remap", "grow", "huge") else 400
+    done, spools = recorded(program, mode, str(samples))
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert all(spool.state == CLOSED for spool in spools)
-    assert spools[0].samples > 0
+    assert max(spool.samples for spool in spools) >= samples
 
 
 @pytest.mark.slow
 def test_children_are_recorded_too(program: Path, recorded: Recorder) -> None:
-    done, spools = recorded(program, "family", "0.7")
+    done, spools = recorded(program, "family", "50")
     assert done.returncode == 0, done.stderr
     assert len(spools) == 2
     sizes = sorted(max(size for maps in s.maps.values() for _, size in maps) for s in spools)
     assert sizes == [601 * PAGE, 901 * PAGE]
-    assert all(spool.samples > 20 for spool in spools)
+    assert all(spool.samples >= 50 for spool in spools)
 
 
 @pytest.mark.parametrize(("mode", "number"), [("crash", signal.SIGSEGV), ("kill", signal.SIGKILL)])
 def test_a_crash_leaves_what_came_before(
     program: Path, recorded: Recorder, mode: str, number: signal.Signals
 ) -> None:
-    done, (spool,) = recorded(program, mode, "0.5")
+    done, (spool,) = recorded(program, mode, "50")
     assert done.returncode == -number
     assert spool.state != CLOSED
-    assert spool.samples > 20 and len(spool.accesses) >= 1024
+    assert spool.samples >= 50 and len(spool.accesses) >= 1024
 
 
 @pytest.mark.slow
 def test_a_python_program(recorded: Recorder) -> None:
     text = """
-        import hashlib, os, subprocess, time
+        import glob, hashlib, os, struct, subprocess
+        (spool,) = glob.glob(f"{os.environ['TIERTUNE_RECORD']}/{os.getpid()}.spool")
+        def samples():
+            with open(spool, "rb") as file:
+                return struct.unpack_from("<d", file.read(64), 48)[0]
         data = bytearray(os.urandom(1 << 20)) * 16
         digest = hashlib.sha256(data).hexdigest()
-        while time.process_time() < 1:
+        while samples() < 25:
             assert hashlib.sha256(data).hexdigest() == digest
             data += b""
         print(subprocess.run(["echo", "child"], capture_output=True, text=True).stdout.strip())
     """
     done, spools = recorded(sys.executable, "-c", textwrap.dedent(text))
     assert (done.returncode, done.stdout) == (0, "child\n"), done.stderr
-    assert max(spool.samples for spool in spools) > 20
+    assert max(spool.samples for spool in spools) >= 25
 
 
 def test_a_program_that_becomes_another_ends_its_recording(
     program: Path, recorded: Recorder
 ) -> None:
-    done, spools = recorded("sh", "-c", f"exec {program} hot 0.5")
+    done, spools = recorded("sh", "-c", f"exec {program} hot 20")
     assert done.returncode == 0, done.stderr
     assert [spool.state for spool in spools] == [CLOSED]
 
