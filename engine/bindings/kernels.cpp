@@ -24,7 +24,7 @@ using namespace tt::bindings;
 
 namespace {
 
-nb::list kernels() {
+nb::list list_kernels() {
   nb::list out;
   for (const auto& kernel : tt::kernels::kernels()) {
     nb::dict entry;
@@ -79,9 +79,10 @@ tt::kernels::Parameters to_parameters(const nb::dict& given) {
   return out;
 }
 
-nb::dict record(const std::string& kernel, const std::string& workload, const std::string& input,
-                const nb::dict& parameters, double scale, double threads, double llc_bytes,
-                std::uint64_t seed, const std::filesystem::path& path, const nb::object& progress) {
+nb::dict make_stream(const std::string& kernel, const std::string& workload,
+                     const std::string& input, const nb::dict& parameters, double scale,
+                     double threads, double llc_bytes, std::uint64_t seed,
+                     const std::filesystem::path& path, const nb::object& progress) {
   bool failed = false;
   tt::kernels::RecordRequest request{.workload = workload,
                                      .input = input,
@@ -109,10 +110,10 @@ nb::dict record(const std::string& kernel, const std::string& workload, const st
 }  // namespace
 
 void tt::bind_kernels(nb::module_& m) {
-  m.def("kernels", &kernels, "All workload kernels with their parameters, as plain data.");
+  m.def("kernels", &list_kernels, "All workload kernels with their parameters, as plain data.");
   m.def("stream_id", &stream_id, "kernel"_a,
         "Hash of the sources that make a kernel's access streams: its own and the recorder's.");
-  m.def("record", &record, "kernel"_a, nb::kw_only(), "workload"_a, "input"_a, "parameters"_a,
+  m.def("record", &make_stream, "kernel"_a, nb::kw_only(), "workload"_a, "input"_a, "parameters"_a,
         "scale"_a, "threads"_a, "llc_bytes"_a, "seed"_a, "path"_a, "progress"_a = nb::none(),
         "Runs a kernel and writes its access stream to path. progress(fraction) may return False "
         "to stop. Returns the stream's description.");

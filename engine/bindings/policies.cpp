@@ -42,7 +42,7 @@ nb::dict describe(const tt::KnobDecl& knob) {
   return out;
 }
 
-nb::list policies() {
+nb::list list_policies() {
   nb::list out;
   for (const auto& policy : tt::policies()) {
     nb::dict entry;
@@ -65,7 +65,7 @@ nb::list policies() {
   return out;
 }
 
-nb::dict resolve(const std::string& policy, const nb::dict& given) {
+nb::dict resolve_knobs(const std::string& policy, const nb::dict& given) {
   nb::dict out;
   const auto knobs = tt::resolve(tt::policy(policy).knobs, to_knobs(given));
   for (const auto& [name, value] : knobs.values()) out[name.c_str()] = to_python(value);
@@ -75,7 +75,7 @@ nb::dict resolve(const std::string& policy, const nb::dict& given) {
 }  // namespace
 
 void tt::bind_policies(nb::module_& m) {
-  m.def("policies", &policies, "All policies with their knobs, as plain data.");
-  m.def("resolve", &resolve, "policy"_a, "knobs"_a,
+  m.def("policies", &list_policies, "All policies with their knobs, as plain data.");
+  m.def("resolve", &resolve_knobs, "policy"_a, "knobs"_a,
         "Completes knobs with defaults and checks them. ValueError names knob, found and allowed.");
 }

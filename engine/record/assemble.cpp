@@ -141,7 +141,7 @@ trace::StreamInfo assemble(const std::filesystem::path& folder, const std::files
   using Next = std::pair<std::uint64_t, std::size_t>;  // time, player
   std::priority_queue<Next, std::vector<Next>, std::greater<>> waiting;
   for (std::size_t i = 0; i < players.size(); ++i) waiting.emplace(spools[i]->header().start_ns, i);
-  // Short stretches, so that progress is told and an interrupt heard.
+  // Short stretches, so that progress is reported and an interrupt noticed.
   constexpr std::uint64_t stretch_ns = 100'000'000;
   while (!waiting.empty()) {
     const auto [time, i] = waiting.top();

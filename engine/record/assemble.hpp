@@ -14,7 +14,7 @@ struct SpoolSummary {
   std::uint64_t processes = 0;
   std::uint64_t records = 0;
   std::uint64_t dropped = 0;
-  std::uint64_t threads = 0;  // most at a time, over all processes
+  std::uint64_t threads = 0;  // most at the same time, over all processes
   double sampled = 0;
   double error_share = 0;  // worst of the processes
   bool disk_full = false;

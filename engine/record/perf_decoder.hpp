@@ -54,7 +54,7 @@ extern const std::uint64_t perf_sample_type;
 
 class PerfDecoder {
  public:
-  /// Spools are PID.spool in `folder`; times are told from `begin_ns` (CLOCK_MONOTONIC) on.
+  /// Spools are PID.spool in `folder`; times count from `begin_ns` (CLOCK_MONOTONIC) on.
   PerfDecoder(std::filesystem::path folder, std::string sampler, std::uint64_t begin_ns);
   ~PerfDecoder();
   PerfDecoder(const PerfDecoder&) = delete;

@@ -129,7 +129,7 @@ struct PerfRecorder::Impl {
     files.emplace_back(static_cast<int>(file));
     return static_cast<int>(file);
   }
-  /// All events of a processor share a ring: that of the first, which also tells of mappings.
+  /// All events of a processor share a ring: that of the first, which also reports mappings.
   void open_processor(int pid, int cpu, const std::vector<PerfEvent>& events) {
     int first = -1;
     for (const PerfEvent& event : events) {
@@ -174,7 +174,7 @@ struct PerfRecorder::Impl {
         decoder.flush(safe);
         safe = now;
         if ((polled.back().revents & POLLIN) != 0) return;
-        // A ring whose task is gone hangs up, and would wake us for ever.
+        // A ring whose task is gone hangs up, and would wake us again and again.
         for (std::size_t i = 0; i + 1 < polled.size(); ++i)
           if ((polled[i].revents & (POLLHUP | POLLERR)) != 0) polled[i].fd = -1;
       }

@@ -1,4 +1,4 @@
-// Spool: what a sampler inside (or beside) a running program writes down, as it happens.
+// Spool: what a sampler inside (or beside) a running program writes down while it runs.
 //
 // One file per process, PID.spool in the recording's folder. The file is mapped shared and grows in
 // preallocated pieces, so that whatever was written survives any death of the program, `kill -9`
@@ -7,7 +7,7 @@
 // library and into an emulator's plugin. It allocates no memory and throws nothing.
 //
 // The file is a header page and then 16-byte records. `SpoolHeader::records` is raised after the
-// records are there; whatever lies beyond it does not exist. Reading spools is assemble.hpp's part.
+// records are there; whatever lies beyond it does not exist. spool_reader.hpp reads spools.
 #pragma once
 
 #include <fcntl.h>
@@ -62,7 +62,7 @@ struct SpoolHeader {
   std::uint64_t start_ns;  // of this process on the recording's clock
   std::atomic<std::uint64_t> records;
   std::atomic<std::uint32_t> state;  // SpoolState
-  std::uint32_t threads;             // most threads that ran at a time, 0: unknown
+  std::uint32_t threads;             // most that ran at the same time, 0: unknown
   std::uint64_t dropped;             // records that could not be kept
   double sampled;                    // accesses seen by the sampler, before weighting
   std::uint64_t last_ns;             // of the last time record

@@ -61,7 +61,7 @@ std::string SpoolReader::text(std::uint64_t length) {
 void SpoolReader::release() {
   const std::uint64_t taken = next_ * sizeof(Record) / spool_piece_bytes * spool_piece_bytes;
   if (!consume_ || taken == released_) return;
-  // Opened anew, not kept open: a recording has a spool per thread, and thousands of threads.
+  // Opened again, not kept open: a recording has a spool per thread, and thousands of threads.
   if (const int file = ::open(path_.c_str(), O_RDWR | O_CLOEXEC); file >= 0) {
     (void)::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                       static_cast<off_t>(spool_header_bytes + released_),

@@ -140,7 +140,7 @@ class Places {
         }
       }
     }
-    // A stream that does not tell of a mapping has its pages as they are numbered.
+    // Where a stream has no event about a mapping, its pages lie as they are numbered.
     for (std::uint32_t& place : of_page_)
       if (place == nowhere) place = size_++;
   }
@@ -263,7 +263,7 @@ class Pass {
   }
 
   void index_pages() {
-    // Pages of no object (a foreign stream may have some) fall to one more, which is not told.
+    // Pages of no object (a foreign stream may have some) fall to one more, which is not reported.
     const auto sites = static_cast<std::uint32_t>(out_.sites.size());
     site_here_.resize(sites + 1);
     accesses_.resize((info_.classes.size() * 2 + 1) * (sites + 1));

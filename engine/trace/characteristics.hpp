@@ -7,7 +7,7 @@
 //
 // A stream never gives a page number twice, but a program's allocator does give freed memory again.
 // So a page here is a place in an address space in which what is freed is given again to the same
-// allocation site: an array that every iteration allocates anew is one array. Hotness is that of
+// allocation site: an array that every iteration allocates again is one array. Hotness is that of
 // the timed part: accesses in it, over all pages that were there in it, accessed or not.
 #pragma once
 
@@ -31,7 +31,7 @@ struct SiteUse {
   std::uint64_t objects = 0;     // ranges mapped there in all
   std::uint64_t freed = 0;       // of those, the ones of which nothing is left at the end
   std::uint64_t pages = 0;       // touched in all
-  std::uint64_t peak_pages = 0;  // most that were touched and not freed at a time
+  std::uint64_t peak_pages = 0;  // most that were touched and not freed at once
   double first_touch = -1;       // seconds; -1: never
   double last_touch = -1;
   double last_free = -1;
@@ -56,7 +56,7 @@ struct HeatMap {
   std::vector<std::uint32_t> pages;     // likewise: most that were touched and not freed
 };
 
-/// Shares of pages of which the share of accesses is told.
+/// Shares of the pages for which the share of accesses is reported.
 inline constexpr std::array<double, 4> hot_shares = {0.01, 0.1, 0.2, 0.5};
 
 /// A stretch of the timed part, in seconds.
@@ -68,7 +68,7 @@ struct Stretch {
 struct Characteristics {
   std::uint64_t pages = 0;        // touched, at whatever time
   std::uint64_t timed_pages = 0;  // of those, the ones that were there in the timed part
-  std::uint64_t peak_pages = 0;   // most that were touched and not freed at a time: the footprint
+  std::uint64_t peak_pages = 0;   // most that were touched and not freed at once: the footprint
   double seconds = 0;             // of all blocks
   std::vector<Stretch> timed;
   ByKind accesses{};                                // of the timed part

@@ -69,7 +69,7 @@ class Cursor {
 
 struct Reader::Impl {
   explicit Impl(const std::filesystem::path& path) : file(path) {
-    // Without O_NONBLOCK, opening a pipe would wait for somebody to write into it.
+    // Without O_NONBLOCK, opening a pipe would wait for a writer.
     const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0)
       throw std::system_error(errno, std::generic_category(), file.string() + ": cannot open");

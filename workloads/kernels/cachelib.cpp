@@ -55,7 +55,7 @@ trace::StreamInfo record_cachelib(const RecordRequest& request) {
   trace::StreamInfo info = describe(request);
   info.lanes = {{"clients", 1}};
   // Value: sequential bytes. The prefetchers keep a core's 10 to 12 line buffers nearly full but
-  // start anew at every page: 9 lines on average (estimate); summing up a line takes some 3 ns.
+  // start again at every page: 9 lines on average (estimate); summing up a line takes some 3 ns.
   // Dependent: bucket, header and chain, each address from the line before: MLP 1. Update: stores
   // to lines that were just read, buffered and drained side by side.
   info.classes = {{"value", 9, 3}, {"dependent", 1, 0}, {"update", 10, 0}};
@@ -127,7 +127,7 @@ trace::StreamInfo record_cachelib(const RecordRequest& request) {
     else
       (void)cache.remove(asked.key, asked.key_bytes);
     recorder.end_operation();
-    // Look-aside: who misses fetches the value elsewhere and inserts it.
+    // Look-aside: after a miss the client fetches the value elsewhere and inserts it.
     if (!present) cache.set(asked, now_s);
     recorder.compute(0, client_ns);
   }

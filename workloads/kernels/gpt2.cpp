@@ -324,7 +324,7 @@ trace::StreamInfo record_gpt2(const RecordRequest& request) {
   trace::StreamInfo info = describe(request);
   info.lanes = {{"workers", 1}};
   // All is read in long rows: the prefetchers keep a core's 10 to 12 line buffers nearly full but
-  // start anew at every page, 9 lines on average (estimate). A line of weights is multiplied with
+  // start again at every page, 9 lines on average (estimate). A line of weights is multiplied with
   // every token of the pass while the next ones arrive; a line of the cache once (estimate: a
   // quarter of the speed, being dot products of a head's length).
   const double flops_per_line = 2 * 16;

@@ -1,7 +1,7 @@
 // bfs, pr, cc, bc, sssp, tc: the GAP benchmark suite's kernels, trial after trial.
 //
 // As GAP's benchmark driver does: a graph is read or built (not timed), then the kernel runs again
-// and again, allocating its arrays anew each time; BFS, BC and SSSP draw a new source for every
+// and again, allocating new arrays each time; BFS, BC and SSSP draw a new source for every
 // trial. Graphs: Kronecker, uniform, and one with the degrees of Twitter's follower graph; see
 // graph_generate.hpp.
 
@@ -78,7 +78,8 @@ trace::StreamInfo record_trials(const RecordRequest& request, bool weighted, boo
   const auto edges = static_cast<std::uint64_t>(degree * generator.vertices());
   read.require(edges > 0, "degree", "no edge");
   recorder.set_timed(false);
-  // Making the graph is told as up to a fifth of the whole: a step per some 65536 edges and pass.
+  // Making the graph is reported as up to a fifth of the whole: a step per some 65536 edges and
+  // pass.
   constexpr double graph_share = 0.2;
   const double step = graph_share * 65536 / (static_cast<double>(edges) * (build ? 8 : 2) + 65536);
   double made = 0;

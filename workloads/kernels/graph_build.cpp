@@ -223,7 +223,7 @@ class Builder {
 
 std::vector<trace::StreamClass> stream_classes() {
   // stream: sequential; the prefetchers keep a core's 10 to 12 line buffers nearly full but start
-  // anew at every page and list: 9 lines (estimate, as measured for sequential readers: 7 to 10).
+  // again at every page and list: 9 lines (estimate, as measured for sequential readers: 7 to 10).
   // gather: loads whose addresses come from a list that is already there. The window of an
   // out-of-order core holds the work on a dozen edges; mispredicted branches on what was loaded and
   // TLB misses leave 5 outstanding (estimate). chase: each address from the load before. There are

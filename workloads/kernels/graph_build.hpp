@@ -5,7 +5,7 @@
 // Everything is computed for real on traced arrays, whose loads and stores go to a recorder. The
 // data structures, their sizes, the order of their allocations and when they are freed are those of
 // GAP's reference code: 8-byte index entries, 4-byte vertex numbers (8 for graphs of 2^31 vertices
-// and more). What several threads do at a time there is done here by one after the other.
+// and more). What several threads do at the same time there is done here in turn.
 #pragma once
 
 #include <cstddef>

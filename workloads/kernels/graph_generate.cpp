@@ -23,7 +23,7 @@ constexpr std::uint64_t after_c = after_b + 12452;  // .19
 // The follower graph's vertices are ranked by degree; rank r has a degree proportional to
 // (r + head)^-exponent. Kwak et al. (WWW'10, Fig. 1): the share of users with more than x followers
 // falls as x^-1.276, so degree falls with rank to the power 1 / 1.276. `head` bounds the first
-// ones: the most followed user has 3.0 of 1468 million, the one who follows most 0.77 million.
+// ones: the most followed user has 3.0 of 1468 million, the user who follows most 0.77 million.
 constexpr double followed_exponent = 1 / 1.276;
 constexpr double followed_head = 3;
 constexpr double following_exponent = 0.7;  // estimate from that maximum

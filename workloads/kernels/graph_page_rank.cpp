@@ -15,7 +15,7 @@ TracedArray<float> page_rank(const Graph& graph, unsigned iterations, double tol
   const float initial = 1.0F / static_cast<float>(vertices);
   const float base = (1.0F - damping) / static_cast<float>(vertices);
   const auto share = [&](float score, Vertex v) {
-    // A vertex without an edge out is nobody's neighbour: its contribution is never read.
+    // A vertex without outgoing edges is no one's neighbour: its contribution is never read.
     return score / static_cast<float>(std::max<std::uint64_t>(graph.out.degree(v), 1));
   };
   Work work{recorder};

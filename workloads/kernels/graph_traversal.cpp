@@ -37,7 +37,7 @@ std::uint64_t top_down(const Graph& graph, Parents& parent, const SlidingQueue& 
   return scouted;
 }
 
-/// Bottom-up step: who has no parent looks for one in the front. Returns how many found one.
+/// Bottom-up step: vertices without a parent look for one in the front. Returns how many found one.
 std::size_t bottom_up(const Graph& graph, Parents& parent, const Bitmap& front, Bitmap& next,
                       Work& work, const Watch& watch) {
   const Csr& in = graph.incoming();
@@ -296,7 +296,7 @@ TracedArray<std::int32_t> shortest_paths(const Graph& graph, Vertex source, std:
   TracedArray<std::int32_t> distance{recorder, "sssp.distance", graph.vertices()};
   fill(distance, unreachable);
   distance.store(update, source, 0);
-  // GAP's frontier has room for every edge; only as much is touched as is used.
+  // GAP's frontier has room for every edge; only the used part is touched.
   TracedArray<Vertex> frontier{recorder, "sssp.frontier", std::max<std::uint64_t>(graph.edges(), 1),
                                graph.options.id_bytes};
   Bins bins{graph};

@@ -47,7 +47,7 @@ class Masstree {
   Inserted insert(std::string_view key, std::uint64_t value);
   /// The removed value.
   std::optional<std::uint64_t> remove(std::string_view key);
-  /// Keys from `from` on in ascending order, until `visit` returns false. `pass` is told every leaf
+  /// Keys from `from` on in ascending order, until `visit` returns false. `pass` gets every leaf
   /// that was looked at.
   void scan(std::string_view from,
             const std::function<bool(std::string_view, std::uint64_t)>& visit,
@@ -66,7 +66,7 @@ class Masstree {
   struct Inner;
   struct Entry;
   struct Place;
-  /// Who points to a layer's root: a slot of a leaf of the layer above, or nobody (the first
+  /// What points to a layer's root: a slot of a leaf of the layer above, or nothing (the first
   /// layer).
   struct Holder {
     Address leaf = TracedMemory::none;

@@ -83,7 +83,7 @@ trace::StreamInfo record_redis(const RecordRequest& request) {
   trace::StreamInfo info = describe(request);
   info.lanes = {{"instances", 1}};
   // Value: sequential bytes. The prefetchers keep a core's 10 to 12 line buffers nearly full but
-  // start anew at every page: 9 lines on average (estimate), copied in some 2 ns each. Chain:
+  // start again at every page: 9 lines on average (estimate), copied in some 2 ns each. Chain:
   // bucket, entry, key, object, each address from the line before, one command at a time: MLP 1.
   // Update: stores, buffered and drained side by side.
   info.classes = {{"value", 9, 2}, {"chain", 1, 0}, {"update", 10, 0}};

@@ -8,7 +8,7 @@
 // The dict has two tables. When the first is full a second of twice the size is mapped and entries
 // move over bucket by bucket: one with every command, and some from the server's timer; then the
 // first is freed. A GET notes the clock in the object (lookupKey); a SET allocates value and object
-// anew and frees the old ones (dbOverwrite), so that values move about the heap. Keys are hashed
+// again and frees the old ones (dbOverwrite), so that values move about the heap. Keys are hashed
 // with SipHash-1-2 and compared as strings.
 //
 // Not recorded: what stays in a core's caches, being reused with every command (client buffers, the

@@ -24,7 +24,7 @@ class SiloArena {
   SiloArena(TracedMemory& memory, const SiloClasses& classes) : memory_(memory), stream_(classes) {}
 
   [[nodiscard]] trace::Address allocate(std::uint64_t bytes);
-  /// Frees at the next reclaim(): whoever still looks at it (in Silo: until the epoch ends) may.
+  /// Frees at the next reclaim(): until then (in Silo: until the epoch ends) it may still be read.
   void retire(trace::Address piece, std::uint64_t bytes) { retired_.emplace_back(piece, bytes); }
   void reclaim();
   /// What a piece of `bytes` really takes.

@@ -70,7 +70,7 @@ template <typename Row>
 void Tpcc::add(Id id, Key at, const Row& row) {
   ++steps_;
   if (!transaction_.insert(table(id), at, {reinterpret_cast<const char*>(&row), sizeof(Row)}))
-    throw std::logic_error("tpcc: a row is there already");
+    throw std::logic_error("tpcc: a row exists already");
 }
 
 std::uint32_t Tpcc::uniform(std::uint32_t low, std::uint32_t high) {
@@ -197,7 +197,8 @@ bool Tpcc::run(Kind kind) {
     transaction_.abort();
     return false;
   }
-  if (!transaction_.commit()) throw std::logic_error("tpcc: a conflict, with one at a time");
+  if (!transaction_.commit())
+    throw std::logic_error("tpcc: a conflict, although transactions run one by one");
   return true;
 }
 
@@ -373,7 +374,7 @@ void Tpcc::run_stock_level() {
     sold.insert(row_of<OrderLine>(value).item);
     return true;
   });
-  [[maybe_unused]] std::uint32_t low = 0;  // what the client would be told
+  [[maybe_unused]] std::uint32_t low = 0;  // what the client would get
   for (const std::uint32_t i : sold) {
     Stock there{};
     (void)get(stock, key(w, i), there);

@@ -27,7 +27,7 @@ class Tpcc {
  public:
   enum Kind : std::uint32_t { new_order, payment, delivery, order_status, stock_level };
 
-  /// Creates and fills the tables (§4.3). `loaded` is told the fraction done.
+  /// Creates and fills the tables (§4.3). `loaded` gets the fraction done.
   Tpcc(SiloStore& store, const TpccOptions& options,
        const std::function<void(double)>& loaded = {});
 

@@ -8,7 +8,7 @@
 
 namespace tt::kernels::tpcc {
 
-// Rows with the fields that transactions use and the sizes of §1.3; text that nobody looks at is
+// Rows with the fields that transactions use and the sizes of §1.3; text that is never read is
 // one array. Money is in cents.
 struct Warehouse {
   std::int64_t ytd;

@@ -3,7 +3,7 @@
 //
 // For structures made of nodes that point to each other, as TracedArray (traced.hpp) is for arrays:
 // a pointer is a simulated address, and what lies there has the layout of the real program, so that
-// lines and pages are shared as they are there. `peek` and `poke` touch the data without a report,
+// lines and pages are shared as in the original. `peek` and `poke` touch the data without a report,
 // for what is in a register or was just reported.
 #pragma once
 

@@ -15,7 +15,7 @@
 // raw columns' entries of 8 bytes by rows, used for binning only; bins of one byte by rows
 // (GHistIndexMatrix) for histograms and again by columns (ColumnMatrix) for partitions; gradient
 // pairs of two floats; row sets of 8-byte indices, ascending within each node. Row sets and the
-// buffers that partitions go through belong to a partitioner, which is made anew for each tree.
+// buffers that partitions go through belong to a partitioner, which is made again for each tree.
 // Cuts and histograms (160 KB per node) do not grow with the rows and stay in the caches of a core:
 // they are not reported, as a cache that is scaled down would not hold them.
 #pragma once

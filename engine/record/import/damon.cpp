@@ -98,7 +98,7 @@ class Damon {
            number<std::uint64_t>(range.substr(dash + 1)), rest, line);
   }
 
-  /// Every page of a region was found accessed in so many checks.
+  /// A region and the number of checks in which it was found accessed; each page gets that many.
   void region(std::uint32_t target, std::optional<std::uint64_t> from,
               std::optional<std::uint64_t> to, Text counts, Text line) {
     const auto checks = number<std::uint32_t>(word(counts));

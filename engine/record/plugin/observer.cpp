@@ -1,4 +1,4 @@
-// Observer: see observer.hpp. The hot doors are there; here is what few accesses reach.
+// Observer: observer.hpp has the fast path; this is what few accesses reach.
 #include "record/plugin/observer.hpp"
 
 #include <fcntl.h>

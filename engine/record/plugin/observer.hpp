@@ -56,7 +56,7 @@ struct ObserverOptions {
   double cpi = 0.5;
   double latency_ns = 90;
   double interval_ms = 5;
-  /// Of each Pattern but `resident`, for which nobody waits.
+  /// Of each Pattern but `resident`, for which no thread waits.
   std::array<double, pattern_count - 1> mlp = {4, 8, 1};
 };
 
@@ -103,7 +103,7 @@ class Observer {
   /// the first access.
   void adopt(std::uint64_t base);
 
-  // The hot doors. A thread must not be used by two at a time.
+  // The fast path. No two threads may use one ObservedThread at the same time.
   void load(ObservedThread& thread, std::uint64_t address) {
     const std::uint64_t line = address / trace::line_bytes;
     std::uint64_t& slot = thread.recent_[line % ObservedThread::recent_lines];
@@ -137,8 +137,8 @@ class Observer {
   void waited(ObservedThread& thread);
 
   // Mappings, in bytes of the program's addresses. `thread`'s accesses so far came before.
-  /// `site`: who asked for it, or the file; `offset`: in that file; `code`: of a program or
-  /// library.
+  /// `site`: the caller that asked for it, or the file; `offset`: in that file; `code`: of a
+  /// program or library.
   void map(ObservedThread& thread, std::uint64_t address, std::uint64_t bytes,
            const std::string& site, std::uint64_t offset = 0, bool code = false);
   void unmap(ObservedThread& thread, std::uint64_t address, std::uint64_t bytes);
@@ -163,7 +163,7 @@ class Observer {
   [[nodiscard]] std::uint64_t now_ns() const;
 
   /// Around fork(): nobody writes while the process is copied; the child gets a spool of its own,
-  /// in which all mappings are told again.
+  /// in which all mappings are written again.
   void before_fork();
   void after_fork_in_parent();
   void after_fork_in_child();

@@ -2,8 +2,8 @@
 //
 // It hands every load, store and executed instruction of the program to the observer, and keeps it
 // informed of what is mapped: from the program's system calls (system_calls.hpp), and with the name
-// of who asked for the memory (call_site.hpp). Buffers that the kernel fills and reads on the
-// program's behalf count as the program's accesses. A program that the program executes is put
+// of the code that asked for the memory (call_site.hpp). Buffers that the kernel fills and reads on
+// the program's behalf count as the program's accesses. A program that the program executes is put
 // under the emulator again.
 #include <pthread.h>
 #include <unistd.h>

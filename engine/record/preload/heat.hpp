@@ -56,7 +56,7 @@ inline double decay(double x) {
 struct Rates {
   static constexpr std::size_t size = 10;
   static constexpr double lowest = 1.0 / 16;  // touches per second; the highest is 16,384
-  static constexpr float least = 1e-5F;       // nothing is impossible: hot sets move
+  static constexpr float least = 1e-5F;       // no rate is impossible: hot sets move
   float share[size] = {};
 
   /// Before anything was seen: each half as likely as the last.
@@ -96,7 +96,7 @@ struct Rates {
   void add(const Rates& other, double weight) {
     for (std::size_t i = 0; i < size; ++i) share[i] += static_cast<float>(weight) * other.share[i];
   }
-  /// Shares add up to one again (or hardly more), and none is nothing.
+  /// Shares add up to one again (or slightly more), and none is zero.
   void settle() {
     float sum = 0;
     for (const float s : share) sum += s;
@@ -144,7 +144,7 @@ struct Share {
 /// 64 neighbouring pages.
 struct Leaf {
   std::uint64_t key = 0;      // address >> leaf_shift
-  std::uint64_t present = 0;  // pages that are there, also those that are away
+  std::uint64_t present = 0;  // pages that are mapped in, including those that are away
   std::uint64_t huge = 0;     // mapped by a huge page
   std::uint64_t away = 0;
   double counted = 0;  // processor time up to which its accesses are written
@@ -189,7 +189,7 @@ struct Leaf {
     rates = next;
   }
 
-  /// Each page's evidence is dropped with this probability: nothing is known for ever.
+  /// Each page's evidence is dropped with this probability: no knowledge lasts.
   void forget(Rng& rng, double probability) {
     for (std::uint64_t rest = present; rest != 0; rest &= rest - 1) {
       const auto page = static_cast<unsigned>(std::countr_zero(rest));

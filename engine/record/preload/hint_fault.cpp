@@ -8,7 +8,7 @@
 //   TIERTUNE_HINT_FAULT       overhead in millionths, bytes of cache, picoseconds of a miss
 //
 // The thread is made by clone, not by pthread_create: that would allocate (in the child of a fork,
-// where the allocator may be locked for ever), and the C library would count it: a program whose
+// where the allocator may stay locked), and the C library would count it: a program whose
 // first thread ends by pthread_exit would never be over.
 #include <dlfcn.h>
 #include <pthread.h>
@@ -82,7 +82,7 @@ bool start_thread() {
   if (room == 0) return false;
   const std::uint64_t pointer = room + bytes - head_bytes;
   auto* const head = reinterpret_cast<std::uint64_t*>(pointer);
-  head[0] = pointer;  // as the ABI wants it
+  head[0] = pointer;  // as the ABI requires
   head[2] = pointer;
   sigset_t all;
   sigset_t before;

@@ -155,7 +155,7 @@ inline void sleep_ns(std::uint64_t ns) {
   ::syscall(SYS_nanosleep, &span, nullptr);
 }
 
-/// The sampler's own memory: never sampled, and not copied by a fork (the child begins anew).
+/// The sampler's own memory: never sampled, and not copied by a fork (the child starts over).
 class OwnMemory {
  public:
   /// Null: none left.

@@ -6,7 +6,7 @@
 //   take     a random present page goes to the stash (stash.hpp)
 //   serve    a thread that touches it waits until the page is back; the wait tells the rate
 //            (evidence.hpp, heat.hpp)
-//   expire   a page that nobody touched for `window_ns` comes back by itself
+//   expire   a page that was not touched for `window_ns` comes back by itself
 //   write    expected cache misses per page go to the spool (estimate_writer.hpp)
 //   look     now and then: what is mapped, which pages are present (survey.hpp)
 //
@@ -132,7 +132,7 @@ class PageSampler {
   bool set_up() {
     // A descriptor table of our own, empty: the program's pipes must end when it closes them.
     if (::syscall(SYS_close_range, 0U, ~0U, 1U << 1 /* CLOSE_RANGE_UNSHARE */) != 0) return false;
-    // Quick answers, if we may: a thread waits for us. What we do at a time is short.
+    // A high priority, if we may: threads wait for us. Each of our steps is short.
     const sched_param lowest{.sched_priority = 1};
     if (::syscall(SYS_sched_setscheduler, 0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest) != 0)
       ::syscall(SYS_setpriority, PRIO_PROCESS, 0, -20);
@@ -184,7 +184,7 @@ class PageSampler {
     }
   }
 
-  /// What a page that was away tells. `touched` 0: nobody accessed it.
+  /// Learns from a page that was away. `touched` 0: it was not accessed.
   void observe(const Stash::Slot& held, std::uint16_t index, std::uint64_t at,
                std::uint64_t touched, bool store) {
     const double exposed = std::max(budget_.program_s_at(at) - held.taken_s, 1e-6);
@@ -291,7 +291,7 @@ class PageSampler {
     recording_.spool.close(SpoolState::closed);
     stash_.read_events();
     close_files();
-    reply(asked_.load() + (1u << 16));  // nobody needs to wait any more
+    reply(asked_.load() + (1u << 16));  // no thread needs to wait any more
   }
 
   static constexpr double pending = -2;

@@ -1,4 +1,4 @@
-// Survey: what is mapped, who asked for it, and which pages are present.
+// Survey: what is mapped, by which caller, and which pages are present.
 //
 // Changes that the program's threads report come with call sites and are taken in every tick. Now
 // and then the sampler looks at everything (/proc/self/maps, PAGEMAP_SCAN), finds what it missed,
