@@ -1,7 +1,7 @@
 """The hint-fault sampler in real programs: that they never notice, and what it learns of them.
 
-The programs (hint_fault_program.cpp) check their own memory all the time and run until they have
-been sampled often enough, so that the speed and load of the machine do not matter. Bounds on what is
+The programs (hint_fault_program.cpp) check their own memory all the time. They run until they have
+been sampled often enough, so that speed and load of the machine do not matter. Bounds on what is
 learnt are generous: it is a sample.
 """
 
