@@ -10,8 +10,17 @@ AdaptiveThreshold::AdaptiveThreshold(const Options& options)
       histogram_(Histogram::for_counter(options.ceiling)),
       value_(options.initial) {}
 
+void AdaptiveThreshold::move(std::span<const std::uint32_t> before,
+                             std::span<const std::uint32_t> after) {
+  for (std::size_t i = 0; i < before.size(); ++i) histogram_.move(before[i], after[i]);
+}
+
 void AdaptiveThreshold::set(std::uint32_t value) {
   value_ = std::clamp(value, options_.floor, options_.ceiling);
+}
+
+void AdaptiveThreshold::lower(std::uint32_t step) {
+  if (value_ > options_.floor) set(value_ - std::min(step, value_ - options_.floor));
 }
 
 bool AdaptiveThreshold::advance(std::uint64_t samples) {

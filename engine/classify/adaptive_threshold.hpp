@@ -1,8 +1,9 @@
-// A hot threshold that follows the hotness distribution: every so many samples it is set so that
-// the hot set fits the fast tier.
+// AdaptiveThreshold: a hot threshold that follows the hotness distribution. Every so many samples
+// it is set so that the hot set fits the fast tier.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "classify/histogram.hpp"
 
@@ -14,7 +15,7 @@ class AdaptiveThreshold {
     fill,   // jump to MEMTIS' Algorithm 1 (SOSP'23, §4.2.1)
     step,   // one count up while the hot set exceeds the fast tier, one down while it cannot fill
             // it (FreqTier, 2024, §V-C(a))
-    fixed,  // only set() changes it
+    fixed,  // only lower() changes it
   };
   struct Options {
     Rule rule = Rule::fill;
@@ -27,20 +28,22 @@ class AdaptiveThreshold {
 
   explicit AdaptiveThreshold(const Options& options);
 
-  void move(std::uint32_t from, std::uint32_t to) { histogram_.move(from, to); }
+  /// Pages whose counts went from before[i] to after[i].
+  void move(std::span<const std::uint32_t> before, std::span<const std::uint32_t> after);
   void cool() { histogram_.cool(); }
   /// Counts samples toward the period; adapts when it is full. Returns whether a pass was made.
   bool advance(std::uint64_t samples);
 
   [[nodiscard]] std::uint32_t value() const { return value_; }
-  /// Kept within floor and ceiling.
-  void set(std::uint32_t value);
-  [[nodiscard]] std::uint32_t floor() const { return options_.floor; }
+  /// Less by `step`, but not below the floor.
+  void lower(std::uint32_t step);
   /// Pages at or above the threshold.
   [[nodiscard]] std::uint64_t hot_pages() const { return histogram_.at_least(value_); }
   [[nodiscard]] const Histogram& histogram() const { return histogram_; }
 
  private:
+  void set(std::uint32_t value);  // kept within floor and ceiling
+
   Options options_;
   Histogram histogram_;
   std::uint32_t value_;

@@ -128,6 +128,58 @@ std::string_view name(KnobType type) {
   return "";
 }
 
+KnobDecl KnobDecl::when(std::string parent, KnobValue value) && {
+  condition = KnobCondition{std::move(parent), {std::move(value)}};
+  return std::move(*this);
+}
+
+namespace knob {
+namespace {
+
+KnobDecl number(KnobType type, std::string name, KnobValue initial, Limits limits, Unit unit,
+                std::string source, std::string meaning) {
+  return {.name = std::move(name),
+          .type = type,
+          .initial = std::move(initial),
+          .min = limits.min,
+          .max = limits.max,
+          .log = limits.log,
+          .unit = unit,
+          .meaning = std::move(meaning),
+          .source = std::move(source)};
+}
+
+}  // namespace
+
+KnobDecl integer(std::string name, std::int64_t initial, Limits limits, Unit unit,
+                 std::string source, std::string meaning) {
+  return number(KnobType::integer, std::move(name), initial, limits, unit, std::move(source),
+                std::move(meaning));
+}
+KnobDecl real(std::string name, double initial, Limits limits, Unit unit, std::string source,
+              std::string meaning) {
+  return number(KnobType::real, std::move(name), initial, limits, unit, std::move(source),
+                std::move(meaning));
+}
+KnobDecl flag(std::string name, bool initial, std::string source, std::string meaning) {
+  return {.name = std::move(name),
+          .type = KnobType::boolean,
+          .initial = initial,
+          .meaning = std::move(meaning),
+          .source = std::move(source)};
+}
+KnobDecl choice(std::string name, std::vector<std::string> choices, std::string source,
+                std::string meaning) {
+  return {.name = std::move(name),
+          .type = KnobType::choice,
+          .initial = choices.at(0),
+          .meaning = std::move(meaning),
+          .source = std::move(source),
+          .choices = std::move(choices)};
+}
+
+}  // namespace knob
+
 const KnobValue& Knobs::at(std::string_view name) const {
   const auto it = values_.find(name);
   if (it == values_.end()) throw std::out_of_range("no knob named " + std::string(name));

@@ -1,8 +1,10 @@
 // Knobs: what can be set about a policy, declared once.
 //
-// A declaration lives in the policy's own file and holds everything that anybody needs to know:
-// type, default, hard limits, scale, unit, meaning and source. The CLI, the configuration spaces,
-// the documentation and the simulator's scaling read it from here.
+// A declaration (KnobDecl) stands in the file of the policy, or of the part, that reads the knob.
+// It holds its type, default, hard limits, scale, unit, meaning and source. The CLI, the
+// configuration spaces, the documentation and the simulator's scaling read it from here. Knobs
+// holds the values of one run. The range within which a study searches is neither: it stands in
+// spaces/*.yaml.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +13,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -58,7 +62,57 @@ struct KnobDecl {
   std::string source;   // paper and section or table; "artifact" where only code says it
   std::vector<std::string> choices;  // KnobType::choice only
   std::optional<KnobCondition> condition;
+
+  /// The same knob, active only while `parent` has the value.
+  [[nodiscard]] KnobDecl when(std::string parent, KnobValue value = true) &&;
 };
+
+/// Declarations in two or three lines:
+///
+///     using namespace knob;
+///     return list(
+///         integer("hot_threshold", 5, {1, 65535}, count_per_page, "§3.1",
+///                 "count from which a page is hot"),
+///         real("sampling_frequency", 1e5, {100, 1e7, log}, hertz, "§4", "samples per second")
+///             .when("sampling"),
+///         migrate::watermark_knobs("§5"));  // those of a part
+namespace knob {
+
+using enum Unit;
+
+inline constexpr bool log = true;
+/// Hard limits, inclusive, and the scale on which to search between them.
+struct Limits {
+  double min, max;
+  bool log = false;
+};
+
+[[nodiscard]] KnobDecl integer(std::string name, std::int64_t initial, Limits limits, Unit unit,
+                               std::string source, std::string meaning);
+[[nodiscard]] KnobDecl real(std::string name, double initial, Limits limits, Unit unit,
+                            std::string source, std::string meaning);
+[[nodiscard]] KnobDecl flag(std::string name, bool initial, std::string source,
+                            std::string meaning);
+/// The first choice is the default.
+[[nodiscard]] KnobDecl choice(std::string name, std::vector<std::string> choices,
+                              std::string source, std::string meaning);
+
+/// One list of single declarations and of lists, in their order.
+template <typename... Parts>
+[[nodiscard]] std::vector<KnobDecl> list(Parts&&... parts) {
+  std::vector<KnobDecl> all;
+  const auto append = [&]<typename Part>(Part&& part) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<Part>, KnobDecl>) {
+      all.push_back(std::forward<Part>(part));
+    } else {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+  };
+  (append(std::forward<Parts>(parts)), ...);
+  return all;
+}
+
+}  // namespace knob
 
 /// Values of all knobs of one policy, by name. Numbers are kept as double after scaling: a limit
 /// of "32 pages" on a miniature of scale 64 is half a page per period, which a policy honours by

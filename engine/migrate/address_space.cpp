@@ -13,6 +13,7 @@ auto after(const std::vector<PageRange>& ranges, PageId page) {
 }  // namespace
 
 void AddressSpace::map(PageRange range) {
+  ++version_;
   if (range.count == 0) return;
   unmap(range);
   const auto at = ranges_.insert(after(ranges_, range.first), range);

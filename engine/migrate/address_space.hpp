@@ -16,6 +16,8 @@ class AddressSpace {
   void unmap(PageRange range);
   [[nodiscard]] bool contains(PageId page) const;
   [[nodiscard]] std::uint64_t pages() const { return pages_; }
+  /// Calls of map() so far: unchanged means that nothing new is mapped.
+  [[nodiscard]] std::uint64_t version() const { return version_; }
   [[nodiscard]] std::uint64_t bytes() const { return ranges_.capacity() * sizeof(PageRange); }
 
   /// The first run of at most `limit` mapped pages at or after `from`, wrapping to the lowest range
@@ -26,6 +28,7 @@ class AddressSpace {
  private:
   std::vector<PageRange> ranges_;
   std::uint64_t pages_ = 0;
+  std::uint64_t version_ = 0;
 };
 
 }  // namespace tt::migrate

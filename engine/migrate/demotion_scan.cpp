@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 namespace tt::migrate {
 
@@ -14,6 +15,12 @@ DemotionScan::DemotionScan(const Options& options) : options_(options) {
                                 to_string(KnobValue{options.promote_watermark}) + ")");
   }
 }
+
+DemotionScan::DemotionScan(const Knobs& knobs)
+    : DemotionScan(Options{.promote_watermark = knobs.real("promote_watermark"),
+                           .demote_watermark = knobs.real("demote_watermark"),
+                           .chunk = knobs.real("scan_chunk"),
+                           .slice = 1.0 / 60}) {}
 
 DemotionScan::Result DemotionScan::run(Memory& memory, const AddressSpace& space,
                                        const Judge& judge) {
@@ -61,6 +68,21 @@ DemotionScan::Result DemotionScan::run(Memory& memory, const AddressSpace& space
   result.empty = barren_ >= pass;
   if (result.empty) barren_ = 0;
   return result;
+}
+
+std::vector<KnobDecl> watermark_knobs(const std::string& source) {
+  return knob::list(
+      knob::real("promote_watermark", 0.0125, {0, 0.9}, Unit::ratio, source,
+                 "share of the fast tier that is free when demotion starts (PROMO_WMARK)"),
+      knob::real("demote_watermark", 0.05, {0, 0.9}, Unit::ratio, source,
+                 "share of the fast tier that is free when demotion stops (DEMOTE_WMARK); not "
+                 "below promote_watermark"));
+}
+
+KnobDecl scan_chunk_knob(std::string source) {
+  return knob::real("scan_chunk", 1024, {1, 1048576, knob::log}, Unit::pages, std::move(source),
+                    "pages whose residency the demotion scan asks at a time; it stops at a "
+                    "chunk's end");
 }
 
 }  // namespace tt::migrate

@@ -1,21 +1,17 @@
 // DemotionScan: frees room in the fast tier by walking the address space in chunks, from where it
-// stopped last time.
+// stopped last time. Its knobs: promote_watermark, demote_watermark, scan_chunk.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/seam.hpp"
 #include "migrate/address_space.hpp"
 
 namespace tt::migrate {
-
-/// Share of the address space that the published systems' scan covers per run here: about a whole
-/// pass a minute at a run a second. Their papers do not bound it; unbounded, a pass over 64 M pages
-/// stops sampling for seconds whenever victims are rare.
-inline constexpr double scan_slice = 1.0 / 60;
 
 /// Watermark-driven linear scan (FreqTier, 2024, §V-B1; HybridTier, ASPLOS'25, §4.3): when less
 /// than the promote watermark of the fast tier is free, demote until the demote watermark is.
@@ -39,11 +35,14 @@ class DemotionScan {
 
   /// Throws std::invalid_argument if the demote watermark is below the promote watermark.
   explicit DemotionScan(const Options& options);
+  /// As the knobs say, a slice at a time: about a whole pass a minute at a run a second. The papers
+  /// do not bound a run; without a bound, a pass over 64 M pages with few victims keeps the tiering
+  /// thread from its samples for seconds.
+  explicit DemotionScan(const Knobs& knobs);
 
   /// Demotions under way count as free. Ends at the demote watermark, after its slice (the next run
-  /// goes on, up to one whole pass), or when the queue is full; never scans a page twice in one
-  /// run. A slice keeps the tiering thread from reading residency for seconds, deaf to samples,
-  /// when victims are rare.
+  /// goes on, up to one whole pass), or when the queue is full. Never scans a page twice in one
+  /// run.
   Result run(Memory& memory, const AddressSpace& space, const Judge& judge);
 
   [[nodiscard]] PageId cursor() const { return cursor_; }
@@ -56,5 +55,9 @@ class DemotionScan {
   std::vector<Residency> where_;  // scratch
   std::vector<PageId> fast_, victims_;
 };
+
+/// promote_watermark and demote_watermark, with the place where a system's paper has them.
+[[nodiscard]] std::vector<KnobDecl> watermark_knobs(const std::string& source);
+[[nodiscard]] KnobDecl scan_chunk_knob(std::string source);
 
 }  // namespace tt::migrate

@@ -1,7 +1,9 @@
 // PromotionBatch: the hot pages of a batch of samples, promoted with a single request.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <unordered_set>
 #include <vector>
 
@@ -29,5 +31,12 @@ class PromotionBatch {
   std::vector<PageId> pages_;
   std::unordered_set<PageId> members_;
 };
+
+/// Pages that reached the fast tier.
+[[nodiscard]] inline std::uint64_t promoted(std::span<const MigrationResult> results) {
+  return static_cast<std::uint64_t>(std::ranges::count_if(results, [](const auto& result) {
+    return result.to == Tier::fast && result.outcome == Outcome::done;
+  }));
+}
 
 }  // namespace tt::migrate

@@ -10,8 +10,6 @@ class AllFast final : public StaticPolicy {
   Tier placement(PageRange) const override { return Tier::fast; }
 };
 
-std::unique_ptr<Policy> make(const PolicyContext&) { return std::make_unique<AllFast>(); }
-
 const RegisterPolicy registered{{
     .name = "all-fast",
     .family = "reference",
@@ -19,7 +17,7 @@ const RegisterPolicy registered{{
     .citation = "the all-DRAM reference of tiering papers (e.g. HybridTier, ASPLOS'25, Fig. 11)",
     .knobs = {},
     .traits = {.unbounded_fast = true},
-    .make = make,
+    .make = make_policy<AllFast>,
 }};
 
 }  // namespace

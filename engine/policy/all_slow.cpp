@@ -10,8 +10,6 @@ class AllSlow final : public StaticPolicy {
   Tier placement(PageRange) const override { return Tier::slow; }
 };
 
-std::unique_ptr<Policy> make(const PolicyContext&) { return std::make_unique<AllSlow>(); }
-
 const RegisterPolicy registered{{
     .name = "all-slow",
     .family = "reference",
@@ -19,7 +17,7 @@ const RegisterPolicy registered{{
     .citation = "the all-CXL reference of tiering papers (e.g. Soar and Alto, OSDI'25, Fig. 1)",
     .knobs = {},
     .traits = {},
-    .make = make,
+    .make = make_policy<AllSlow>,
 }};
 
 }  // namespace

@@ -12,8 +12,6 @@ class FirstTouch final : public StaticPolicy {
   Tier placement(PageRange) const override { return Tier::fast; }
 };
 
-std::unique_ptr<Policy> make(const PolicyContext&) { return std::make_unique<FirstTouch>(); }
-
 const RegisterPolicy registered{{
     .name = "first-touch",
     .family = "static",
@@ -21,7 +19,7 @@ const RegisterPolicy registered{{
     .citation = "the NoTier baseline of tiering papers (e.g. Soar and Alto, OSDI'25, §6.1)",
     .knobs = {},
     .traits = {},
-    .make = make,
+    .make = make_policy<FirstTouch>,
 }};
 
 }  // namespace

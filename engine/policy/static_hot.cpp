@@ -49,10 +49,6 @@ class StaticHot final : public StaticPolicy {
   std::uint64_t hot_pages_ = 0;
 };
 
-std::unique_ptr<Policy> make(const PolicyContext& context) {
-  return std::make_unique<StaticHot>(context);
-}
-
 const RegisterPolicy registered{{
     .name = "static-hot",
     .family = "oracle",
@@ -61,7 +57,7 @@ const RegisterPolicy registered{{
     .citation = "static oracle placement by access frequency",
     .knobs = {},
     .traits = {.needs_oracle = true},
-    .make = make,
+    .make = make_policy<StaticHot>,
 }};
 
 }  // namespace

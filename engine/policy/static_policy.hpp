@@ -2,7 +2,7 @@
 // and nothing else.
 #pragma once
 
-#include "core/seam.hpp"
+#include "core/make_policy.hpp"
 
 namespace tt {
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/seam.hpp"
@@ -19,26 +20,28 @@ class IntensityLadder {
     double stable_band = 0;      // largest change of the hit ratio that counts as stable
   };
 
-  explicit IntensityLadder(Options options);
+  /// Samples loads at the highest level from now on.
+  IntensityLadder(Memory& memory, Options options);
+  IntensityLadder(Memory& memory, const Knobs& knobs);
 
-  /// Looks at the hit ratio if a window has ended. Returns whether level or mode changed, so that
-  /// the caller sets the sampling anew.
-  bool update(Nanos now, const Counters& counters);
-
+  /// Looks at the hit ratio if a window has ended, and samples at another level if it asks for one.
+  void tick(Nanos now);
   /// Pages promoted; a window without any is a promotion plateau.
   void promoted(std::uint64_t pages) { promotions_ += pages; }
-  /// A whole pass of the address space found nothing to demote. Returns whether the mode changed.
-  bool empty_scan(Nanos now, const Counters& counters);
+  /// A whole pass of the address space found nothing to demote: begins monitoring.
+  void empty_scan(Nanos now);
 
+  /// Only the hit ratio is watched; nothing is sampled.
   [[nodiscard]] bool monitoring() const { return monitoring_; }
   /// 0 is the highest; stays where it was while monitoring.
   [[nodiscard]] std::size_t level() const { return level_; }
   /// Samples per second wanted now; 0 while monitoring.
   [[nodiscard]] double frequency() const { return monitoring_ ? 0 : options_.levels[level_]; }
-  /// Hit ratio of the last whole window, if there was one.
-  [[nodiscard]] std::optional<double> hit_ratio() const { return last_; }
 
  private:
+  void set_sampling();
+
+  Memory& memory_;
   Options options_;
   HitRatioWindow ratio_;
   std::size_t level_ = 0;
@@ -46,5 +49,8 @@ class IntensityLadder {
   std::optional<double> last_;  // ratio that the next one is compared to
   std::uint64_t promotions_ = 0;
 };
+
+/// sampling_frequency, sampling_levels, sampling_step, window, stable_band.
+[[nodiscard]] std::vector<KnobDecl> ladder_knobs(const std::string& source);
 
 }  // namespace tt::regulate

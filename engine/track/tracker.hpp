@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "core/types.hpp"
 
@@ -25,8 +26,12 @@ class Tracker {
   virtual void increment(std::span<const Count> batch) = 0;
   /// Counts one sample for each page (a page may occur more than once).
   virtual void increment(std::span<const PageId> batch) = 0;
-  /// out[i] = count of pages[i].
+  /// out[i] = count of pages[i]. A vector is resized to fit.
   virtual void get(std::span<const PageId> pages, std::span<std::uint32_t> out) const = 0;
+  void get(std::span<const PageId> pages, std::vector<std::uint32_t>& out) const {
+    out.resize(pages.size());
+    get(pages, std::span{out});
+  }
   [[nodiscard]] virtual std::uint32_t get(PageId page) const = 0;
   /// Starts halving every counter. A halving still under way is finished first.
   virtual void begin_cooling() = 0;

@@ -1,9 +1,6 @@
 #include "check.hpp"
 #include "classify/adaptive_threshold.hpp"
-#include "classify/cooling.hpp"
 #include "classify/histogram.hpp"
-#include "fake_memory.hpp"
-#include "track/exact.hpp"
 
 using namespace tt;
 using classify::AdaptiveThreshold;
@@ -112,13 +109,18 @@ AdaptiveThreshold adaptive(AdaptiveThreshold::Rule rule, double fast_pages) {
                             .fast_pages = fast_pages,
                             .period = 100});
 }
+/// So many pages have that count now, none before.
+void pages(AdaptiveThreshold& threshold, std::size_t number, std::uint32_t count) {
+  const std::vector<std::uint32_t> before(number, 0), after(number, count);
+  threshold.move(before, after);
+}
 
 }  // namespace
 
 TEST("threshold: the fill rule jumps to the lowest count whose pages fit") {
   auto t = adaptive(AdaptiveThreshold::Rule::fill, 25);
-  for (int n = 0; n < 20; ++n) t.move(0, 9);
-  for (int n = 0; n < 20; ++n) t.move(0, 6);
+  pages(t, 20, 9);
+  pages(t, 20, 6);
   CHECK(!t.advance(99));
   CHECK_EQ(t.value(), 5u);
   CHECK(t.advance(1));
@@ -128,18 +130,18 @@ TEST("threshold: the fill rule jumps to the lowest count whose pages fit") {
 
 TEST("threshold: stays within floor and ceiling") {
   auto low = adaptive(AdaptiveThreshold::Rule::fill, 1000);
-  low.move(0, 1);
+  pages(low, 1, 1);
   low.advance(100);
   CHECK_EQ(low.value(), 3u);
   auto high = adaptive(AdaptiveThreshold::Rule::fill, 1);
-  for (int n = 0; n < 20; ++n) high.move(0, 15);
+  pages(high, 20, 15);
   high.advance(100);
   CHECK_EQ(high.value(), 15u);
 }
 
 TEST("threshold: the step rule climbs while the hot set is too large, sinks while it fits") {
   auto t = adaptive(AdaptiveThreshold::Rule::step, 10);
-  for (int n = 0; n < 20; ++n) t.move(0, 6);
+  pages(t, 20, 6);
   t.advance(100);
   CHECK_EQ(t.value(), 6u);
   t.advance(100);
@@ -153,7 +155,7 @@ TEST("threshold: the step rule climbs while the hot set is too large, sinks whil
 
 TEST("threshold: the fixed rule never adapts, and periods carry their remainder") {
   auto fixed = adaptive(AdaptiveThreshold::Rule::fixed, 1);
-  for (int n = 0; n < 20; ++n) fixed.move(0, 9);
+  pages(fixed, 20, 9);
   CHECK(!fixed.advance(1000));
   CHECK_EQ(fixed.value(), 5u);
   auto t = adaptive(AdaptiveThreshold::Rule::fill, 1);
@@ -161,28 +163,23 @@ TEST("threshold: the fixed rule never adapts, and periods carry their remainder"
   CHECK(t.advance(50));
 }
 
-TEST("cooling clock: halves every period, in slices that end within half a period") {
-  const auto tracker = track::make_exact(10000);
-  std::vector<PageId> pages;
-  for (std::uint64_t p = 0; p < 10000; ++p) pages.push_back({p});
-  for (int n = 0; n < 8; ++n) tracker->increment(pages);
-  test::FakeMemory memory(1, 1);
-  classify::CoolingClock clock(*tracker, 1000.5);
-  CHECK_EQ(clock.room(), 1001u);
-  for (int n = 0; n < 10; ++n) CHECK(!clock.advance(100, memory));
-  CHECK_EQ(clock.room(), 1u);
-  CHECK_EQ(memory.work(Work::cooling_step), 0u);
-  CHECK(clock.advance(1, memory));
-  CHECK_EQ(clock.epoch(), 1u);
-  CHECK(tracker->cooling());
-  CHECK_EQ(tracker->get({5}), 4u);  // as if all were halved at once
-  std::uint64_t most = 0;
-  for (int n = 0; n < 6; ++n) {
-    const auto before = memory.work(Work::cooling_step);
-    clock.advance(100, memory);
-    most = std::max(most, memory.work(Work::cooling_step) - before);
-  }
-  CHECK(!tracker->cooling());
-  CHECK(most <= tracker->lines() / 4);  // no batch paid for more than its share
-  CHECK_EQ(tracker->get({5}), 4u);
+TEST("threshold: pages that rise leave the bins that they were in") {
+  auto t = adaptive(AdaptiveThreshold::Rule::fixed, 1);
+  const std::uint32_t before[] = {0, 0, 0}, after[] = {6, 6, 2}, later[] = {7, 4, 9};
+  t.move(before, after);
+  CHECK_EQ(t.hot_pages(), 2u);
+  t.move(after, later);
+  CHECK_EQ(t.hot_pages(), 2u);  // 7 and 9; one fell to 4
+  CHECK_EQ(t.histogram().at_least(1), 3u);
+}
+
+TEST("threshold: lowered by a step, not below the floor, and not raised by it") {
+  auto t = adaptive(AdaptiveThreshold::Rule::fixed, 1);
+  t.lower(1);
+  CHECK_EQ(t.value(), 4u);
+  t.lower(100);
+  CHECK_EQ(t.value(), 3u);
+  AdaptiveThreshold below({.initial = 2, .floor = 3, .ceiling = 15});
+  below.lower(1);
+  CHECK_EQ(below.value(), 2u);
 }

@@ -46,11 +46,15 @@ TEST("address space: maps, merges, splits; harmless when told twice") {
   CHECK(!space.contains({14}));
   CHECK(!space.contains({15}));
   CHECK(space.contains({16}));
+  const auto version = space.version();
   space.unmap(range(0, 12));
+  CHECK_EQ(space.version(), version);  // nothing new is mapped
   CHECK_EQ(space.pages(), 11u);
   space.unmap(range(100, 12));
   space.unmap(range(0, 1000));
   CHECK_EQ(space.pages(), 0u);
+  space.map(range(0, 1));
+  CHECK(space.version() > version);
 }
 
 TEST("address space: against a plain set of pages, at random") {
@@ -203,6 +207,19 @@ TEST("demotion scan: watermarks in the wrong order are refused by name") {
                "demote_watermark: found 0.1");
 }
 
+TEST("demotion scan: constructed from its knobs, it takes a sixtieth of the pages a run") {
+  std::vector<KnobDecl> declared = migrate::watermark_knobs("a");
+  declared.push_back(migrate::scan_chunk_knob("b"));
+  DemotionScan scan(resolve(
+      declared, {{"promote_watermark", 0.5}, {"demote_watermark", 0.9}, {"scan_chunk", 1.0}}));
+  ScanRig rig(120);
+  for (std::uint64_t p = 0; p < 120; ++p) rig.cold.insert(p);
+  CHECK_EQ(rig.run(scan).scanned, 2u);
+  CHECK_EQ(rig.memory.residency_calls, 2u);  // a page at a time
+  CHECK_THROWS(DemotionScan(resolve(declared, {{"promote_watermark", 0.1}})),
+               "demote_watermark: found 0.05");
+}
+
 TEST("demotion scan: nothing mapped") {
   FakeMemory memory(0, 10);
   AddressSpace space;
@@ -211,19 +228,61 @@ TEST("demotion scan: nothing mapped") {
   CHECK_EQ(result.scanned, 0u);
 }
 
+namespace {
+
+/// The pages that are due by then, in order; `demoted` of them are victims.
+std::vector<std::uint64_t> due(SecondChance& chances, FakeMemory& memory, double second,
+                               const std::set<std::uint64_t>& demoted = {}) {
+  std::vector<std::uint64_t> pages;
+  chances.revisit(memory, from_seconds(second), [&](const SecondChance::Marked& marked) {
+    pages.push_back(marked.page.value);
+    return demoted.contains(marked.page.value);
+  });
+  return pages;
+}
+using Pages = std::vector<std::uint64_t>;
+
+}  // namespace
+
 TEST("second chance: due after the revisit time, once, in order; bounded; no page twice") {
+  FakeMemory memory(10, 10);
+  for (std::uint64_t p = 0; p < 4; ++p) memory.touch({p}, Tier::fast);
   SecondChance chances(from_seconds(60), 2);
   CHECK(chances.mark({1}, 9, 0, from_seconds(0)));
   CHECK(!chances.mark({1}, 9, 0, from_seconds(1)));
   CHECK(chances.mark({2}, 9, 0, from_seconds(2)));
   CHECK(!chances.mark({3}, 9, 0, from_seconds(3)));  // full
-  CHECK(!chances.due(from_seconds(59)));
-  CHECK_EQ(chances.due(from_seconds(60))->page.value, 1u);
-  CHECK(!chances.due(from_seconds(60)));
+  CHECK((due(chances, memory, 59) == Pages{}));
+  CHECK((due(chances, memory, 60) == Pages{1}));
+  CHECK((due(chances, memory, 60) == Pages{}));
   CHECK(chances.mark({1}, 9, 0, from_seconds(61)));  // may be marked again
-  CHECK_EQ(chances.due(from_seconds(300))->page.value, 2u);
-  CHECK_EQ(chances.due(from_seconds(300))->page.value, 1u);
+  CHECK((due(chances, memory, 300) == Pages{2, 1}));
   CHECK_EQ(chances.size(), 0u);
+}
+
+TEST("second chance: victims are requested at once; pages that left the fast tier are not judged") {
+  FakeMemory memory(3, 10);
+  for (std::uint64_t p = 0; p < 5; ++p) memory.touch({p}, Tier::fast);  // 3 and 4 are slow
+  SecondChance chances(from_seconds(1), 10);
+  for (std::uint64_t p = 0; p < 6; ++p) chances.mark({p}, 9, 0, {});  // 5 is not mapped
+  CHECK((due(chances, memory, 1, {0, 2, 4}) == Pages{0, 1, 2}));
+  CHECK((memory.queued(Tier::slow) == Pages{0, 2}));
+  CHECK_EQ(memory.request_calls, 1u);
+  CHECK_EQ(memory.residency_calls, 1u);
+  CHECK_EQ(memory.work(Work::scan_step), 6u);  // the residency of all that were due was asked
+  due(chances, memory, 2);
+  CHECK_EQ(memory.residency_calls, 1u);  // none is due: nothing is asked
+}
+
+TEST("second chance: constructed from its knobs") {
+  FakeMemory memory(3, 10);
+  memory.touch({0}, Tier::fast);
+  SecondChance chances(resolve(migrate::second_chance_knobs("a", "b"),
+                               {{"second_chance_revisit", 5000.0}, {"second_chance_queue", 1.0}}));
+  CHECK(chances.mark({0}, 9, 0, {}));
+  CHECK(!chances.mark({1}, 9, 0, {}));
+  CHECK((due(chances, memory, 4.9) == Pages{}));
+  CHECK((due(chances, memory, 5) == Pages{0}));
 }
 
 TEST("second chance: limits of a miniature, and none at all") {
@@ -265,6 +324,14 @@ TEST("rate limiter: accrues with time, saves up to its burst, keeps fractions") 
   limiter.spend(2);
   CHECK_EQ(limiter.available(from_seconds(500)), 0u);
   CHECK_EQ(limiter.available(from_seconds(400)), 0u);  // time never runs back
+}
+
+TEST("promoted: pages that reached the fast tier, not those that failed or went down") {
+  const MigrationResult results[] = {{{1}, Tier::fast, Outcome::done},
+                                     {{2}, Tier::fast, Outcome::no_space},
+                                     {{3}, Tier::slow, Outcome::done},
+                                     {{4}, Tier::fast, Outcome::done}};
+  CHECK_EQ(migrate::promoted(results), 2u);
 }
 
 TEST("promotion batch: one request, each page once, order kept") {

@@ -3,6 +3,7 @@
 #include "regulate/aol.hpp"
 #include "regulate/hit_ratio.hpp"
 #include "regulate/intensity.hpp"
+#include "regulate/plateau.hpp"
 
 using namespace tt;
 using regulate::AolRegulator;
@@ -174,17 +175,31 @@ TEST("hit ratio: of the window, not of the run; a window without loads goes on")
 
 namespace {
 
+/// The counters advance by a window of a thousand loads, so many of them in the fast tier.
+void load(FakeMemory& memory, double ratio) {
+  memory.now.loads[0] += 1000 * ratio;
+  memory.now.loads[1] += 1000 * (1 - ratio);
+}
+/// Samples per second asked for last; 0: none.
+double sampled(const FakeMemory& memory) {
+  const auto& loads = memory.sampling.back().loads;
+  return loads.mode == SamplingRequest::Mode::off ? 0 : loads.value;
+}
+
 struct Ladder {
+  FakeMemory memory{10, 10};
   IntensityLadder ladder{
-      {.levels = {100, 10, 1}, .window = from_seconds(60), .stable_band = 0.005}};
-  Counters counters;
+      memory, IntensityLadder::Options{
+                  .levels = {100, 10, 1}, .window = from_seconds(60), .stable_band = 0.005}};
   Nanos now{};
+  /// Whether the sampling was changed.
   bool window(double ratio, std::uint64_t promoted = 5) {
     now += from_seconds(60);
-    counters.loads[0] += 1000 * ratio;
-    counters.loads[1] += 1000 * (1 - ratio);
+    load(memory, ratio);
     ladder.promoted(promoted);
-    return ladder.update(now, counters);
+    const auto requests = memory.sampling.size();
+    ladder.tick(now);
+    return memory.sampling.size() > requests;
   }
 };
 
@@ -192,16 +207,18 @@ struct Ladder {
 
 TEST("ladder: stable windows lead down level by level and into monitoring") {
   Ladder l;
-  CHECK_EQ(l.ladder.frequency(), 100.0);
+  CHECK_EQ(sampled(l.memory), 100.0);
   CHECK(!l.window(0.7));  // nothing to compare with
   CHECK(l.window(0.704));
-  CHECK_EQ(l.ladder.frequency(), 10.0);
+  CHECK_EQ(sampled(l.memory), 10.0);
   CHECK(l.window(0.7));
+  CHECK_EQ(sampled(l.memory), 1.0);
   CHECK_EQ(l.ladder.frequency(), 1.0);
   CHECK(!l.ladder.monitoring());
   CHECK(l.window(0.7));
   CHECK(l.ladder.monitoring());
   CHECK_EQ(l.ladder.frequency(), 0.0);
+  CHECK_EQ(sampled(l.memory), 0.0);
 }
 
 TEST("ladder: unstable windows lead up, but not above the top") {
@@ -232,16 +249,18 @@ TEST("ladder: monitoring ends at the highest level when the ratio moves, drift i
   CHECK(!l.window(0.704, 0));
   CHECK(l.window(0.706, 0));
   CHECK(!l.ladder.monitoring());
-  CHECK_EQ(l.ladder.frequency(), 100.0);
+  CHECK_EQ(sampled(l.memory), 100.0);
 }
 
 TEST("ladder: an empty demotion scan enters monitoring; the next window is the reference") {
   Ladder l;
   l.window(0.5);
-  CHECK(l.ladder.empty_scan(l.now, l.counters));
-  CHECK(!l.ladder.empty_scan(l.now, l.counters));
+  l.ladder.empty_scan(l.now);
   CHECK(l.ladder.monitoring());
-  CHECK(!l.window(0.9, 0));  // not compared to 0.5
+  CHECK_EQ(sampled(l.memory), 0.0);
+  l.ladder.empty_scan(l.now);
+  CHECK_EQ(l.memory.sampling.size(), 2u);  // the first level, and off: not asked for again
+  CHECK(!l.window(0.9, 0));                // not compared to 0.5
   CHECK(!l.window(0.9, 0));
   CHECK(l.window(0.8, 0));
   CHECK_EQ(l.ladder.level(), 0u);
@@ -250,6 +269,101 @@ TEST("ladder: an empty demotion scan enters monitoring; the next window is the r
 TEST("ladder: one look per window") {
   Ladder l;
   l.window(0.7);
-  l.counters.loads[0] += 10;
-  CHECK(!l.ladder.update(l.now + from_seconds(59), l.counters));
+  l.memory.now.loads[0] += 10;
+  l.ladder.tick(l.now + from_seconds(59));
+  CHECK_EQ(l.memory.sampling.size(), 1u);
+}
+
+TEST("ladder: levels, window and band come from its knobs") {
+  FakeMemory memory(10, 10);
+  IntensityLadder ladder(memory,
+                         resolve(regulate::ladder_knobs("a"), {{"sampling_frequency", 8000.0},
+                                                               {"sampling_levels", 2.0},
+                                                               {"sampling_step", 4.0},
+                                                               {"window", 10.0},
+                                                               {"stable_band", 0.1}}));
+  CHECK_EQ(sampled(memory), 8000.0);
+  for (const double second : {10.0, 20.0}) {
+    load(memory, 0.5 + second / 200);  // within the band
+    ladder.promoted(1);
+    ladder.tick(from_seconds(second));
+  }
+  CHECK_EQ(sampled(memory), 2000.0);
+  load(memory, 0.6);
+  ladder.promoted(1);
+  ladder.tick(from_seconds(30));
+  CHECK(ladder.monitoring());  // there are two levels only
+}
+
+namespace {
+
+struct Plateau {
+  FakeMemory memory{10, 10};
+  regulate::PromotionPlateau plateau{
+      memory,
+      {{SamplingRequest::Mode::frequency, 500}, {}},
+      regulate::PromotionPlateau::Options{.promotions = 2, .batches = 40}};
+  Nanos now{};
+  /// Twenty batches with so many promotions: how many of them ended on a plateau.
+  int window(std::uint64_t promoted) {
+    int plateaus = 0;
+    plateau.promoted(promoted);
+    for (int n = 0; n < 20; ++n) plateaus += plateau.end_batch(now);
+    return plateaus;
+  }
+  /// A minute with this hit ratio.
+  void minute(double ratio) {
+    now += from_seconds(60);
+    load(memory, ratio);
+    plateau.tick(now);
+  }
+};
+
+}  // namespace
+
+TEST("plateau: told once per window of batches with few promotions") {
+  Plateau p;
+  CHECK_EQ(p.window(3), 0);
+  CHECK_EQ(p.window(2), 1);
+  CHECK(!p.plateau.monitoring());
+  CHECK_EQ(p.window(3), 0);  // a break
+  CHECK_EQ(p.window(0), 1);
+  CHECK(!p.plateau.monitoring());
+  CHECK_EQ(sampled(p.memory), 500.0);
+  CHECK_EQ(p.window(0), 1);
+  CHECK(p.plateau.monitoring());
+  CHECK_EQ(sampled(p.memory), 0.0);
+}
+
+TEST("plateau: sampling resumes when the hit ratio leaves that of the first minute") {
+  Plateau p;
+  p.minute(0.1);  // before: not compared with
+  p.window(0);
+  p.window(0);
+  p.minute(0.9);
+  p.minute(0.904);
+  p.minute(0.896);
+  CHECK(p.plateau.monitoring());
+  p.minute(0.906);
+  CHECK(!p.plateau.monitoring());
+  CHECK_EQ(sampled(p.memory), 500.0);
+  CHECK_EQ(p.window(0), 1);
+  CHECK(!p.plateau.monitoring());  // counted from the start again
+  CHECK_EQ(p.window(0), 1);
+  CHECK(p.plateau.monitoring());
+}
+
+TEST("plateau: limits come from its knobs, which are active where the system says") {
+  const auto declared = regulate::plateau_knobs("variant", "artifact");
+  for (const auto& knob : declared) {
+    CHECK_EQ(knob.condition->parent, "variant");
+    CHECK(knob.condition->values == std::vector<KnobValue>{std::string{"artifact"}});
+  }
+  FakeMemory memory(10, 10);
+  regulate::PromotionPlateau plateau(
+      memory, {{SamplingRequest::Mode::frequency, 500}, {}},
+      resolve(declared, {{"plateau_promotions", 7.0}, {"plateau_batches", 20.0}}));
+  plateau.promoted(7);
+  for (int n = 0; n < 20; ++n) plateau.end_batch({});
+  CHECK(plateau.monitoring());
 }
