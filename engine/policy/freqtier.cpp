@@ -204,7 +204,7 @@ class FreqTier final : public Policy {
     set_sampling();
   }
 
-  void on_map(PageRange range, Nanos) override { space_.map(range); }
+  void on_map(PageRange range, std::uint32_t, Nanos) override { space_.map(range); }
   void on_unmap(PageRange range, Nanos) override { space_.unmap(range); }
   Tier placement(PageRange) const override { return Tier::fast; }  // §V-B: local DRAM first
 

@@ -289,7 +289,7 @@ class HybridTier final : public Policy {
     sample(true);
   }
 
-  void on_map(PageRange range, Nanos) override {
+  void on_map(PageRange range, std::uint32_t, Nanos) override {
     space_.map(range);
     ++space_version_;
   }
