@@ -55,7 +55,7 @@ nb::list list_policies() {
     traits["write_protected_moves"] = policy.traits.write_protected_moves;
     traits["mover_threads"] = policy.traits.mover_threads;
     traits["unbounded_fast"] = policy.traits.unbounded_fast;
-    traits["needs_oracle"] = policy.traits.needs_oracle;
+    traits["needs"] = tt::names(policy.traits.needs);
     entry["traits"] = traits;
     nb::list knobs;
     for (const auto& knob : policy.knobs) knobs.append(describe(knob));

@@ -83,10 +83,19 @@ tt::sim::MachineProfile to_machine(const nb::dict& dict) {
   machine.sample_queue = number(tiering, "sample_queue", where);
   const auto work = nb::cast<nb::dict>(member(tiering, "work_ns", where));
   static constexpr std::array<const char*, tt::work_count> names = {
-      "tracker_update", "tracker_lookup", "cooling_step", "scan_step", "threshold_pass"};
+      "tracker_update", "tracker_lookup", "cooling_step", "scan_step", "threshold_pass",
+      "pte_scan",       "lru_step",       "probe",        "sort_step"};
   for (std::size_t i = 0; i < names.size(); ++i) {
+    const bool has_default = machine.work_ns[i] > 0;
+    if (has_default && !work.contains(names[i])) continue;
     machine.work_ns[i] = number(work, names[i], "tiering.work_ns.");
   }
+  const auto optional = [&](double& field, const char* key) {
+    if (tiering.contains(key)) field = number(tiering, key, where);
+  };
+  optional(machine.hint_fault_us, "hint_fault_us");
+  optional(machine.pte_ns, "pte_ns");
+  optional(machine.tlb_flush_us, "tlb_flush_us");
   return machine;
 }
 

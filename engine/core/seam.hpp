@@ -17,12 +17,50 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "core/knob.hpp"
 #include "core/types.hpp"
 
 namespace tt {
+
+/// What a policy cannot do without (PolicyTraits::needs). A substrate refuses a policy by name,
+/// before the run, when it lacks one of them: require_needs().
+enum class Need : std::uint32_t {
+  nothing = 0,
+  samples = 1,         // set_sampling(), on_samples()
+  faults = 2,          // protect(), on_faults()
+  accessed_bits = 4,   // accessed()
+  probes = 8,          // probe(), on_probed()
+  tier_counters = 16,  // Counters::tier
+  mixed_pages = 32,    // unit(), reshape()
+  shadows = 64,        // Movers::shadows
+  sites = 128,         // the site of on_map(), site()
+  future = 256,        // Oracle
+};
+[[nodiscard]] constexpr Need operator|(Need a, Need b) {
+  return static_cast<Need>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
+}
+/// Whether `all` has every need of `some`.
+[[nodiscard]] constexpr bool includes(Need all, Need some) {
+  return (static_cast<std::uint32_t>(some) & ~static_cast<std::uint32_t>(all)) == 0;
+}
+/// "hint faults, probes": their names, separated by commas.
+[[nodiscard]] std::string names(Need needs);
+
+/// Tiers as a set.
+enum class Tiers : std::uint8_t { fast = 1, slow = 2, both = 3 };
+[[nodiscard]] constexpr bool includes(Tiers tiers, Tier tier) {
+  return (static_cast<unsigned>(tiers) >> index(tier) & 1U) != 0;
+}
+
+/// A bit per page of a range: page i of the range is bit i % 64 of word i / 64.
+using PageMask = std::span<std::uint64_t>;
+[[nodiscard]] constexpr std::size_t mask_words(std::uint64_t pages) { return (pages + 63) / 64; }
+[[nodiscard]] constexpr bool in_mask(std::span<const std::uint64_t> mask, std::uint64_t page) {
+  return (mask[page / 64] >> (page % 64) & 1U) != 0;
+}
 
 /// One sampled access (PEBS, IBS): which page, which tier answered, load or store.
 struct Sample {
@@ -46,9 +84,35 @@ struct SamplingRequest {
   friend bool operator==(const SamplingRequest&, const SamplingRequest&) = default;
 };
 
-/// Counters that the hardware keeps whether or not anything is sampled; cumulative since start.
-/// a1 and a3 are those of Soar/Alto (OSDI'25, Table 1): cycles with at least one outstanding
-/// demand read, and number of demand reads. AOL over an interval is their ratio of differences.
+/// The first access to a page since protect() took its access rights away.
+struct Fault {
+  PageId page;
+  Tier tier = Tier::slow;
+  AccessKind kind = AccessKind::load;
+  Nanos since{};  // how long the page had been protected
+};
+
+/// A question: is the page accessed within [from, from + length)? DAMON's sampled accessed bit.
+struct Probe {
+  PageId page;
+  Nanos from{}, length{};
+  bool accessed = false;  // the answer
+};
+
+/// What crosses a tier's memory controller, page copies included; cumulative since start. With
+/// differences over an interval, latency = occupancy / reads and parallelism = occupancy / busy (as
+/// in Colloid, SOSP'24, and PACT, ASPLOS'26), and bandwidth = bytes / time.
+struct TierCounters {
+  double read_bytes = 0, written_bytes = 0;
+  double reads = 0;         // demand reads (inserts into the table of outstanding requests)
+  double occupancy_ns = 0;  // sum over reads of the time that each was outstanding
+  double busy_ns = 0;       // time with at least one of them outstanding
+};
+
+/// Counters that the hardware or the kernel keeps whether or not anything is sampled; cumulative
+/// since start. a1 and a3 are those of Soar/Alto (OSDI'25, Table 1): cycles with at least one
+/// outstanding demand read, and number of demand reads. AOL over an interval is their ratio of
+/// differences.
 struct Counters {
   std::array<double, tier_count> loads{};
   std::array<double, tier_count> stores{};
@@ -56,6 +120,11 @@ struct Counters {
   double a3_reads = 0;
   double samples_taken = 0;
   double samples_lost = 0;
+  std::array<TierCounters, tier_count> tier{};
+  double hint_faults = 0;
+  // Not cumulative: what there is now.
+  double protected_pages = 0;
+  double shadow_pages = 0;
 };
 
 enum class Outcome : std::uint8_t {
@@ -65,24 +134,71 @@ enum class Outcome : std::uint8_t {
   gone,      // unmapped before or while it moved
 };
 
+/// What a migration result is about: a request() moves pages, a reshape() splits or collapses them.
+enum class Change : std::uint8_t { move, split, collapse };
+
 struct MigrationResult {
   PageId page;
   Tier to = Tier::fast;
   Outcome outcome = Outcome::done;
+  Change change = Change::move;
+  Nanos cost{};  // the mover's time for each page of the unit; 0 where it is not measured
 };
 
-/// Work that a policy does per event. The simulator charges its cost from the machine profile on
-/// the tiering thread; live it has already cost what it costs.
+/// How urgent a move is.
+enum class Way : std::uint8_t {
+  background,  // queued; movers get to it
+  in_fault,    // inside on_faults() and for its pages only: the faulting thread moves them first
+};
+
+/// What happens to a page while it is copied.
+enum class Copy : std::uint8_t {
+  blocking,         // every access to it waits
+  write_protected,  // stores wait
+  transactional,    // nothing waits; a store makes the copy void
+};
+
+/// How this policy's pages move: a standing request, which may change at any time.
+struct Movers {
+  unsigned threads = 1;  // 0: the tiering thread itself
+  Copy copy = Copy::blocking;
+  unsigned retries = 0;   // transactional: further attempts after a store made a copy void
+  bool shadows = false;   // a promoted page keeps its old copy until it is written or reclaimed
+  bool exchange = false;  // a promotion needs no free page if its victim is queued right before it
+  friend bool operator==(const Movers&, const Movers&) = default;
+};
+
+/// Limits on the fast tier's free pages, as shares of its capacity; 0: none. Below `wake` the
+/// policy gets on_pressure() at once, and again every quantum while it lasts. Below `reserve` first
+/// touches go to the slow tier.
+struct Watermarks {
+  double reserve = 0, wake = 0;
+  friend bool operator==(const Watermarks&, const Watermarks&) = default;
+};
+
+/// Work that a policy does per event. The simulator charges its cost from the machine profile; on a
+/// live machine the work itself has taken the time.
 enum class Work : std::uint8_t {
   tracker_update,  // one counter increment (after coalescing)
   tracker_lookup,  // one counter read
   cooling_step,    // one 64-byte line of counters halved
   scan_step,       // one page's residency looked up
   threshold_pass,  // one pass over a hotness histogram
+  pte_scan,        // one page's accessed bit read or cleared, in order of addresses
+  lru_step,        // one page moved along a list, its accessed bit looked up by page
+  probe,           // one sampled accessed bit: cleared, and looked at later
+  sort_step,       // one item of a sort
 };
-inline constexpr std::size_t work_count = 5;
+inline constexpr std::size_t work_count = 9;
 
-/// Everything that a policy can ask of the substrate.
+/// Whose time the work takes: the tiering system's own threads', or the application's (what a
+/// kernel does inside a fault, or as a task's own work).
+enum class Payer : std::uint8_t { daemon, application };
+
+/// Everything that a policy can ask of the substrate. What a substrate may lack has a default,
+/// which throws std::logic_error by name: a policy that gets there did not name it in its needs. A
+/// wrapper derives from ForwardingMemory (core/forwarding.hpp), so that it cannot forget a
+/// function.
 class Memory {
  public:
   virtual ~Memory() = default;
@@ -97,19 +213,48 @@ class Memory {
   virtual void residency(std::span<const PageId> pages, std::span<Residency> out) const = 0;
   /// The same for a contiguous range starting at `first` (a pagemap read). `out.size()` pages.
   virtual void residency(PageId first, std::span<Residency> out) const = 0;
+  /// The page itself, or the 512 base pages that it is mapped with where page sizes are mixed.
+  [[nodiscard]] virtual PageRange unit(PageId page) const { return {page, 1}; }
 
   /// Queues pages for migration, in one order for both directions, and returns at once. Pages that
   /// are in that tier already, or on their way to it, are dropped and never reported. Returns how
   /// many pages from the front were taken (queued or dropped); the rest did not fit the queue.
-  virtual std::size_t request(Tier to, std::span<const PageId> pages) = 0;
+  virtual std::size_t request(Tier to, std::span<const PageId> pages,
+                              Way way = Way::background) = 0;
   /// Pages that are queued or in flight toward the tier.
   [[nodiscard]] virtual std::uint64_t pending(Tier to) const = 0;
+  virtual void set_movers(const Movers& movers);
+  virtual void set_watermarks(const Watermarks& marks) = 0;
+  /// Queues units to be split, or groups of base pages to be collapsed; the results arrive through
+  /// on_migrated(). Returns how many from the front were taken. Need::mixed_pages.
+  virtual std::size_t reshape(Change to, std::span<const PageId> units);
 
   virtual void set_sampling(const SamplingRequest& request) = 0;
   [[nodiscard]] virtual Counters counters() const = 0;
 
+  /// Takes access rights away from the pages of `range` that are in `which` and not protected yet,
+  /// with one TLB flush: the first access to each of them is reported through on_faults(), and
+  /// gives the rights back. Returns how many pages it protected. `untouched` is empty or a mask of
+  /// the range, and tells which of these pages had been protected already and not been accessed
+  /// since. The application pays, as for a kernel's task work. Need::faults.
+  virtual std::uint64_t protect(PageRange range, Tiers which, PageMask untouched);
+  /// Which pages of `range` have been accessed since their accessed bit was last cleared; with
+  /// `clear` the bits are cleared. Absent pages have not. Nothing is kept before the first call
+  /// with `clear`: until then every page has been accessed. A huge page has one bit, so that its
+  /// base pages answer alike. The policy charges the scan (Work::pte_scan). Need::accessed_bits.
+  virtual void accessed(PageRange range, PageMask out, bool clear);
+  /// The answers come through on_probed() once the last of these probes is over. A probe of a page
+  /// that is absent, or goes away, answers no. Need::probes.
+  virtual void probe(std::span<const Probe> probes);
+
+  /// About the shortest time between two callbacks: a block of the simulator, a timer on a live
+  /// machine.
+  [[nodiscard]] virtual Nanos quantum() const = 0;
+  /// Name of an allocation site that on_map() told; empty where it has none. Need::sites.
+  [[nodiscard]] virtual std::string_view site(std::uint32_t id) const;
+
   /// Reports work done by the policy (see Work).
-  virtual void charge(Work kind, std::uint64_t times) = 0;
+  virtual void charge(Work kind, std::uint64_t times, Payer by = Payer::daemon) = 0;
 };
 
 /// What a policy thinks of a page, for the occupancy report.
@@ -119,19 +264,38 @@ enum class Heat : std::uint8_t { cold = 0, warm = 1, hot = 2 };
 /// time-series columns: lower case, underscores, unit as suffix where it has one.
 using Gauges = std::map<std::string, double, std::less<>>;
 
+/// A row of a table that a policy reports at the end of a run; cells by column.
+struct Row {
+  std::string table;
+  std::map<std::string, std::variant<double, std::string>, std::less<>> cells;
+  friend bool operator==(const Row&, const Row&) = default;
+};
+using Rows = std::vector<Row>;
+
+/// A wrapper derives from ForwardingPolicy (core/forwarding.hpp), so that it cannot forget a
+/// function.
 class Policy {
  public:
   virtual ~Policy() = default;
 
-  /// Address ranges that appear or vanish. Called before the first sample of a new range.
-  virtual void on_map(PageRange range, Nanos now) = 0;
+  /// Address ranges that appear or vanish. Called before the first sample of a new range. `site`:
+  /// where it was allocated, one number for each site (Memory::site); 0 where sites are not known.
+  virtual void on_map(PageRange range, std::uint32_t site, Nanos now) = 0;
   virtual void on_unmap(PageRange range, Nanos now) = 0;
   /// Where the pages of this range should be placed when first touched: one answer for the range. A
-  /// substrate that can places page by page asks per page (the simulator), else per mapping. It
-  /// falls back to the other tier when this one is full.
+  /// substrate that can place page by page asks as finely as PolicyTraits::placement says, else per
+  /// mapping. It falls back to the other tier when this one is full.
   [[nodiscard]] virtual Tier placement(PageRange range) const = 0;
 
   virtual void on_samples(std::span<const Sample> samples, Nanos now) = 0;
+  /// In the context of the faulting threads, in order of pages. A fault may name a page that has
+  /// moved or gone since.
+  virtual void on_faults(std::span<const Fault>, Nanos) {}
+  /// One call of probe(), answered, in its order.
+  virtual void on_probed(std::span<const Probe>, Nanos) {}
+  /// The tier's free pages are below Watermarks::wake. It may come between first touches of a
+  /// range.
+  virtual void on_pressure(Tier, Nanos) {}
   /// Called when at least tick_period() has passed since the last call.
   virtual void tick(Nanos now) = 0;
   [[nodiscard]] virtual Nanos tick_period() const = 0;
@@ -141,11 +305,20 @@ class Policy {
   [[nodiscard]] virtual std::uint64_t metadata_bytes() const = 0;
   virtual void gauges(Gauges& out) const = 0;
   [[nodiscard]] virtual Heat heat(PageId page) const = 0;
+  /// Tables that it has at the end of the run.
+  virtual void report(Rows&) const {}
 };
 
 /// Accesses per managed page over the whole run, known only to oracles: dense by page number.
 struct Oracle {
   std::span<const std::uint64_t> accesses;
+};
+
+/// How finely a policy wants to be asked for the placement of first touches.
+enum class Granularity : std::uint8_t {
+  range,   // a run of pages at a time: nothing sets a page apart from its neighbours
+  page,    // each page
+  object,  // as much of an allocation as is touched at a time
 };
 
 /// How a policy moves pages and what it assumes; part of the published system, not of the machine.
@@ -154,7 +327,8 @@ struct PolicyTraits {
   bool write_protected_moves = false;  // only stores wait for a page in flight (HeMem); else all do
   unsigned mover_threads = 1;          // threads that copy pages; 0: the tiering thread itself
   bool unbounded_fast = false;         // the fast tier holds everything (all-fast)
-  bool needs_oracle = false;           // reads Oracle
+  Need needs = Need::samples;
+  Granularity placement = Granularity::range;
 };
 
 struct PolicyContext {
@@ -178,6 +352,8 @@ struct PolicyInfo {
 [[nodiscard]] std::span<const PolicyInfo> policies();
 /// Throws std::invalid_argument naming the known ones.
 [[nodiscard]] const PolicyInfo& policy(std::string_view name);
+/// Throws std::invalid_argument naming what the policy needs and the substrate does not offer.
+void require_needs(const PolicyInfo& policy, Need offered, std::string_view substrate);
 
 /// A policy file announces itself: `static const RegisterPolicy registered{{...}};`
 class RegisterPolicy {

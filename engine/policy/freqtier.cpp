@@ -28,7 +28,7 @@ class FreqTier final : public Policy {
  public:
   explicit FreqTier(const PolicyContext& context) : FreqTier(context, context.knobs) {}
 
-  void on_map(PageRange range, Nanos) override { space_.map(range); }
+  void on_map(PageRange range, std::uint32_t, Nanos) override { space_.map(range); }
   void on_unmap(PageRange range, Nanos) override { space_.unmap(range); }
   Tier placement(PageRange) const override { return Tier::fast; }  // §V-B: local DRAM first
   void on_samples(std::span<const Sample> samples, Nanos now) override {

@@ -89,7 +89,7 @@ class HeMem final : public Policy {
                           .stores = {Mode::period, context.knobs.real("write_sampling_period")}});
   }
 
-  void on_map(PageRange range, Nanos) override {
+  void on_map(PageRange range, std::uint32_t, Nanos) override {
     space_.map(range);
     victims_left_ = true;
   }

@@ -37,7 +37,7 @@ class HybridTier final : public Policy {
  public:
   explicit HybridTier(const PolicyContext& context) : HybridTier(context, context.knobs) {}
 
-  void on_map(PageRange range, Nanos) override { space_.map(range); }
+  void on_map(PageRange range, std::uint32_t, Nanos) override { space_.map(range); }
   void on_unmap(PageRange range, Nanos) override { space_.unmap(range); }
   Tier placement(PageRange) const override { return Tier::fast; }  // Linux: local memory first
   void on_samples(std::span<const Sample> samples, Nanos now) override {

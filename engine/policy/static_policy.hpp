@@ -8,7 +8,7 @@ namespace tt {
 
 class StaticPolicy : public Policy {
  public:
-  void on_map(PageRange, Nanos) override {}
+  void on_map(PageRange, std::uint32_t, Nanos) override {}
   void on_unmap(PageRange, Nanos) override {}
   void on_samples(std::span<const Sample>, Nanos) override {}
   void tick(Nanos) override {}

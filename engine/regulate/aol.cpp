@@ -3,20 +3,28 @@
 #include <algorithm>
 #include <array>
 #include <stdexcept>
+#include <utility>
 #include <vector>
+
+#include "core/forwarding.hpp"
 
 namespace tt::regulate {
 namespace {
 
-/// Passes everything through but part of the promotions.
-class RegulatedMemory final : public Memory {
+/// Passes everything through but part of the promotions, or part of each window for a policy that
+/// finds its promotions by faults. Not both: what may fault has been thinned out already.
+class RegulatedMemory final : public ForwardingMemory {
  public:
-  explicit RegulatedMemory(Memory& inner) : inner_(inner) {}
+  using ForwardingMemory::ForwardingMemory;
 
-  void admit(unsigned tenths) { tenths_ = tenths; }
+  void admit(unsigned tenths, unsigned sixteenths) {
+    tenths_ = tenths;
+    sixteenths_ = sixteenths;
+  }
 
-  std::size_t request(Tier to, std::span<const PageId> pages) override {
-    if (to == Tier::slow || tenths_ == AolRegulator::all) return inner_.request(to, pages);
+  std::size_t request(Tier to, std::span<const PageId> pages, Way way) override {
+    if (to == Tier::slow || by_faults_ || tenths_ == AolRegulator::all)
+      return inner().request(to, pages, way);
     admitted_.clear();
     origin_.clear();
     for (std::size_t i = 0; i < pages.size(); ++i) {
@@ -28,79 +36,84 @@ class RegulatedMemory final : public Memory {
       origin_.push_back(i);
     }
     if (admitted_.empty()) return pages.size();
-    const std::size_t taken = inner_.request(to, admitted_);
+    const std::size_t taken = inner().request(to, admitted_, way);
     return taken < admitted_.size() ? origin_[taken] : pages.size();
   }
 
-  std::uint64_t page_bytes() const override { return inner_.page_bytes(); }
-  std::uint64_t capacity(Tier tier) const override { return inner_.capacity(tier); }
-  std::uint64_t free_pages(Tier tier) const override { return inner_.free_pages(tier); }
-  void residency(std::span<const PageId> pages, std::span<Residency> out) const override {
-    inner_.residency(pages, out);
+  /// A run of so many sixteenths of the window, at a place that is drawn anew each time: windows
+  /// repeat from pass to pass, and every page is to have its turn. Of the rest of the window
+  /// nothing is known, so `untouched` does not name it.
+  std::uint64_t protect(PageRange window, Tiers which, PageMask untouched) override {
+    by_faults_ = true;
+    if (sixteenths_ == AolRegulator::whole) return inner().protect(window, which, untouched);
+    std::ranges::fill(untouched, 0);
+    if (sixteenths_ == 0) return 0;
+    const std::uint64_t places = AolRegulator::whole / sixteenths_;
+    const std::uint64_t place = mix64(++windows_) % places;
+    const std::uint64_t from = window.count * place / places;
+    const PageRange part{PageId{window.first.value + from},
+                         window.count * (place + 1) / places - from};
+    if (part.count == 0) return 0;
+    part_untouched_.assign(untouched.empty() ? 0 : mask_words(part.count), 0);
+    const std::uint64_t count = inner().protect(part, which, part_untouched_);
+    if (!untouched.empty()) {
+      for (std::uint64_t i = 0; i < part.count; ++i)
+        if (in_mask(part_untouched_, i))
+          untouched[(from + i) / 64] |= std::uint64_t{1} << ((from + i) % 64);
+    }
+    return count;
   }
-  void residency(PageId first, std::span<Residency> out) const override {
-    inner_.residency(first, out);
-  }
-  std::uint64_t pending(Tier to) const override { return inner_.pending(to); }
-  void set_sampling(const SamplingRequest& request) override { inner_.set_sampling(request); }
-  Counters counters() const override { return inner_.counters(); }
-  void charge(Work kind, std::uint64_t times) override { inner_.charge(kind, times); }
 
  private:
-  Memory& inner_;
   unsigned tenths_ = AolRegulator::all;
+  unsigned sixteenths_ = AolRegulator::whole;
   unsigned turn_ = 0;
+  bool by_faults_ = false;     // it has protected pages
+  std::uint64_t windows_ = 0;  // protected so far in part
   std::vector<PageId> admitted_;
   std::vector<std::size_t> origin_;
+  std::vector<std::uint64_t> part_untouched_;
 };
 
-class AolRegulated final : public Policy {
+/// What the inner policy is given as its memory: a base class, so that it is there first.
+struct Proxy {
+  RegulatedMemory proxy;
+};
+
+class AolRegulated final : private Proxy, public ForwardingPolicy {
  public:
   AolRegulated(MakePolicy make, const PolicyContext& context)
-      : memory_(context.memory),
-        proxy_(context.memory),
+      : Proxy{RegulatedMemory{context.memory}},
+        ForwardingPolicy(make({proxy, context.knobs, context.oracle, context.seed})),
+        memory_(context.memory),
         regulator_(context.knobs.real("aol.low"), context.knobs.real("aol.high")),
-        interval_(from_millis(context.knobs.real("aol.interval"))),
-        inner_(make({proxy_, context.knobs, context.oracle, context.seed})) {}
-
-  void on_map(PageRange range, Nanos now) override { inner_->on_map(range, now); }
-  void on_unmap(PageRange range, Nanos now) override { inner_->on_unmap(range, now); }
-  Tier placement(PageRange range) const override { return inner_->placement(range); }
-  void on_samples(std::span<const Sample> samples, Nanos now) override {
-    inner_->on_samples(samples, now);
-  }
-  void on_migrated(std::span<const MigrationResult> results, Nanos now) override {
-    inner_->on_migrated(results, now);
-  }
+        interval_(from_millis(context.knobs.real("aol.interval"))) {}
 
   void tick(Nanos now) override {
     if (now - regulated_ >= interval_) {
       regulated_ = now;
-      proxy_.admit(regulator_.update(memory_.counters()));
+      regulator_.update(memory_.counters());
+      proxy.admit(regulator_.tenths(), regulator_.sixteenths());
     }
     // Each side keeps its own period, whichever is shorter.
-    if (now - ticked_ >= inner_->tick_period()) {
+    if (now - ticked_ >= inner().tick_period()) {
       ticked_ = now;
-      inner_->tick(now);
+      inner().tick(now);
     }
   }
-  Nanos tick_period() const override { return std::min(interval_, inner_->tick_period()); }
+  Nanos tick_period() const override { return std::min(interval_, inner().tick_period()); }
 
-  std::uint64_t metadata_bytes() const override { return inner_->metadata_bytes(); }
   void gauges(Gauges& out) const override {
-    inner_->gauges(out);
+    inner().gauges(out);
     out["aol_cycles"] = regulator_.aol();
     out["aol_promotion_share"] = static_cast<double>(regulator_.tenths()) / AolRegulator::all;
   }
-  Heat heat(PageId page) const override { return inner_->heat(page); }
 
  private:
   Memory& memory_;
-  RegulatedMemory proxy_;
   AolRegulator regulator_;
   Nanos interval_;
   Nanos regulated_{}, ticked_{};
-  std::unique_ptr<Policy> inner_;
 };
 
 }  // namespace
@@ -112,26 +125,35 @@ AolRegulator::AolRegulator(double low, double high) : low_(low), high_(high) {
   }
 }
 
-unsigned AolRegulator::tenths(double aol) const {
-  if (aol <= low_) return 0;     // lines 2-3: disable page promotions
-  if (aol >= high_) return all;  // lines 4-5: enable all page promotions
+std::size_t AolRegulator::step(double aol) const {
+  if (aol <= low_) return 0;   // lines 2-3: disable page promotions
+  if (aol >= high_) return 5;  // lines 4-5: enable all page promotions
   // Lines 6-7: F(l). On 40..100 cycles the borders lie at 50, 60 and 80.
   const double position = (aol - low_) / (high_ - low_);
   if (position <= 1.0 / 6) return 1;
-  if (position <= 1.0 / 3) return 1;
+  if (position <= 1.0 / 3) return 2;
   if (position <= 2.0 / 3) return 3;
-  return 5;
+  return 4;
 }
 
-unsigned AolRegulator::update(const Counters& counters) {
+unsigned AolRegulator::tenths(double aol) const {
+  static constexpr std::array<unsigned, 6> share{0, 1, 1, 3, 5, all};
+  return share[step(aol)];
+}
+
+unsigned AolRegulator::sixteenths(double aol) const {
+  static constexpr std::array<unsigned, 6> share{0, 1, 2, 4, 8, whole};
+  return share[step(aol)];
+}
+
+void AolRegulator::update(const Counters& counters) {
   const double reads = counters.a3_reads - last_a3_;
-  if (reads > 0) {
-    aol_ = (counters.a1_cycles - last_a1_) / reads;
-    tenths_ = tenths(aol_);
-    last_a1_ = counters.a1_cycles;
-    last_a3_ = counters.a3_reads;
-  }
-  return tenths_;
+  if (reads <= 0) return;
+  aol_ = (counters.a1_cycles - last_a1_) / reads;
+  tenths_ = tenths(aol_);
+  sixteenths_ = sixteenths(aol_);
+  last_a1_ = counters.a1_cycles;
+  last_a3_ = counters.a3_reads;
 }
 
 std::unique_ptr<Policy> make_aol_regulated(MakePolicy make, const PolicyContext& context) {

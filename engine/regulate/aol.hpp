@@ -1,5 +1,8 @@
 // AOL regulation: fewer promotions while the application hides memory latency by parallelism
 // (Soar and Alto, OSDI'25, §5, Algorithm 2).
+//
+// A policy that asks for promotions has its requests thinned out; one that promotes what faults has
+// its protected windows cut down, so that less of them can fault.
 #pragma once
 
 #include <memory>
@@ -10,10 +13,12 @@
 namespace tt::regulate {
 
 /// Turns the amortized offcore latency (AOL = A1 / A3, in cycles) of an interval into the share of
-/// promotion candidates that pass, in tenths.
+/// promotion candidates that pass, in tenths, and that of a window which may be protected, in
+/// sixteenths.
 class AolRegulator {
  public:
   static constexpr unsigned all = 10;
+  static constexpr unsigned whole = 16;
 
   /// Throws std::invalid_argument if `high` is below `low`.
   AolRegulator(double low, double high);
@@ -22,25 +27,32 @@ class AolRegulator {
   /// those of the published TPP variant on its 40..100 cycles (up to 50: 1, 60: 1, 80: 3, 100: 5 of
   /// 10), moved and stretched to low..high.
   [[nodiscard]] unsigned tenths(double aol) const;
+  /// The same steps for windows, those of the published NBT, Nomad and Colloid variants: up to 50
+  /// cycles 1, 60: 2, 80: 4, 100: 8 of 16.
+  [[nodiscard]] unsigned sixteenths(double aol) const;
 
-  /// Ends an interval at these counters and returns the new share. An interval without demand reads
-  /// keeps the share; before the first interval all pass.
-  unsigned update(const Counters& counters);
+  /// Ends an interval at these counters. An interval without demand reads keeps the shares; before
+  /// the first interval all pass.
+  void update(const Counters& counters);
   [[nodiscard]] unsigned tenths() const { return tenths_; }
+  [[nodiscard]] unsigned sixteenths() const { return sixteenths_; }
   [[nodiscard]] double aol() const { return aol_; }
 
  private:
+  [[nodiscard]] std::size_t step(double aol) const;
+
   double low_, high_;
   double aol_ = 0;
   unsigned tenths_ = all;
+  unsigned sixteenths_ = whole;
   double last_a1_ = 0, last_a3_ = 0;
 };
 
 using MakePolicy = std::unique_ptr<Policy> (*)(const PolicyContext&);
 
 /// The policy of `make` behind a Memory that lets only the regulated share of its promotion
-/// requests through; the plain policy while aol.enabled is false. The inner policy knows nothing of
-/// it.
+/// requests and of its protected windows through; the plain policy while aol.enabled is false. The
+/// inner policy knows nothing of it.
 [[nodiscard]] std::unique_ptr<Policy> make_aol_regulated(MakePolicy make,
                                                          const PolicyContext& context);
 

@@ -17,21 +17,30 @@ struct Entries {
   std::size_t size;
   unsigned shift;
   const std::uint32_t* slow;
-  const std::uint32_t* moving;
+  const std::uint32_t* armed;
+  std::uint32_t* tripped;
 };
 
-template <bool InFlight>
-void add_portable(const Entries& in, std::size_t i, TierSums& sums) {
+template <bool Armed>
+void add_portable(const Entries& in, std::size_t i, Gathered& found) {
   for (; i < in.size; ++i) {
     const std::uint32_t page = in.pages[i] >> in.shift;
     const std::uint64_t count = in.counts[i];
     const std::uint64_t at_slow = in.slow[page / 32] >> (page % 32) & 1U;
-    sums.slow += count & -at_slow;
-    if constexpr (InFlight) {
-      const std::uint64_t moves = in.moving[page / 32] >> (page % 32) & 1U;
-      sums.in_flight[at_slow] += count & -moves;
+    found.slow += count & -at_slow;
+    if constexpr (Armed) {
+      if ((in.armed[page / 32] >> (page % 32) & 1U) != 0)
+        in.tripped[found.tripped++] = static_cast<std::uint32_t>(i);
     }
   }
+}
+
+/// Bit j of `lanes`: the entry first + j has tripped.
+[[maybe_unused]] inline void note(unsigned lanes, std::size_t first, const Entries& in,
+                                  Gathered& found) {
+  for (; lanes != 0; lanes &= lanes - 1)
+    in.tripped[found.tripped++] =
+        static_cast<std::uint32_t>(first) + static_cast<std::uint32_t>(std::countr_zero(lanes));
 }
 
 #if defined(TT_X86_VARIANTS)
@@ -66,16 +75,14 @@ TT_AVX2 inline std::uint64_t total_avx2(__m256i lanes) {
          static_cast<std::uint64_t>(_mm_extract_epi64(halves, 1));
 }
 
-template <bool InFlight>
-TT_AVX2 std::size_t add_avx2(const Entries& in, TierSums& sums) {
+template <bool Armed>
+TT_AVX2 std::size_t add_avx2(const Entries& in, Gathered& found) {
   constexpr std::size_t width = 8;
   const __m128i by = _mm_cvtsi32_si128(static_cast<int>(in.shift));
   std::size_t i = 0;
   while (in.size - i >= width) {
     const std::size_t end = i + std::min(width * most_per_lane, (in.size - i) / width * width);
     __m256i in_slow = _mm256_setzero_si256();
-    [[maybe_unused]] __m256i leaving_slow = _mm256_setzero_si256();
-    [[maybe_unused]] __m256i leaving_fast = _mm256_setzero_si256();
     for (; i < end; i += width) {
       const __m256i page =
           _mm256_srl_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in.pages + i)), by);
@@ -83,17 +90,12 @@ TT_AVX2 std::size_t add_avx2(const Entries& in, TierSums& sums) {
           _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in.counts + i)));
       const __m256i at_slow = bit_avx2(in.slow, page);
       in_slow = _mm256_add_epi32(in_slow, _mm256_and_si256(at_slow, count));
-      if constexpr (InFlight) {
-        const __m256i moved = _mm256_and_si256(bit_avx2(in.moving, page), count);
-        leaving_slow = _mm256_add_epi32(leaving_slow, _mm256_and_si256(at_slow, moved));
-        leaving_fast = _mm256_add_epi32(leaving_fast, _mm256_andnot_si256(at_slow, moved));
+      if constexpr (Armed) {
+        const int armed = _mm256_movemask_ps(_mm256_castsi256_ps(bit_avx2(in.armed, page)));
+        note(static_cast<unsigned>(armed), i, in, found);
       }
     }
-    sums.slow += total_avx2(in_slow);
-    if constexpr (InFlight) {
-      sums.in_flight[index(Tier::slow)] += total_avx2(leaving_slow);
-      sums.in_flight[index(Tier::fast)] += total_avx2(leaving_fast);
-    }
+    found.slow += total_avx2(in_slow);
   }
   return i;
 }
@@ -110,35 +112,23 @@ TT_AVX512 inline std::uint64_t total_avx512(__m512i lanes) {
       _mm512_and_si512(lanes, _mm512_set1_epi64(0xffffffff)), _mm512_srli_epi64(lanes, 32))));
 }
 
-template <bool InFlight>
-TT_AVX512 std::size_t add_avx512(const Entries& in, TierSums& sums) {
+template <bool Armed>
+TT_AVX512 std::size_t add_avx512(const Entries& in, Gathered& found) {
   constexpr std::size_t width = 16;
   const __m128i by = _mm_cvtsi32_si128(static_cast<int>(in.shift));
   std::size_t i = 0;
   while (in.size - i >= width) {
     const std::size_t end = i + std::min(width * most_per_lane, (in.size - i) / width * width);
     __m512i in_slow = _mm512_setzero_si512();
-    [[maybe_unused]] __m512i leaving_slow = _mm512_setzero_si512();
-    [[maybe_unused]] __m512i leaving_fast = _mm512_setzero_si512();
     for (; i < end; i += width) {
       const __m512i page = _mm512_srl_epi32(_mm512_loadu_si512(in.pages + i), by);
       const __m512i count = _mm512_cvtepu16_epi32(
           _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in.counts + i)));
       const __mmask16 at_slow = bit_avx512(in.slow, page);
       in_slow = _mm512_mask_add_epi32(in_slow, at_slow, in_slow, count);
-      if constexpr (InFlight) {
-        const __mmask16 moves = bit_avx512(in.moving, page);
-        leaving_slow = _mm512_mask_add_epi32(leaving_slow, static_cast<__mmask16>(moves & at_slow),
-                                             leaving_slow, count);
-        leaving_fast = _mm512_mask_add_epi32(leaving_fast, static_cast<__mmask16>(moves & ~at_slow),
-                                             leaving_fast, count);
-      }
+      if constexpr (Armed) note(bit_avx512(in.armed, page), i, in, found);
     }
-    sums.slow += total_avx512(in_slow);
-    if constexpr (InFlight) {
-      sums.in_flight[index(Tier::slow)] += total_avx512(leaving_slow);
-      sums.in_flight[index(Tier::fast)] += total_avx512(leaving_fast);
-    }
+    found.slow += total_avx512(in_slow);
   }
   return i;
 }
@@ -150,26 +140,29 @@ TT_AVX512 std::size_t add_avx512(const Entries& in, TierSums& sums) {
 
 }  // namespace
 
-template <bool InFlight>
-TierSums gather(std::span<const std::uint32_t> pages, std::span<const std::uint16_t> counts,
-                unsigned shift, const std::uint32_t* slow, const std::uint32_t* moving) {
-  const Entries in{pages.data(), counts.data(), pages.size(), shift, slow, moving};
-  TierSums sums;
+template <bool Armed>
+Gathered gather(std::span<const std::uint32_t> pages, std::span<const std::uint16_t> counts,
+                unsigned shift, const std::uint32_t* slow, const std::uint32_t* armed,
+                std::uint32_t* tripped) {
+  const Entries in{pages.data(), counts.data(), pages.size(), shift, slow, armed, tripped};
+  Gathered found;
   std::size_t done = 0;
 #if defined(TT_X86_VARIANTS)
   const Isa use = isa();
   if (use == Isa::avx512)
-    done = add_avx512<InFlight>(in, sums);
+    done = add_avx512<Armed>(in, found);
   else if (use == Isa::avx2)
-    done = add_avx2<InFlight>(in, sums);
+    done = add_avx2<Armed>(in, found);
 #endif
-  add_portable<InFlight>(in, done, sums);
-  return sums;
+  add_portable<Armed>(in, done, found);
+  return found;
 }
 
-template TierSums gather<false>(std::span<const std::uint32_t>, std::span<const std::uint16_t>,
-                                unsigned, const std::uint32_t*, const std::uint32_t*);
-template TierSums gather<true>(std::span<const std::uint32_t>, std::span<const std::uint16_t>,
-                               unsigned, const std::uint32_t*, const std::uint32_t*);
+template Gathered gather<false>(std::span<const std::uint32_t>, std::span<const std::uint16_t>,
+                                unsigned, const std::uint32_t*, const std::uint32_t*,
+                                std::uint32_t*);
+template Gathered gather<true>(std::span<const std::uint32_t>, std::span<const std::uint16_t>,
+                               unsigned, const std::uint32_t*, const std::uint32_t*,
+                               std::uint32_t*);
 
 }  // namespace tt::sim

@@ -1,7 +1,10 @@
-// The innermost loop of the simulator: how many accesses of a segment went to the slow tier.
+// The innermost loop of the simulator: how many accesses of a segment went to the slow tier, and
+// which of its entries touch a page that is armed.
 //
-// One bit per managed page says in which tier it is; the loop gathers bits and adds up counts. All
-// variants (core/isa.hpp) add integers, so the result is the same whatever the processor has.
+// One bit per managed page says in which tier it is, another one whether something waits for an
+// access to it (sim/pages.hpp); the loop gathers bits, adds up counts and notes entries. All
+// variants (core/isa.hpp) add integers and note entries in their order, so the result is the same
+// whatever the processor has.
 #pragma once
 
 #include <algorithm>
@@ -40,10 +43,12 @@ class PageBits {
   void clear(std::uint64_t first, std::uint64_t pages) {
     each_word(first, pages, [&](std::size_t word, std::uint32_t mask) { words_[word] &= ~mask; });
   }
+  [[nodiscard]] bool empty() const { return words_.empty(); }
   [[nodiscard]] const std::uint32_t* words() const { return words_.data(); }
+  [[nodiscard]] std::uint32_t* words() { return words_.data(); }
   [[nodiscard]] std::uint32_t word(std::uint64_t page) const { return words_[page / 32]; }
 
- private:
+  /// Calls visit(i, mask) for each word i that holds pages of the range, with a mask of their bits.
   template <typename Visit>
   static void each_word(std::uint64_t first, std::uint64_t pages, Visit visit) {
     for (const std::uint64_t end = first + pages; first < end;) {
@@ -53,14 +58,22 @@ class PageBits {
       first += bits;
     }
   }
+
+ private:
   std::vector<std::uint32_t> words_;
 };
 
 /// First touches of a range: pages that are not there yet go to `wanted` as long as it has room for
 /// them, and else to the other tier. Whole runs where nothing is in the way; page by page
-/// otherwise. Updates the bits and `free`, the free pages of the two tiers.
+/// otherwise. Updates the bits and `free`, the free pages of the two tiers. `reserve` pages of the
+/// fast tier are not given away; the slow tier holds whatever does not fit.
 inline void first_touch(PageBits& present, PageBits& slow, std::uint64_t first, std::uint64_t pages,
-                        Tier wanted, std::array<std::uint64_t, tier_count>& free) {
+                        Tier wanted, std::array<std::uint64_t, tier_count>& free,
+                        std::uint64_t reserve = 0) {
+  const auto room = [&](Tier tier) {
+    const std::uint64_t kept = tier == Tier::fast ? reserve : 0;
+    return free[index(tier)] > kept ? free[index(tier)] - kept : 0;
+  };
   const auto put = [&](std::uint64_t page, std::uint64_t count, Tier tier) {
     free[index(tier)] -= count;
     present.set(page, count);
@@ -69,30 +82,30 @@ inline void first_touch(PageBits& present, PageBits& slow, std::uint64_t first, 
   constexpr std::uint64_t run = 512;
   for (const std::uint64_t end = first + pages; first < end;) {
     const std::uint64_t count = std::min(run, end - first);
-    const Tier tier = free[index(wanted)] > 0 ? wanted : other(wanted);
-    if (free[index(tier)] >= count && present.count(first, count) == 0) {
+    const Tier tier = room(wanted) > 0 ? wanted : other(wanted);
+    if (room(tier) >= count && present.count(first, count) == 0) {
       put(first, count, tier);
     } else {
       for (std::uint64_t page = first; page < first + count; ++page)
-        if (!present.test(page)) put(page, 1, free[index(wanted)] > 0 ? wanted : other(wanted));
+        if (!present.test(page)) put(page, 1, room(wanted) > 0 ? wanted : other(wanted));
     }
     first += count;
   }
 }
 
-/// Accesses of a segment in the slow tier and, when pages are in flight, to those pages, by the
-/// tier that they are leaving.
-struct TierSums {
-  std::uint64_t slow = 0;
-  std::uint64_t in_flight[tier_count] = {0, 0};
+struct Gathered {
+  std::uint64_t slow = 0;   // accesses that went to the slow tier
+  std::size_t tripped = 0;  // entries noted
 };
 
-/// Adds the counts of base pages by the tier of their managed page (base page >> shift). The
-/// variant without pages in flight looks at one bit per entry and has no branch for the other;
-/// `moving` is not read then.
-template <bool InFlight>
-[[nodiscard]] TierSums gather(std::span<const std::uint32_t> pages,
+/// Adds the counts of base pages whose managed page (base page >> shift) is in the slow tier. The
+/// armed variant also writes the index of each entry whose page is armed to `tripped`, ascending,
+/// which must have room for all entries. The other one looks at one bit per entry, has no branch,
+/// and reads neither `armed` nor `tripped`.
+template <bool Armed>
+[[nodiscard]] Gathered gather(std::span<const std::uint32_t> pages,
                               std::span<const std::uint16_t> counts, unsigned shift,
-                              const std::uint32_t* slow, const std::uint32_t* moving);
+                              const std::uint32_t* slow, const std::uint32_t* armed = nullptr,
+                              std::uint32_t* tripped = nullptr);
 
 }  // namespace tt::sim

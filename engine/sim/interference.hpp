@@ -21,6 +21,7 @@ struct Interference {
   double moves_ns = 0;
   double sampling_ns = 0;
   double policy_ns = 0;
+  double application_ns = 0;  // thread time: what it was made to do itself since the last block
 };
 
 }  // namespace tt::sim

@@ -3,7 +3,15 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/math.hpp"
+
 namespace tt::sim {
+
+double busy_ns(double outstanding_ns, double threads, double total_ns) {
+  if (outstanding_ns <= 0 || total_ns <= 0) return 0;
+  const double share = std::min(1.0, outstanding_ns / (threads * total_ns));
+  return total_ns * (1 - math::pow(1 - share, threads));
+}
 
 Lanes::Lanes(Ledger& ledger, const MachineProfile& profile, const trace::StreamInfo& info,
              double threads, bool huge)
@@ -33,6 +41,7 @@ void Lanes::clear_counts() { std::ranges::fill(counts_, ClassCounts{}); }
 
 double Lanes::solve(const trace::Block& block, const Interference& interference) {
   collect(block);
+  count_traffic(interference);
   const double before_ns = now_ns_;
   for (Lane& lane : lanes_) run(lane, interference);
   count_outstanding();
@@ -83,7 +92,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   lane.time = {};
   if (!active) {
     lane.demand = {};
-    work.in_flight_ns2 = lane.samples = 0;
+    work.in_flight_ns2 = lane.samples = lane.faults = 0;
     return;
   }
   const double most = 1 - 1 / static_cast<double>(lanes_.size());
@@ -107,6 +116,8 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   work.sampling_ns = lane.samples * profile_.sample_assist_ns +
                      interference.sampling_ns * shared_part * lane.threads;
   work.policy_ns = interference.policy_ns * shared_part * lane.threads;
+  work.fault_ns = lane.faults * profile_.hint_fault_us * 1e3 +
+                  interference.application_ns / total_threads_ * lane.threads;
   lane.time = tt::sim::solve(work, profile_.tiers, lane.last_ns);
   lane.last_ns = lane.time.total;
   for (std::size_t t = 0; t < tier_count; ++t)
@@ -116,26 +127,47 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   now_ns_ = std::max(now_ns_, lane.clock_ns);
   ledger_.counters().samples_taken += lane.samples;
   ledger_.sums()[Sum::samples] += lane.samples;
-  work.in_flight_ns2 = lane.samples = 0;
+  work.in_flight_ns2 = lane.samples = lane.faults = 0;
 }
 
-/// A1 and A3, under the latencies that the block turned out to have.
+/// A1 and A3, and the tiers' reads, occupancy and busy time, under the latencies that the block
+/// turned out to have.
 void Lanes::count_outstanding() {
+  Counters& counters = ledger_.counters();
+  for (Lane& lane : lanes_) lane.outstanding_ns = {};
   for (std::size_t c = 0; c < counts_.size(); ++c) {
     const trace::StreamClass& stream_class = info_.classes[c];
-    const Lane& lane = lanes_[stream_class.lane];
+    Lane& lane = lanes_[stream_class.lane];
     for (std::size_t t = 0; t < tier_count; ++t) {
       const double loads = static_cast<double>(counts_[c].by[index(AccessKind::load)][t]) * scale_;
       if (loads == 0) continue;
       const double latency =
           wait_[c][index(AccessKind::load)][t] * stream_class.mlp * lane.time.factor[t];
-      const double cycles =
-          loads * outstanding_ns(latency, stream_class.mlp, stream_class.issue_ns) * profile_.ghz;
-      ledger_.counters().a1_cycles += cycles;
-      ledger_.counters().a3_reads += loads;
+      const double waited =
+          loads * outstanding_ns(latency, stream_class.mlp, stream_class.issue_ns);
+      const double cycles = waited * profile_.ghz;
+      counters.a1_cycles += cycles;
+      counters.a3_reads += loads;
       ledger_.sums()[Sum::a1_cycles] += cycles;
       ledger_.sums()[Sum::a3_reads] += loads;
+      counters.tier[t].reads += loads;
+      counters.tier[t].occupancy_ns += loads * latency;
+      lane.outstanding_ns[t] += waited;
     }
+  }
+  for (const Lane& lane : lanes_)
+    for (std::size_t t = 0; t < tier_count; ++t)
+      counters.tier[t].busy_ns += busy_ns(lane.outstanding_ns[t], lane.threads, lane.time.total);
+}
+
+/// Bytes that cross the tiers' controllers; those of page moves once, although every lane feels
+/// them.
+void Lanes::count_traffic(const Interference& interference) {
+  for (std::size_t t = 0; t < tier_count; ++t) {
+    Traffic sum = interference.traffic[t];
+    for (const Lane& lane : lanes_) sum += lane.work.traffic[t];
+    ledger_.counters().tier[t].read_bytes += sum.read;
+    ledger_.counters().tier[t].written_bytes += sum.written;
   }
 }
 

@@ -19,17 +19,24 @@
 
 namespace tt::sim {
 
+/// Time within `total_ns` in which at least one of the threads has a read outstanding, if all of
+/// them together spend so much thread time with one, independently of each other.
+[[nodiscard]] double busy_ns(double outstanding_ns, double threads, double total_ns);
+
 class Lanes {
  public:
   struct Lane {
     double threads = 1;
     double clock_ns = 0;
-    LaneTime section;                          // since the timed part (or set-up) began
-    std::array<double, tier_count> demand{};   // utilisation that its accesses cause
-    LaneWork work;                             // of the current block
-    LaneTime time;                             // likewise
-    double last_ns = 0;                        // its time in the last block in which it worked
+    LaneTime section;                         // since the timed part (or set-up) began
+    std::array<double, tier_count> demand{};  // utilisation that its accesses cause
+    LaneWork work;                            // of the current block
+    LaneTime time;                            // likewise
+    double last_ns = 0;                       // its time in the last block in which it worked
+    // Thread time in the current block with a read outstanding, by tier.
+    std::array<double, tier_count> outstanding_ns{};
     double samples = 0;                        // taken in the current block
+    double faults = 0;                         // hint faults in the current block
     double accesses_by_tier[tier_count] = {};  // likewise
   };
 
@@ -54,6 +61,10 @@ class Lanes {
     by[index(Tier::fast)] += segment.sum - in_slow;
     lanes_[info_.classes[segment.stream_class].lane].samples +=
         static_cast<double>(samples) * scale_;
+  }
+  /// A hint fault on a thread of the class.
+  void count_fault(std::uint32_t stream_class) {
+    lanes_[info_.classes[stream_class].lane].faults += scale_;
   }
   /// Accesses of the segment to pages in flight, each of them away for so long.
   void count_in_flight(const trace::Segment& segment, std::uint64_t accesses, double away_ns) {
@@ -86,6 +97,7 @@ class Lanes {
   void collect(const trace::Block& block);
   void run(Lane& lane, const Interference& interference);
   void count_outstanding();
+  void count_traffic(const Interference& interference);
 
   Ledger& ledger_;
   const MachineProfile& profile_;

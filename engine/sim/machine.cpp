@@ -37,10 +37,12 @@ PageTable::Layout layout(const trace::Reader& stream, const PolicyTraits& traits
   layout.footprint = peak_pages(stream, page_shift(layout.page_bytes));
   layout.fast_pages =
       fast_pages(options, traits, layout.footprint, layout.page_bytes, stream.info().scale);
-  // Before its first touch nothing sets a page apart from its neighbours, except for an oracle. The
-  // others are asked again now and then, so that they can answer by what is still free.
-  layout.placed_at_once = traits.needs_oracle ? 1 : 512;
+  layout.placement = traits.placement;
   return layout;
+}
+
+double threads(const MachineProfile& profile, const RunOptions& options) {
+  return options.threads > 0 ? options.threads : profile.threads;
 }
 
 }  // namespace
@@ -51,14 +53,35 @@ Machine::Machine(const trace::Reader& stream, const MachineProfile& profile,
       scale_(info_.scale),
       pages_(layout(stream, traits, options)),
       mover_(pages_, ledger_, profile, traits, scale_),
-      lanes_(ledger_, profile, info_, options.threads > 0 ? options.threads : profile.threads,
+      traps_(pages_, ledger_, profile, scale_, threads(profile, options), options.seed),
+      lanes_(ledger_, profile, info_, threads(profile, options),
              pages_.page_bytes() == huge_page_bytes),
       sampler_(options.seed),
-      tiering_(ledger_, profile, scale_) {}
+      tiering_(ledger_, profile, scale_) {
+  for (const trace::Object& object : info_.objects) {
+    const auto found = std::ranges::find(sites_, object.site);
+    site_of_object_.push_back(static_cast<std::uint32_t>(found - sites_.begin()));
+    if (found == sites_.end()) sites_.push_back(object.site);
+  }
+}
 
 void Machine::attach(Policy& policy) {
   policy_ = &policy;
   tiering_.start(policy);
+}
+
+std::size_t Machine::request(Tier to, std::span<const PageId> pages, Way way) {
+  if (way == Way::in_fault)
+    throw std::logic_error("Memory::request: the simulated machine does not move pages in faults");
+  return mover_.request(to, pages);
+}
+
+void Machine::charge(Work kind, std::uint64_t times, Payer by) {
+  if (by == Payer::application) {
+    traps_.charge_application(tiering_.work_ns(kind, times));
+  } else {
+    tiering_.charge(kind, times);
+  }
 }
 
 void Machine::enter_section(bool timed) {
@@ -71,13 +94,14 @@ void Machine::apply(std::span<const trace::Event> events) {
     switch (event.type) {
       case trace::EventType::map:
         if (const PageRange range = pages_.map(event); range.count != 0)
-          policy_->on_map(range, now());
+          policy_->on_map(range, site_of_object_[event.object], now());
         break;
       case trace::EventType::touch:
-        pages_.place(event, *policy_);
+        pages_.place(event, *policy_, now());
         break;
       case trace::EventType::unmap:
         if (const PageRange range = pages_.unmap(event); range.count != 0) {
+          traps_.forget(range);
           pages_.remove(range);
           mover_.forget(range);
           policy_->on_unmap(range, now());
@@ -94,44 +118,56 @@ void Machine::play(const trace::Block& block) {
   for (const AccessKind kind : {AccessKind::load, AccessKind::store})
     sampler_.observe(kind, events[index(kind)], lanes_.expected_ns(block));
   lanes_.clear_counts();
-  if (mover_.any_in_flight()) {
-    play_segments<true>(block);
-  } else {
-    play_segments<false>(block);
-  }
-}
-
-/// The hot loop: without pages in flight it looks at one bit per entry, and at none of the others.
-template <bool InFlight>
-void Machine::play_segments(const trace::Block& block) {
+  // The hot loop: while no page is armed it looks at one bit per entry, and at none of the others.
   const unsigned shift = pages_.shift();
   const PageBits& slow = pages_.slow();
   for (const trace::Segment& segment : block.segments) {
-    const TierSums found = gather<InFlight>(segment.pages, segment.counts, shift, slow.words(),
-                                            mover_.in_flight().words());
-    lanes_.count(segment, found.slow, sampler_.play(segment, shift, slow, samples_));
-    if constexpr (InFlight) {
-      if (!mover_.holds_up(segment.kind)) continue;
-      for (const Tier from : {Tier::fast, Tier::slow})
-        lanes_.count_in_flight(segment, found.in_flight[index(from)], mover_.away_ns(other(from)));
-    }
+    const std::uint64_t in_slow =
+        pages_.any_armed(segment.kind)
+            ? play_armed(segment)
+            : gather<false>(segment.pages, segment.counts, shift, slow.words()).slow;
+    lanes_.count(segment, in_slow, sampler_.play(segment, shift, slow, samples_));
   }
+  traps_.draw(lanes_);
+}
+
+/// The segment's accesses to the slow tier; whatever waits for one of the others is told of it.
+std::uint64_t Machine::play_armed(const trace::Segment& segment) {
+  if (tripped_.size() < segment.pages.size()) tripped_.resize(segment.pages.size());
+  const Gathered found =
+      gather<true>(segment.pages, segment.counts, pages_.shift(), pages_.slow().words(),
+                   pages_.armed(segment.kind).words(), tripped_.data());
+  std::array<std::uint64_t, tier_count> held_up{};  // by the tier that the page is leaving
+  for (const std::uint32_t entry : std::span{tripped_}.first(found.tripped)) {
+    const std::uint64_t page = segment.pages[entry] >> pages_.shift();
+    const std::uint64_t count = segment.counts[entry];
+    if (pages_.holds_up(page, segment.kind)) held_up[index(pages_.tier_of(page))] += count;
+    traps_.touch(segment, page, count);
+  }
+  for (const Tier from : {Tier::fast, Tier::slow})
+    lanes_.count_in_flight(segment, held_up[index(from)], mover_.away_ns(other(from)));
+  return found.slow;
 }
 
 double Machine::solve(const trace::Block& block) {
   Interference interference;
   mover_.disturb(interference);
   tiering_.disturb(interference);
+  traps_.disturb(interference);
   for (const std::uint64_t operations : block.operations)
     ledger_.sums()[Sum::operations] += static_cast<double>(operations) * scale_;
-  return lanes_.solve(block, interference);
+  const double block_ns = lanes_.solve(block, interference);
+  if (block_ns > 0) block_ns_ = block_ns;
+  return block_ns;
 }
 
 double Machine::operation_ns(const trace::Operation& operation) const {
   return sim::operation_ns(operation, info_, pages_, mover_, lanes_);
 }
 
-void Machine::run_tiering_thread(double block_ns) {
+void Machine::call_policy(double block_ns) {
+  traps_.settle(block_ns, lanes_, *policy_);
+  if (pages_.short_of_fast()) policy_->on_pressure(Tier::fast, now());
   sampler_.shuffle(samples_);
   tiering_.run(block_ns, lanes_.now_ns(), samples_, *policy_);
   mover_.settle(block_ns, tiering_.left_ns());

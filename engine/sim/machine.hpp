@@ -1,10 +1,11 @@
 // The simulated tiered machine: what a policy runs on when there is no live process.
 //
-// It only wires the rooms. The page table knows where pages are, the mover moves them, the lanes
-// are the application and the clock, the sampler sees some of the accesses, the tiering thread runs
-// the policy, and the ledger adds up. The mover works on the page table; mover and tiering thread
-// hand the lanes what they cost (Interference); all of them write into the ledger. Nobody else
-// talks, except through the steps below.
+// It only wires its parts. The page table knows where pages are and which of them are armed, the
+// mover moves them, the traps turn first accesses into faults, accessed bits and answered probes,
+// the lanes are the application and the clock, the sampler sees some of the accesses, the tiering
+// thread runs the policy, and the ledger adds up. Mover and traps work on the page table; mover,
+// traps and tiering thread tell the lanes what they cost (Interference); all of them write into the
+// ledger. Everything else goes through the steps below.
 //
 // One simulated page stands for R real pages, one simulated access for R accesses to R different
 // pages: every sum that leaves this class is multiplied by R, and virtual time is full-scale time.
@@ -12,6 +13,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/seam.hpp"
@@ -25,6 +27,7 @@
 #include "sim/simulate.hpp"
 #include "sim/tiering.hpp"
 #include "sim/timing.hpp"
+#include "sim/traps.hpp"
 #include "trace/reader.hpp"
 #include "trace/stream.hpp"
 
@@ -32,6 +35,10 @@ namespace tt::sim {
 
 class Machine final : public Memory {
  public:
+  /// What it has of what a policy may need.
+  static constexpr Need offers = Need::samples | Need::faults | Need::accessed_bits | Need::probes |
+                                 Need::tier_counters | Need::sites | Need::future;
+
   /// Throws std::invalid_argument if it cannot have pages of the size that is asked for.
   Machine(const trace::Reader& stream, const MachineProfile& profile, const PolicyTraits& traits,
           const RunOptions& options);
@@ -51,13 +58,26 @@ class Machine final : public Memory {
   void residency(PageId first, std::span<Residency> out) const override {
     pages_.residency(first, out);
   }
-  std::size_t request(Tier to, std::span<const PageId> pages) override {
-    return mover_.request(to, pages);
-  }
+  /// All pages move in the background, by the movers of the policy's traits: throws
+  /// std::logic_error for Way::in_fault.
+  std::size_t request(Tier to, std::span<const PageId> pages, Way way) override;
   [[nodiscard]] std::uint64_t pending(Tier to) const override { return mover_.pending(to); }
+  void set_watermarks(const Watermarks& marks) override { pages_.set_watermarks(marks); }
   void set_sampling(const SamplingRequest& request) override { sampler_.set(request); }
   [[nodiscard]] Counters counters() const override { return ledger_.counters(); }
-  void charge(Work kind, std::uint64_t times) override { tiering_.charge(kind, times); }
+  std::uint64_t protect(PageRange range, Tiers which, PageMask untouched) override {
+    return traps_.protect(range, which, untouched, lanes_.now_ns());
+  }
+  void accessed(PageRange range, PageMask out, bool clear) override {
+    traps_.accessed(range, out, clear);
+  }
+  void probe(std::span<const Probe> probes) override { traps_.probe(probes, lanes_.now_ns()); }
+  /// The length of the last block.
+  [[nodiscard]] Nanos quantum() const override { return whole_ns(block_ns_); }
+  [[nodiscard]] std::string_view site(std::uint32_t id) const override {
+    return id < sites_.size() ? sites_[id] : std::string_view{};
+  }
+  void charge(Work kind, std::uint64_t times, Payer by) override;
 
   // The steps of a block, in this order; sim/replay.cpp takes them.
   /// The border: the moves of the last block take effect.
@@ -75,8 +95,8 @@ class Machine final : public Memory {
   double solve(const trace::Block& block);
   /// Of an operation that belongs to the block.
   [[nodiscard]] double operation_ns(const trace::Operation& operation) const;
-  /// Samples, and the tick when it is due, reach the policy.
-  void run_tiering_thread(double block_ns);
+  /// Faults and answered probes reach the policy, then samples, and the tick when it is due.
+  void call_policy(double block_ns);
 
   // What the report is made of.
   [[nodiscard]] const PageTable& pages() const { return pages_; }
@@ -86,8 +106,7 @@ class Machine final : public Memory {
   [[nodiscard]] double scale() const { return scale_; }
 
  private:
-  template <bool InFlight>
-  void play_segments(const trace::Block& block);
+  std::uint64_t play_armed(const trace::Segment& segment);
   [[nodiscard]] Nanos now() const { return whole_ns(lanes_.now_ns()); }
 
   const trace::StreamInfo& info_;
@@ -95,10 +114,15 @@ class Machine final : public Memory {
   Ledger ledger_;
   PageTable pages_;
   Mover mover_;
+  Traps traps_;
   Lanes lanes_;
   Sampler sampler_;
   TieringThread tiering_;
-  std::vector<Sample> samples_;  // of the current block, until the tiering thread has them
+  std::vector<Sample> samples_;          // of the current block, until the tiering thread has them
+  std::vector<std::uint32_t> tripped_;   // room for the entries of a segment
+  std::vector<std::string_view> sites_;  // each name once
+  std::vector<std::uint32_t> site_of_object_;  // index into sites_
+  double block_ns_ = 1e6;                      // of the last block
   Policy* policy_ = nullptr;
 };
 

@@ -26,12 +26,11 @@ Mover::Mover(PageTable& pages, Ledger& ledger, const MachineProfile& profile,
       ledger_(ledger),
       scale_(scale),
       threads_(traits.mover_threads),
-      write_protected_(traits.write_protected_moves),
+      copy_(traits.write_protected_moves ? Copy::write_protected : Copy::blocking),
       queue_(1024 + 2 * pages.capacity(Tier::fast)),
       queued_{PageBits{pages.size()}, PageBits{pages.size()}},
       moved_at_ms_(static_cast<std::uint32_t*>(
-          std::calloc(std::max<std::uint64_t>(pages.size(), 1), sizeof(std::uint32_t)))),
-      moving_(pages.size()) {
+          std::calloc(std::max<std::uint64_t>(pages.size(), 1), sizeof(std::uint32_t)))) {
   if (!moved_at_ms_) throw std::bad_alloc();
   const double movers = std::max(1.0, static_cast<double>(threads_));
   for (const Tier to : {Tier::fast, Tier::slow})
@@ -49,7 +48,7 @@ std::size_t Mover::request(Tier to, std::span<const PageId> pages) {
     if (queued_[index(to)].test(page.value)) continue;
     // Where it will be once what it is doing now, and what is queued for it, is done.
     const Tier here = pages_.tier_of(page.value);
-    Tier destination = moving_.test(page.value) ? other(here) : here;
+    Tier destination = pages_.in_flight(page.value) ? other(here) : here;
     if (queued_[index(other(to))].test(page.value)) destination = other(to);
     if (destination == to) continue;
     if (queue_.full()) break;
@@ -72,7 +71,6 @@ void Mover::report(PageId page, Tier to, Outcome outcome) {
 
 void Mover::finish(double now_ns, Policy& policy) {
   for (const auto& [page, to] : in_flight_) {
-    moving_.clear(page.value);
     pages_.arrive(page, to);
     std::uint32_t& last = moved_at_ms_[page.value];
     const auto stamp = static_cast<std::uint32_t>(now_ns / 1e6) + 1;
@@ -114,7 +112,7 @@ void Mover::start(double expected_ns, double idle_share) {
   while (!queue_.empty()) {
     const auto [page, to] = queue_.front();
     // A page that still moves has to arrive before it can move again.
-    if (moving_.test(page.value)) break;
+    if (pages_.in_flight(page.value)) break;
     const auto dequeue = [&, page = page, to = to] {
       queued_[index(to)].clear(page.value);
       queue_.pop();
@@ -131,9 +129,8 @@ void Mover::start(double expected_ns, double idle_share) {
     const double cost = move_ns_[index(to)] * scale_;
     if (used_ns_ + cost > budget) break;
     used_ns_ += cost;
-    pages_.depart(to);
+    pages_.depart(page, to, copy_);
     ++moving_to_[index(to)];
-    moving_.set(page.value);
     in_flight_.push_back({page, to});
     ledger_.sums()[directed(Sum::promotions_started, to)] += scale_;
     dequeue();

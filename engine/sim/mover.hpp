@@ -47,11 +47,6 @@ class Mover {
   void settle(double block_ns, double left_ns);
 
   [[nodiscard]] bool any_in_flight() const { return !in_flight_.empty(); }
-  [[nodiscard]] const PageBits& in_flight() const { return moving_; }
-  /// Whether such an access has to wait for a page in flight.
-  [[nodiscard]] bool holds_up(AccessKind kind) const {
-    return !(write_protected_ && kind == AccessKind::load);
-  }
   /// How long a real page is away on its way to the tier.
   [[nodiscard]] double away_ns(Tier to) const { return move_ns_[index(to)]; }
   /// Adds what this block's moves, and its work in the last one, cost the application.
@@ -64,7 +59,7 @@ class Mover {
   Ledger& ledger_;
   const double scale_;
   const unsigned threads_;  // 0: the tiering thread itself
-  const bool write_protected_;
+  const Copy copy_;
   MoveQueue queue_;
   std::array<PageBits, tier_count> queued_;   // toward each tier
   std::array<double, tier_count> move_ns_{};  // of one real page, by target
@@ -75,7 +70,6 @@ class Mover {
   };
   std::unique_ptr<std::uint32_t[], Free> moved_at_ms_;
 
-  PageBits moving_;
   std::vector<Move> in_flight_;
   std::array<std::uint64_t, tier_count> moving_to_{};
   std::vector<MigrationResult> results_;  // to be told at the next border

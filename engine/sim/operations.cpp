@@ -18,8 +18,7 @@ double operation_ns(const trace::Operation& operation, const trace::StreamInfo& 
                  lanes.wait_ns(access.stream_class, access.kind, tier) * lane.time.factor[t]);
     if (lane.time.bandwidth > 0 && tier == lane.time.limiting)
       each += lane.time.bandwidth * lane.threads / std::max(1.0, lane.accesses_by_tier[t]);
-    if (mover.any_in_flight() && mover.in_flight().test(page) && lane.time.total > 0 &&
-        mover.holds_up(access.kind)) {
+    if (mover.any_in_flight() && lane.time.total > 0 && pages.holds_up(page, access.kind)) {
       const double away = mover.away_ns(other(tier));
       each += std::min(1.0, away / lane.time.total) * away / 2;
     }

@@ -1,8 +1,30 @@
 #include "sim/pages.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace tt::sim {
+namespace {
+
+/// Pages that are placed between two looks at the watermarks, and for which a policy that does not
+/// tell neighbours apart is asked at a time: it is asked again now and then, so that it can answer
+/// by what is still free.
+constexpr std::uint64_t run = 512;
+
+/// Adds 32 bits to a mask, the lowest of them at `place`; those before the mask's start are 0.
+void add_bits(PageMask mask, std::int64_t place, std::uint64_t bits) {
+  if (bits == 0 || mask.empty()) return;
+  if (place < 0) {
+    bits >>= -place;
+    place = 0;
+  }
+  const auto word = static_cast<std::size_t>(place / 64);
+  mask[word] |= bits << (place % 64);
+  if (place % 64 > 32 && bits >> (64 - place % 64) != 0)
+    mask[word + 1] |= bits >> (64 - place % 64);
+}
+
+}  // namespace
 
 PageTable::PageTable(const Layout& layout)
     : layout_(layout),
@@ -28,12 +50,27 @@ void PageTable::residency(PageId first, std::span<Residency> out) const {
   std::fill(out.begin() + static_cast<std::ptrdiff_t>(known), out.end(), Residency::absent);
 }
 
-void PageTable::place(const trace::Event& event, const Policy& policy) {
+void PageTable::place(const trace::Event& event, Policy& policy, Nanos now) {
   const PageRange range = space_.cover(event);
-  const std::uint64_t run = layout_.placed_at_once;
-  for (std::uint64_t first = range.first.value; first < range.end().value; first += run) {
-    const PageRange part{PageId{first}, std::min(run, range.end().value - first)};
-    first_touch(present_, slow_, first, part.count, policy.placement(part), free_);
+  // Base pages and huge ones are placed as one run after the other, so that the policy is woken in
+  // between; it is asked once for each run, for each page, or for the whole.
+  const std::uint64_t end = range.end().value;
+  const bool by_page = layout_.placement == Granularity::page;
+  Tier wanted = Tier::fast;
+  for (std::uint64_t first = range.first.value; first < end; first += run) {
+    if (short_of_fast()) policy.on_pressure(Tier::fast, now);
+    const PageRange part{PageId{first}, std::min(run, end - first)};
+    if (by_page) {
+      for (std::uint64_t page = first; page < part.end().value; ++page)
+        first_touch(present_, slow_, page, 1, policy.placement({PageId{page}, 1}), free_, reserve_);
+      continue;
+    }
+    if (layout_.placement == Granularity::range) {
+      wanted = policy.placement(part);
+    } else if (first == range.first.value) {
+      wanted = policy.placement(range);
+    }
+    first_touch(present_, slow_, first, part.count, wanted, free_, reserve_);
   }
 }
 
@@ -44,6 +81,100 @@ void PageTable::remove(PageRange range) {
   free_[index(Tier::fast)] += present_.count(first.value, count) - in_slow;
   present_.clear(first.value, count);
   slow_.clear(first.value, count);
+  for (PageBits& plane : planes_)
+    if (!plane.empty()) plane.clear(first.value, count);
+  for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
+    if (!any_armed(kind)) continue;
+    armed_pages_[index(kind)] -= armed_[index(kind)].count(first.value, count);
+    armed_[index(kind)].clear(first.value, count);
+  }
+}
+
+void PageTable::set_watermarks(const Watermarks& marks) {
+  for (const double share : {marks.reserve, marks.wake})
+    if (!(share >= 0 && share <= 1))
+      throw std::invalid_argument("a watermark must be a share of the fast tier's capacity");
+  marks_ = marks;
+  reserve_ = static_cast<std::uint64_t>(marks.reserve * static_cast<double>(capacity(Tier::fast)));
+}
+
+void PageTable::allocate(Trap trap) {
+  if (planes_[index(trap)].empty()) planes_[index(trap)] = PageBits{size()};
+  for (PageBits& armed : armed_)
+    if (armed.empty()) armed = PageBits{size()};
+}
+
+bool PageTable::trapped(std::uint64_t page, AccessKind kind) const {
+  for (std::size_t t = 0; t < trap_count; ++t)
+    if (catches(static_cast<Trap>(t), kind) && armed(static_cast<Trap>(t), page)) return true;
+  return false;
+}
+
+void PageTable::arm(Trap trap, std::uint64_t page) {
+  allocate(trap);
+  planes_[index(trap)].set(page);
+  for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
+    PageBits& armed = armed_[index(kind)];
+    if (!catches(trap, kind) || armed.test(page)) continue;
+    armed.set(page);
+    ++armed_pages_[index(kind)];
+  }
+}
+
+void PageTable::disarm(Trap trap, std::uint64_t page) {
+  if (!armed(trap, page)) return;
+  planes_[index(trap)].clear(page);
+  for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
+    if (!catches(trap, kind) || trapped(page, kind)) continue;
+    armed_[index(kind)].clear(page);
+    --armed_pages_[index(kind)];
+  }
+}
+
+std::uint64_t PageTable::arm(Trap trap, PageRange range, Tiers which, PageMask before,
+                             PageMask fresh) {
+  std::ranges::fill(before, 0);
+  std::ranges::fill(fresh, 0);
+  const auto [first, count] = known(range);
+  allocate(trap);
+  std::uint32_t* plane = planes_[index(trap)].words();
+  std::uint64_t sum = 0;
+  PageBits::each_word(first.value, count, [&](std::size_t word, std::uint32_t mask) {
+    std::uint32_t meant = present_.words()[word] & mask;
+    if (!includes(which, Tier::fast)) meant &= slow_.words()[word];
+    if (!includes(which, Tier::slow)) meant &= ~slow_.words()[word];
+    const auto place =
+        static_cast<std::int64_t>(word * 32) - static_cast<std::int64_t>(first.value);
+    const std::uint32_t more = meant & ~plane[word];
+    add_bits(before, place, meant & plane[word]);
+    add_bits(fresh, place, more);
+    plane[word] |= more;
+    sum += static_cast<std::uint64_t>(std::popcount(more));
+    for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
+      if (!catches(trap, kind)) continue;
+      std::uint32_t& armed = armed_[index(kind)].words()[word];
+      armed_pages_[index(kind)] += static_cast<std::uint64_t>(std::popcount(more & ~armed));
+      armed |= more;
+    }
+  });
+  return sum;
+}
+
+void PageTable::unarmed(Trap trap, PageRange range, PageMask out) const {
+  std::ranges::fill(out, 0);
+  const auto [first, count] = known(range);
+  const PageBits& plane = planes_[index(trap)];
+  PageBits::each_word(first.value, count, [&](std::size_t word, std::uint32_t mask) {
+    const std::uint32_t armed = plane.empty() ? 0 : plane.words()[word];
+    add_bits(out, static_cast<std::int64_t>(word * 32) - static_cast<std::int64_t>(first.value),
+             present_.words()[word] & mask & ~armed);
+  });
+}
+
+std::uint64_t PageTable::count(Trap trap, PageRange range) const {
+  const auto [first, count] = known(range);
+  const PageBits& plane = planes_[index(trap)];
+  return plane.empty() ? 0 : plane.count(first.value, count);
 }
 
 }  // namespace tt::sim

@@ -1,12 +1,17 @@
 // Where every page is: the page table of the simulated machine.
 //
 // It owns the address space in managed pages, a plane of one bit per page for each thing that can
-// be said of a page (present, slow), and the free pages of both tiers. A page appears at its first
-// touch, vanishes when its range is unmapped, and changes its tier when the mover says so. Planes
-// and not records: the replay loop gathers bits of millions of pages, and policies scan their whole
-// address space by words. Further planes (accessed bits, protection) belong here, too.
+// be said of a page, and the free pages of both tiers. A page appears at its first touch, vanishes
+// when its range is unmapped, and changes its tier when the mover says so. The planes are separate
+// from each other because the replay loop gathers single bits of millions of pages, and because
+// policies scan their whole address space by words.
+//
+// A page is armed while something waits for an access to it: a Trap, each with a plane that is
+// allocated when it is first used. The loop looks at two more planes, derived from these: the pages
+// that are armed for loads, and for stores.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -26,6 +31,21 @@ inline constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
   return static_cast<unsigned>(std::countr_zero(page_bytes / trace::base_page_bytes));
 }
 
+/// What an access to a page has to wait for or is noticed by.
+enum class Trap : std::uint8_t {
+  away,        // the page moves, and every access waits
+  write_away,  // the page moves, and stores wait
+  idle,        // its accessed bit is clear
+  guarded,     // protect() has taken its access rights away
+  probed,      // a probe wants to know of an access
+};
+inline constexpr std::size_t trap_count = 5;
+[[nodiscard]] constexpr std::size_t index(Trap trap) { return static_cast<std::size_t>(trap); }
+/// Whether such an access falls into the trap.
+[[nodiscard]] constexpr bool catches(Trap trap, AccessKind kind) {
+  return kind == AccessKind::store || trap != Trap::write_away;
+}
+
 class PageTable {
  public:
   struct Layout {
@@ -35,7 +55,7 @@ class PageTable {
     // and how many of them fit the fast one.
     std::uint64_t footprint = 0;
     std::uint64_t fast_pages = 0;
-    std::uint64_t placed_at_once = 1;  // for how many the policy is asked at a time
+    Granularity placement = Granularity::range;
   };
   explicit PageTable(const Layout& layout);
 
@@ -61,36 +81,84 @@ class PageTable {
     return slow_.test(page) ? Tier::slow : Tier::fast;
   }
   [[nodiscard]] const PageBits& slow() const { return slow_; }
+  /// The part of the range that lies in the address space.
+  [[nodiscard]] PageRange known(PageRange range) const {
+    if (range.first.value >= size()) return {range.first, 0};
+    return {range.first, std::min(range.count, size() - range.first.value)};
+  }
 
   /// The pages that a map event brings into being (none of them is present before it is touched),
   /// and those that an unmap event ends: these are to be removed.
   [[nodiscard]] PageRange map(const trace::Event& event) { return space_.map(event); }
   [[nodiscard]] PageRange unmap(const trace::Event& event) { return space_.unmap(event); }
-  /// First touches of the event's pages that are not there yet, placed as the policy wants.
-  void place(const trace::Event& event, const Policy& policy);
+  /// First touches of the event's pages that are not there yet, placed as the policy wants. Wakes
+  /// it between them when the fast tier is short of pages.
+  void place(const trace::Event& event, Policy& policy, Nanos now);
   void remove(PageRange range);
+  /// Throws std::invalid_argument for shares outside [0, 1].
+  void set_watermarks(const Watermarks& marks);
+  /// Whether the fast tier has fewer free pages than the policy wants to be woken at.
+  [[nodiscard]] bool short_of_fast() const {
+    return static_cast<double>(free(Tier::fast)) <
+           marks_.wake * static_cast<double>(capacity(Tier::fast));
+  }
 
   /// The page starts to move: its slot in `to` is taken now, and the one that it leaves is free for
   /// the moves behind it.
-  void depart(Tier to) {
+  void depart(PageId page, Tier to, Copy copy) {
     --free_[index(to)];
     ++free_[index(other(to))];
+    arm(copy == Copy::blocking ? Trap::away : Trap::write_away, page.value);
   }
   /// It is there: from now on accesses find it in `to`.
   void arrive(PageId page, Tier to) {
+    disarm(Trap::away, page.value);
+    disarm(Trap::write_away, page.value);
     if (to == Tier::slow) {
       slow_.set(page.value);
     } else {
       slow_.clear(page.value);
     }
   }
+  [[nodiscard]] bool in_flight(std::uint64_t page) const {
+    return armed(Trap::away, page) || armed(Trap::write_away, page);
+  }
+
+  [[nodiscard]] bool armed(Trap trap, std::uint64_t page) const {
+    return page < size() && !planes_[index(trap)].empty() && planes_[index(trap)].test(page);
+  }
+  /// Whether an access to the page has to wait until it has arrived.
+  [[nodiscard]] bool holds_up(std::uint64_t page, AccessKind kind) const {
+    return armed(Trap::away, page) || (kind == AccessKind::store && armed(Trap::write_away, page));
+  }
+  void arm(Trap trap, std::uint64_t page);
+  void disarm(Trap trap, std::uint64_t page);
+  /// Arms the pages of the range that are present, in `which`, and not armed yet; returns how many.
+  /// `before` and `fresh`: empty, or masks of those that were armed already, and that are now.
+  std::uint64_t arm(Trap trap, PageRange range, Tiers which, PageMask before = {},
+                    PageMask fresh = {});
+  /// A mask of the pages of the range that are present and not armed.
+  void unarmed(Trap trap, PageRange range, PageMask out) const;
+  [[nodiscard]] std::uint64_t count(Trap trap, PageRange range) const;
+  /// What the replay loop looks at: the pages that an access of this kind trips over, if any.
+  [[nodiscard]] bool any_armed(AccessKind kind) const { return armed_pages_[index(kind)] > 0; }
+  [[nodiscard]] const PageBits& armed(AccessKind kind) const { return armed_[index(kind)]; }
 
  private:
+  void allocate(Trap trap);
+  [[nodiscard]] bool trapped(std::uint64_t page, AccessKind kind) const;
+
   Layout layout_;
   AddressSpace space_;
   std::array<std::uint64_t, tier_count> free_;
+  Watermarks marks_;
+  std::uint64_t reserve_ = 0;  // of marks_, in pages
   PageBits present_;
   PageBits slow_;
+  std::array<PageBits, trap_count> planes_;  // empty until first used
+  // By access kind: the pages in at least one trap that catches it, and how many they are.
+  std::array<PageBits, 2> armed_;
+  std::array<std::uint64_t, 2> armed_pages_{};
 };
 
 }  // namespace tt::sim

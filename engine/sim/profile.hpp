@@ -39,11 +39,17 @@ struct MachineProfile {
   double migration_shootdown_us = 0;  // per move, on every application thread: TLB invalidation
   double sample_assist_ns = 0;        // per sample, on the application thread that it hits
   double sample_drain_ns = 0;         // per sample, on the tiering thread
-  std::array<double, work_count> work_ns{};  // per Work item, on the tiering thread
+  /// Per Work item, on the thread that does it; 0: has to be given. The defaults are estimates
+  /// (sim/README.md has their sources).
+  std::array<double, work_count> work_ns{0, 0, 0, 0, 0, 25, 150, 40, 15};
   double huge_page_gain = 0;  // relative saving of latency with 2 MiB pages (address translation)
   double daemon_core_share = 0;  // share of a tiering thread's time that is lost to the
                                  // application: 0 own cores, 1 its cores
   double sample_queue = 0;       // samples that fit the rings before they are lost, full scale
+  // Hint faults; the defaults are estimates (sim/README.md has their sources).
+  double hint_fault_us = 1.5;  // per fault, on the thread that it hits
+  double pte_ns = 25;          // per page that is protected, on the application
+  double tlb_flush_us = 4;     // per protected range, on every application thread
 };
 
 }  // namespace tt::sim

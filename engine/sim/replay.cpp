@@ -1,7 +1,7 @@
 // Per block: moves of the previous block take effect (the border); map, touch and unmap events are
 // applied; the mover starts what it will get done in this block; the accesses are counted by tier
-// and sampled; time and utilisation are solved; samples reach the policy as far as the tiering
-// thread had time for them; and the policy's tick comes when it is due.
+// and sampled; time and utilisation are solved; hint faults and answered probes reach the policy,
+// then samples as far as the tiering thread had time for them; and its tick comes when it is due.
 #include "sim/replay.hpp"
 
 #include <algorithm>
@@ -16,13 +16,15 @@ constexpr double most_ns = 1e15;
 
 }  // namespace
 
-Replay::Replay(const trace::Reader& stream, Machine& machine, const Policy& policy, Watch& watch)
+Replay::Replay(const trace::Reader& stream, Machine& machine, const PolicyTraits& traits,
+               const Policy& policy, Watch& watch)
     : stream_(stream),
       info_(stream.info()),
       machine_(machine),
       policy_(policy),
       watch_(watch),
-      series_(info_.op_kinds),
+      by_faults_(includes(traits.needs, Need::faults)),
+      series_(info_.op_kinds, by_faults_),
       latencies_(info_.op_kinds.size()) {}
 
 RunResult Replay::run() {
@@ -57,7 +59,7 @@ void Replay::play(const trace::Block& block) {
     for (const trace::Operation& operation : block.sampled)
       latencies_.add(operation.kind, machine_.operation_ns(operation));
   }
-  machine_.run_tiering_thread(block_ns);
+  machine_.call_policy(block_ns);
   peak_metadata_bytes_ = std::max(peak_metadata_bytes_,
                                   static_cast<double>(policy_.metadata_bytes()) * machine_.scale());
 }
@@ -108,7 +110,8 @@ RunResult Replay::result() {
 
   auto& metrics = result.metrics;
   for (std::size_t s = 0; s < sum_count; ++s)
-    metrics[std::string(name(static_cast<Sum>(s)))] = sums.values[s];
+    if (by_faults_ || !of_faults(static_cast<Sum>(s)))
+      metrics[std::string(name(static_cast<Sum>(s)))] = sums.values[s];
   metrics["fast_hit_ratio"] = fast_hit_ratio(sums, 0);
   const double reads = sums[Sum::a3_reads];
   metrics["aol_cycles"] = reads > 0 ? sums[Sum::a1_cycles] / reads : 0;
@@ -128,7 +131,9 @@ RunResult Replay::result() {
       {"sampling", time.sampling * 1e-9},
       {"policy", time.policy * 1e-9},
   };
+  if (by_faults_ || time.faults > 0) result.breakdown["faults"] = time.faults * 1e-9;
   result.series = series_.take();
+  policy_.report(result.rows);
   return result;
 }
 

@@ -17,7 +17,8 @@ namespace tt::sim {
 class Replay {
  public:
   /// The machine runs the policy already.
-  Replay(const trace::Reader& stream, Machine& machine, const Policy& policy, Watch& watch);
+  Replay(const trace::Reader& stream, Machine& machine, const PolicyTraits& traits,
+         const Policy& policy, Watch& watch);
 
   /// Once.
   [[nodiscard]] RunResult run();
@@ -33,6 +34,7 @@ class Replay {
   Machine& machine_;
   const Policy& policy_;
   Watch& watch_;
+  const bool by_faults_;  // the policy needs hint faults: report what became of them
   double peak_metadata_bytes_ = 0;
   Series series_;
   Latencies latencies_;

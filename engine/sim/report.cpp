@@ -32,6 +32,8 @@ std::string_view name(Sum sum) {
       "a3_reads",
       "tiering_cpu_seconds",
       "mover_cpu_seconds",
+      "pages_protected",
+      "hint_faults",
   };
   return names[static_cast<std::size_t>(sum)];
 }
@@ -79,7 +81,7 @@ LatencySummary Latencies::summary(std::size_t kind) {
   return summary;
 }
 
-Series::Series(const std::vector<trace::OpKind>& kinds) {
+Series::Series(const std::vector<trace::OpKind>& kinds, bool by_faults) : by_faults_(by_faults) {
   for (const trace::OpKind& kind : kinds) latency_columns_.push_back(kind.name + "_p50_ns");
 }
 
@@ -112,6 +114,7 @@ void Series::row(const Sums& sums, const Occupancy& occupancy, double metadata_b
   cell("migrated_bytes") = second[Sum::migrated_bytes];
   cell("samples") = second[Sum::samples];
   cell("samples_lost") = second[Sum::samples_lost];
+  if (by_faults_) cell("hint_faults") = second[Sum::hint_faults];
   cell("aol_cycles") = aol;
   cell("fast_used_share") = occupancy.used_share;
   cell("fast_hot_share") = occupancy.heat[static_cast<std::size_t>(Heat::hot)];

@@ -42,9 +42,13 @@ enum class Sum : std::uint8_t {
   a3_reads,
   tiering_cpu_seconds,  // the tiering thread: draining samples, the policy's work
   mover_cpu_seconds,    // copying pages, whichever thread does it
+  pages_protected,      // by protect()
+  hint_faults,
 };
-inline constexpr std::size_t sum_count = static_cast<std::size_t>(Sum::mover_cpu_seconds) + 1;
+inline constexpr std::size_t sum_count = static_cast<std::size_t>(Sum::hint_faults) + 1;
 [[nodiscard]] std::string_view name(Sum sum);
+/// Whether it is reported only of policies that need hint faults.
+[[nodiscard]] constexpr bool of_faults(Sum sum) { return sum >= Sum::pages_protected; }
 
 struct Sums {
   std::array<double, sum_count> values{};
@@ -85,7 +89,8 @@ struct Occupancy {
 /// Collects the columns of RunResult::series.
 class Series {
  public:
-  explicit Series(const std::vector<trace::OpKind>& kinds);
+  /// `by_faults`: with a column of hint faults.
+  Series(const std::vector<trace::OpKind>& kinds, bool by_faults);
   /// Appends the row of a second that has just ended. `sums` are the running sums.
   void row(const Sums& sums, const Occupancy& occupancy, double metadata_bytes,
            const Gauges& gauges, Latencies& latencies);
@@ -95,6 +100,7 @@ class Series {
  private:
   double& cell(const std::string& column);
   std::vector<std::string> latency_columns_;
+  bool by_faults_;
   std::map<std::string, std::vector<double>> columns_;
   std::size_t rows_ = 0;
   Sums last_;

@@ -1,4 +1,4 @@
-// The door of the simulator: checks what is asked for, and puts machine, policy and loop together.
+// The entry to the simulator: checks what is asked for, and puts machine, policy and loop together.
 #include "sim/simulate.hpp"
 
 #include <cstddef>
@@ -50,7 +50,8 @@ std::unique_ptr<Policy> make(const PolicyInfo& info, Machine& machine, const tra
                              std::uint64_t seed) {
   std::vector<std::uint64_t> totals;
   Oracle oracle;
-  if (info.traits.needs_oracle) {
+  const bool sees_future = includes(info.traits.needs, Need::future);
+  if (sees_future) {
     totals.resize(machine.pages().size());
     const auto base = stream.page_totals();
     for (std::size_t page = 0; page < base.size(); ++page)
@@ -60,8 +61,7 @@ std::unique_ptr<Policy> make(const PolicyInfo& info, Machine& machine, const tra
   const Knobs scaled =
       scale_knobs(info.knobs, resolve(info.knobs, knobs), machine.scale(),
                   static_cast<double>(machine.capacity(Tier::fast)) * machine.scale());
-  return info.make(
-      PolicyContext{machine, scaled, info.traits.needs_oracle ? &oracle : nullptr, seed});
+  return info.make(PolicyContext{machine, scaled, sees_future ? &oracle : nullptr, seed});
 }
 
 }  // namespace
@@ -71,11 +71,12 @@ RunResult simulate(const trace::Reader& stream, const MachineProfile& machine,
                    const std::map<std::string, KnobValue, std::less<>>& knobs,
                    const RunOptions& options) {
   check(machine, options);
+  require_needs(policy, Machine::offers, "the simulated machine");
   Machine simulated(stream, machine, policy.traits, options);
   Watch watch(options, stream.info().blocks);
   const std::unique_ptr<Policy> running = make(policy, simulated, stream, knobs, options.seed);
   simulated.attach(*running);
-  return Replay(stream, simulated, *running, watch).run();
+  return Replay(stream, simulated, policy.traits, *running, watch).run();
 }
 
 }  // namespace tt::sim

@@ -43,14 +43,16 @@ struct RunResult {
   /// and sizes (sim/replay.cpp has their derivation).
   std::map<std::string, double> metrics;
   /// Seconds of the timed part by where they went: compute, fast_stall, slow_stall, bandwidth,
-  /// migration, sampling, policy. They add up to `seconds`.
+  /// migration, sampling, policy, and with hint faults or work in the application's time, faults.
+  /// They add up to `seconds`.
   std::map<std::string, double> breakdown;
   /// One value per virtual second (all columns the same length), column "second" first by name.
   std::map<std::string, std::vector<double>> series;
+  Rows rows;  // the policy's own tables
 };
 
 /// Knobs are full-scale; they are resolved and scaled here. Throws std::invalid_argument for a bad
-/// knob or option.
+/// knob or option, and for a policy that needs what the simulated machine does not have.
 [[nodiscard]] RunResult simulate(const trace::Reader& stream, const MachineProfile& machine,
                                  const PolicyInfo& policy,
                                  const std::map<std::string, KnobValue, std::less<>>& knobs,

@@ -23,11 +23,12 @@ class TieringThread {
   /// When the policy exists: its first tick is due one period after the start.
   void start(const Policy& policy);
 
-  /// As Memory::charge; `times` in the miniature.
-  void charge(Work kind, std::uint64_t times) {
-    charged_ns_ +=
-        static_cast<double>(times) * profile_.work_ns[static_cast<std::size_t>(kind)] * scale_;
+  /// What work takes on one core; `times` in the miniature.
+  [[nodiscard]] double work_ns(Work kind, std::uint64_t times) const {
+    return static_cast<double>(times) * profile_.work_ns[static_cast<std::size_t>(kind)] * scale_;
   }
+  /// As Memory::charge, for the work that this thread does.
+  void charge(Work kind, std::uint64_t times) { charged_ns_ += work_ns(kind, times); }
 
   /// One core's worth of work in the block that has ended: what it still owes, then the rings, then
   /// the tick. `fresh` are the block's samples, in random order; they are taken.

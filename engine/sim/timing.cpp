@@ -36,6 +36,7 @@ LaneTime& LaneTime::operator+=(const LaneTime& more) {
   migration += more.migration;
   sampling += more.sampling;
   policy += more.policy;
+  faults += more.faults;
   return *this;
 }
 
@@ -56,6 +57,7 @@ LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& 
   time.compute /= work.threads;
   time.sampling = work.sampling_ns / work.threads;
   time.policy = work.policy_ns / work.threads;
+  time.faults = work.fault_ns / work.threads;
   const double moves = work.migration_ns / work.threads;
 
   // The time that the threads need if the block lasts `block` ns.
@@ -75,7 +77,7 @@ LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& 
       time.migration +=
           std::min(work.in_flight_ns2 / block, work.in_flight_limit_ns) / work.threads;
     return time.compute + time.stall[0] + time.stall[1] + time.migration + time.sampling +
-           time.policy;
+           time.policy + time.faults;
   };
 
   // Secant steps inside a bracket, from a good guess or from the time that an idle machine needs;

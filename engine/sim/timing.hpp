@@ -55,6 +55,7 @@ struct LaneWork {
   double migration_ns = 0;  // thread time lost to page moves (shootdowns, movers on our cores)
   double sampling_ns = 0;   // thread time lost to sampling
   double policy_ns = 0;     // thread time lost to the policy's own work on our cores
+  double fault_ns = 0;      // thread time in hint faults, and for protecting pages
   std::vector<Term> terms;
   std::array<Traffic, tier_count> traffic{};    // own accesses and page moves
   std::array<double, tier_count> background{};  // utilisation by the other lanes
@@ -74,6 +75,7 @@ struct LaneTime {
   double migration = 0;
   double sampling = 0;
   double policy = 0;
+  double faults = 0;
   std::array<double, tier_count> factor{1, 1};  // on the idle latencies, under this block's load
   Tier limiting = Tier::fast;                   // the tier whose bandwidth is waited for, if any
   LaneTime& operator+=(const LaneTime& more);   // the parts only

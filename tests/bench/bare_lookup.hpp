@@ -39,7 +39,7 @@ namespace tt::bench {
       }
     }
     for (const trace::Segment& segment : block.segments)
-      found += sim::gather<false>(segment.pages, segment.counts, 0, slow.words(), nullptr).slow;
+      found += sim::gather<false>(segment.pages, segment.counts, 0, slow.words()).slow;
   }
   return found;
 }

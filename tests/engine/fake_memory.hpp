@@ -1,5 +1,6 @@
 // A substrate for tests: small, asynchronous, and as unkind as a live process. Requests wait until
 // the test completes them, and may fail; pages may be absent, vanish, or move on their own.
+// Protected pages fault, probes are answered and units change when the test says so.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -31,8 +33,56 @@ class FakeMemory final : public Memory {
   void free(PageRange range) {
     for (auto it = where_.lower_bound(range.first);
          it != where_.end() && it->first < range.end();) {
+      protected_at_.erase(it->first);
+      idle_.erase(it->first);
       it = where_.erase(it);
     }
+  }
+  /// An access at this time: a fault if the page is protected. Its accessed bit is set.
+  std::optional<Fault> access(PageId page, AccessKind kind, Nanos now) {
+    idle_.erase(page);
+    const auto at = protected_at_.find(page);
+    if (at == protected_at_.end()) return std::nullopt;
+    const Fault fault{page, where_.at(page), kind, now - at->second};
+    protected_at_.erase(at);
+    return fault;
+  }
+  [[nodiscard]] bool is_protected(PageId page) const { return protected_at_.contains(page); }
+  /// Answers the oldest call of probe(): the pages of which `accessed` says so, as far as they are
+  /// still there.
+  std::vector<Probe> answer(const std::function<bool(PageId)>& accessed) {
+    std::vector<Probe> probes = std::move(rounds.front());
+    rounds.pop_front();
+    for (Probe& probe : probes)
+      probe.accessed = where_.contains(probe.page) && accessed(probe.page);
+    return probes;
+  }
+  /// Carries out what was asked of units, in order. A group of which a page is gone cannot be
+  /// collapsed; of a unit that is half freed the rest is split.
+  std::vector<MigrationResult> complete_reshapes() {
+    std::vector<MigrationResult> results;
+    for (const auto& [change, page] : reshapes) {
+      const std::uint64_t group = page.value / unit_pages;
+      std::uint64_t there = 0;
+      for (std::uint64_t i = 0; i < unit_pages; ++i)
+        there += where_.contains({group * unit_pages + i}) ? 1 : 0;
+      MigrationResult result{page, Tier::fast, Outcome::gone, change, Nanos{30000}};
+      if (there > 0) {
+        const auto first = where_.lower_bound({group * unit_pages});
+        result.to = first->second;
+        result.outcome = Outcome::done;
+        if (change == Change::split) {
+          huge_.erase(group);
+        } else if (there == unit_pages) {
+          huge_.insert(group);
+        } else {
+          result.outcome = Outcome::busy;
+        }
+      }
+      results.push_back(result);
+    }
+    reshapes.clear();
+    return results;
   }
   /// Carries out up to `limit` requests in order; `fate` may let one fail.
   using Fate = std::function<Outcome(PageId, Tier)>;
@@ -67,16 +117,23 @@ class FakeMemory final : public Memory {
     }
     return pages;
   }
-  [[nodiscard]] std::uint64_t work(Work kind) const {
-    return charged[static_cast<std::size_t>(kind)];
+  [[nodiscard]] std::uint64_t work(Work kind, Payer by = Payer::daemon) const {
+    return (by == Payer::daemon ? charged : charged_application)[static_cast<std::size_t>(kind)];
   }
 
+  std::uint64_t unit_pages = 512;  // of a huge page
   std::deque<std::pair<PageId, Tier>> queue;
   std::size_t queue_limit = SIZE_MAX;
   std::vector<std::pair<PageId, Tier>> requested;  // everything ever asked for, in order
   std::vector<SamplingRequest> sampling;           // every request made
   Counters now;                                    // what counters() answers
   std::array<std::uint64_t, work_count> charged{};
+  std::array<std::uint64_t, work_count> charged_application{};
+  Nanos clock{};                          // when pages are protected
+  std::deque<std::vector<Probe>> rounds;  // probes without an answer
+  std::vector<std::pair<Change, PageId>> reshapes;
+  std::vector<Movers> movers;  // every request made
+  Watermarks marks;
   std::uint64_t request_calls = 0;
   mutable std::uint64_t residency_calls = 0;
 
@@ -97,7 +154,12 @@ class FakeMemory final : public Memory {
     ++residency_calls;
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = where({first.value + i});
   }
-  std::size_t request(Tier to, std::span<const PageId> pages) override {
+  PageRange unit(PageId page) const override {
+    const std::uint64_t group = page.value / unit_pages;
+    if (!huge_.contains(group)) return {page, 1};
+    return {{group * unit_pages}, unit_pages};
+  }
+  std::size_t request(Tier to, std::span<const PageId> pages, Way way) override {
     ++request_calls;
     for (std::size_t i = 0; i < pages.size(); ++i) {
       const auto latest = std::find_if(queue.rbegin(), queue.rend(),
@@ -107,19 +169,67 @@ class FakeMemory final : public Memory {
       requested.emplace_back(pages[i], to);
       if (there) continue;
       if (queue.size() >= queue_limit) return i;
-      queue.emplace_back(pages[i], to);
+      if (way == Way::in_fault) {
+        queue.emplace_front(pages[i], to);
+      } else {
+        queue.emplace_back(pages[i], to);
+      }
     }
     return pages.size();
   }
   std::uint64_t pending(Tier to) const override { return queued(to).size(); }
   void set_sampling(const SamplingRequest& request) override { sampling.push_back(request); }
   Counters counters() const override { return now; }
-  void charge(Work kind, std::uint64_t times) override {
-    charged[static_cast<std::size_t>(kind)] += times;
+  void set_movers(const Movers& request) override { movers.push_back(request); }
+  void set_watermarks(const Watermarks& request) override { marks = request; }
+  std::size_t reshape(Change to, std::span<const PageId> units) override {
+    for (const PageId page : units) reshapes.emplace_back(to, page);
+    return units.size();
+  }
+  std::uint64_t protect(PageRange range, Tiers which, PageMask untouched) override {
+    std::ranges::fill(untouched, 0);
+    std::uint64_t count = 0;
+    each(range, [&](PageId page, Tier tier) {
+      if (!includes(which, tier)) return;
+      if (protected_at_.try_emplace(page, clock).second) {
+        ++count;
+      } else {
+        set(untouched, page.value - range.first.value);
+      }
+    });
+    return count;
+  }
+  void accessed(PageRange range, PageMask out, bool clear) override {
+    std::ranges::fill(out, 0);
+    each(range, [&](PageId page, Tier) {
+      if (!idle_.contains(page)) set(out, page.value - range.first.value);
+      if (clear) idle_.insert(page);
+    });
+  }
+  void probe(std::span<const Probe> probes) override {
+    rounds.emplace_back(probes.begin(), probes.end());
+  }
+  Nanos quantum() const override { return from_millis(10); }
+  std::string_view site(std::uint32_t id) const override { return id == 1 ? "arena" : ""; }
+  void charge(Work kind, std::uint64_t times, Payer by) override {
+    (by == Payer::daemon ? charged : charged_application)[static_cast<std::size_t>(kind)] += times;
   }
 
  private:
+  template <typename Visit>
+  void each(PageRange range, Visit visit) {
+    for (auto it = where_.lower_bound(range.first); it != where_.end() && it->first < range.end();
+         ++it)
+      visit(it->first, it->second);
+  }
+  static void set(PageMask mask, std::uint64_t page) {
+    if (!mask.empty()) mask[page / 64] |= std::uint64_t{1} << (page % 64);
+  }
+
   std::map<PageId, Tier> where_;
+  std::map<PageId, Nanos> protected_at_;
+  std::set<PageId> idle_;
+  std::set<std::uint64_t> huge_;  // groups
   std::array<std::uint64_t, tier_count> capacity_;
   std::uint64_t page_bytes_;
 };
@@ -164,7 +274,7 @@ struct Rig {
   /// Maps a range and touches its pages in order, as the policy places them.
   void map(std::uint64_t first, std::uint64_t count) {
     const PageRange range{{first}, count};
-    policy->on_map(range, now);
+    policy->on_map(range, 0, now);
     for (std::uint64_t i = 0; i < count; ++i) {
       const PageId page{first + i};
       memory.touch(page, policy->placement({page, 1}));

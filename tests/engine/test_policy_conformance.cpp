@@ -1,12 +1,15 @@
-// The policy's side of the seam, for every policy that is linked in: whatever a live substrate may
-// do, a policy keeps to pages that are mapped, stays deterministic, and goes on.
+// The policy's side of the seam, for every policy that is linked in and for the tests' own watcher:
+// whatever a live substrate may do, a policy keeps to pages that are mapped, stays deterministic,
+// and goes on.
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "check.hpp"
 #include "core/rng.hpp"
 #include "fake_memory.hpp"
+#include "watcher.hpp"
 
 using namespace tt;
 using test::KnobMap;
@@ -38,11 +41,19 @@ std::vector<std::pair<KnobMap, KnobMap>> settings(const PolicyInfo& info) {
   return all;
 }
 
+std::vector<PolicyInfo> all() {
+  std::vector<PolicyInfo> infos(policies().begin(), policies().end());
+  infos.push_back(test::watcher());
+  infos.push_back(test::watcher(true));
+  return infos;
+}
+
 /// A random life against the policy. Returns everything that it asked for.
 struct Life {
   std::vector<std::pair<PageId, Tier>> requested;
   std::vector<SamplingRequest> sampling;
   std::uint64_t done = 0;
+  std::uint64_t faults = 0, answers = 0, reshapes = 0;  // that it was told of
 };
 
 Life live(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw, std::uint64_t seed,
@@ -52,6 +63,8 @@ Life live(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw, std:
   std::vector<std::uint64_t> accesses(pages, 1);
   const Oracle oracle{accesses};
   test::FakeMemory memory(40, pages, page_bytes);
+  memory.unit_pages = 4;    // small, so that all pages of a unit are there now and then
+  std::vector<Fault> late;  // reported later than they happened
   const Knobs knobs = Rig::scaled(info, given, raw);
   const auto policy = info.make({memory, knobs, &oracle, 7});
   std::set<std::uint64_t> mapped;
@@ -66,9 +79,10 @@ Life live(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw, std:
   };
   for (int step = 0; step < 1500; ++step) {
     const PageRange range{{rng.below(pages)}, 1 + rng.below(20)};
-    switch (rng.below(10)) {
+    memory.clock = now;
+    switch (rng.below(14)) {
       case 0:
-        policy->on_map(range, now);
+        policy->on_map(range, static_cast<std::uint32_t>(rng.below(3)), now);
         for (std::uint64_t i = 0; i < range.count; ++i) {
           const PageId page{range.first.value + i};
           mapped.insert(page.value);
@@ -111,6 +125,35 @@ Life live(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw, std:
         }
         break;
       }
+      case 6: {  // protected pages are touched; faults are told now or late, stale ones too
+        std::vector<Fault> faults = std::exchange(late, {});
+        for (auto n = rng.below(60); n > 0; --n) {
+          const auto kind = rng.below(3) == 0 ? AccessKind::store : AccessKind::load;
+          const auto fault = memory.access({rng.below(pages)}, kind, now);
+          if (fault) (rng.below(3) == 0 ? late : faults).push_back(*fault);
+        }
+        if (rng.below(5) == 0)  // of a page that never was there
+          faults.push_back(
+              {{pages + rng.below(50)}, Tier::slow, AccessKind::load, from_seconds(9)});
+        std::ranges::sort(faults, {}, &Fault::page);
+        result.faults += faults.size();
+        policy->on_faults(faults, now);  // may be empty
+        break;
+      }
+      case 7:  // some of the pages have gone since they were asked for
+        if (memory.rounds.empty()) break;
+        policy->on_probed(memory.answer([&](PageId) { return rng.below(2) == 0; }), now);
+        ++result.answers;
+        break;
+      case 8:
+        policy->on_pressure(rng.below(10) == 0 ? Tier::slow : Tier::fast, now);
+        break;
+      case 9: {  // units of which a part has been freed
+        const auto results = memory.complete_reshapes();
+        result.reshapes += results.size();
+        policy->on_migrated(results, now);
+        break;
+      }
       default: {
         std::vector<Sample> samples;
         for (auto n = rng.below(40); n > 0; --n) {  // may be empty; may name unknown pages
@@ -141,18 +184,25 @@ Life live(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw, std:
 }  // namespace
 
 TEST("seam: every policy survives a live process, and only asks for mapped pages") {
-  for (const auto& info : policies()) {
+  for (const auto& info : all()) {
     for (const auto& [given, raw] : settings(info)) {
-      std::uint64_t asked = 0, done = 0;
+      std::uint64_t asked = 0, done = 0, faults = 0, answers = 0, reshapes = 0;
       for (std::uint64_t seed = 1; seed <= 5; ++seed) {
         const auto life = live(info, given, raw, seed, info.traits.page_bytes);
         asked += life.requested.size();
         done += life.done;
+        faults += life.faults;
+        answers += life.answers;
+        reshapes += life.reshapes;
       }
       const bool migrates =
           info.family != "static" && info.family != "reference" && info.family != "oracle";
       CHECK_EQ(asked > 100, migrates);  // else this test would prove little
       CHECK_EQ(done > 50, migrates);
+      // What was not asked for does not come, but for stale faults.
+      CHECK_EQ(faults > 500, includes(info.traits.needs, Need::faults));
+      CHECK_EQ(answers > 100, includes(info.traits.needs, Need::probes));
+      CHECK_EQ(reshapes > 100, includes(info.traits.needs, Need::mixed_pages));
       if ((asked > 100) != migrates || (done > 50) != migrates) {
         std::cerr << "  policy " << info.name << ": " << asked << " asked, " << done << " done\n";
       }
@@ -161,14 +211,14 @@ TEST("seam: every policy survives a live process, and only asks for mapped pages
 }
 
 TEST("seam: the other page size is survived too") {
-  for (const auto& info : policies()) {
+  for (const auto& info : all()) {
     const std::uint64_t other_size = info.traits.page_bytes == 4096 ? 2 << 20 : 4096;
     for (const auto& [given, raw] : settings(info)) live(info, given, raw, 3, other_size);
   }
 }
 
 TEST("seam: the same events lead to the same requests") {
-  for (const auto& info : policies()) {
+  for (const auto& info : all()) {
     for (const auto& [given, raw] : settings(info)) {
       const auto a = live(info, given, raw, 11, info.traits.page_bytes);
       const auto b = live(info, given, raw, 11, info.traits.page_bytes);

@@ -1,3 +1,6 @@
+#include <set>
+#include <string>
+
 #include "check.hpp"
 #include "fake_memory.hpp"
 #include "regulate/aol.hpp"
@@ -27,6 +30,12 @@ TEST("AOL: the steps stretch with low and high") {
   CHECK_EQ(r.tenths(51), 3u);
   CHECK_EQ(r.tenths(91), 5u);
   CHECK_EQ(r.tenths(130), 10u);
+  CHECK_EQ(r.sixteenths(10), 0u);
+  CHECK_EQ(r.sixteenths(30), 1u);
+  CHECK_EQ(r.sixteenths(50), 2u);
+  CHECK_EQ(r.sixteenths(51), 4u);
+  CHECK_EQ(r.sixteenths(91), 8u);
+  CHECK_EQ(r.sixteenths(130), 16u);
   const AolRegulator same(50, 50);
   CHECK_EQ(same.tenths(50), 0u);
   CHECK_EQ(same.tenths(51), 10u);
@@ -39,12 +48,15 @@ TEST("AOL: measured over each interval; without demand reads the share stays") {
   Counters c;
   c.a1_cycles = 7000;
   c.a3_reads = 100;
-  CHECK_EQ(r.update(c), 3u);
+  r.update(c);
+  CHECK_EQ(r.tenths(), 3u);
   CHECK_NEAR(r.aol(), 70, 1e-12);
-  CHECK_EQ(r.update(c), 3u);
+  r.update(c);
+  CHECK_EQ(r.tenths(), 3u);
   c.a1_cycles += 2000;
   c.a3_reads += 100;  // 20 in this interval, 45 overall
-  CHECK_EQ(r.update(c), 0u);
+  r.update(c);
+  CHECK_EQ(r.tenths(), 0u);
 }
 
 namespace {
@@ -53,7 +65,7 @@ namespace {
 class Asker final : public Policy {
  public:
   explicit Asker(const PolicyContext& c) : memory(c.memory) {}
-  void on_map(PageRange range, Nanos) override { mapped += range.count; }
+  void on_map(PageRange range, std::uint32_t, Nanos) override { mapped += range.count; }
   void on_unmap(PageRange range, Nanos) override { mapped -= range.count; }
   Tier placement(PageRange) const override { return Tier::slow; }
   void on_samples(std::span<const Sample>, Nanos) override {}
@@ -85,14 +97,14 @@ class Asker final : public Policy {
 std::unique_ptr<Policy> make_asker(const PolicyContext& c) { return std::make_unique<Asker>(c); }
 
 struct Regulated {
-  FakeMemory memory{100, 100};
+  FakeMemory memory{300, 300};
   std::unique_ptr<Policy> policy;
   Nanos now{};
-  explicit Regulated(const test::KnobMap& given) {
+  explicit Regulated(const test::KnobMap& given, regulate::MakePolicy make = make_asker) {
     for (std::uint64_t p = 0; p < 10; ++p) memory.touch({p}, Tier::slow);
     memory.touch({50}, Tier::fast);
     const Knobs knobs = resolve(regulate::aol_knobs(), given);
-    policy = regulate::make_aol_regulated(make_asker, {memory, knobs, nullptr, 0});
+    policy = regulate::make_aol_regulated(make, {memory, knobs, nullptr, 0});
   }
   /// Lets an interval pass at this AOL, then returns the promotions of each of `ticks` ticks.
   std::vector<std::size_t> run(double aol, int ticks) {
@@ -146,6 +158,75 @@ TEST("AOL: switched off, the policy is the plain one") {
   CHECK_EQ(r.gauge("aol_cycles"), -1.0);
 }
 
+namespace {
+
+/// Protects the same window of 160 pages every tick, and promotes what it is told to.
+class Scanner final : public Policy {
+ public:
+  explicit Scanner(const PolicyContext& c) : memory(c.memory) {}
+  void on_map(PageRange, std::uint32_t, Nanos) override {}
+  void on_unmap(PageRange, Nanos) override {}
+  Tier placement(PageRange) const override { return Tier::slow; }
+  void on_samples(std::span<const Sample>, Nanos) override {}
+  void tick(Nanos) override {
+    protected_pages = memory.protect({{60}, 160}, Tiers::slow, untouched);
+    std::vector<PageId> pages;
+    for (std::uint64_t p = 0; p < 10; ++p) pages.push_back({p});
+    memory.request(Tier::fast, pages);
+  }
+  Nanos tick_period() const override { return from_millis(250); }
+  void on_migrated(std::span<const MigrationResult>, Nanos) override {}
+  std::uint64_t metadata_bytes() const override { return 0; }
+  void gauges(Gauges& out) const override {
+    out["protected"] = static_cast<double>(protected_pages);
+    for (std::uint64_t p = 0; p < 160; ++p)
+      if (in_mask(untouched, p)) out["untouched " + std::to_string(p + 60)] = 1;
+  }
+  Heat heat(PageId) const override { return Heat::cold; }
+
+ private:
+  Memory& memory;
+  std::uint64_t protected_pages = 0;
+  std::vector<std::uint64_t> untouched = std::vector<std::uint64_t>(mask_words(160));
+};
+
+}  // namespace
+
+TEST("AOL: of a window 0, 1, 2, 4, 8 or 16 sixteenths are protected, anywhere in it") {
+  const auto scanner = [](const PolicyContext& c) -> std::unique_ptr<Policy> {
+    return std::make_unique<Scanner>(c);
+  };
+  struct {
+    double aol;
+    std::uint64_t pages;
+  } const cases[] = {{40, 0}, {50, 10}, {60, 20}, {80, 40}, {99, 80}, {100, 160}};
+  for (const auto& each : cases) {
+    Regulated r(on, scanner);
+    for (std::uint64_t p = 0; p < 230; ++p) r.memory.touch({p}, Tier::slow);
+    r.run(each.aol, 4);  // the first interval, in which all passes, ends
+    std::set<std::uint64_t> reached;
+    for (int n = 0; n < 200; ++n) {
+      // Every other time all of the window is protected already, and must be found untouched.
+      for (std::uint64_t p = 0; p < 230; ++p) (void)r.memory.access({p}, AccessKind::load, r.now);
+      const bool untouched = n % 2 == 1;
+      if (untouched) (void)r.memory.protect({{60}, 160}, Tiers::slow, {});
+      // What faults has been chosen already: its promotions all pass.
+      CHECK((r.run(each.aol, 1) == std::vector<std::size_t>{10}));
+      CHECK_EQ(r.gauge("protected"), untouched ? 0.0 : static_cast<double>(each.pages));
+      std::vector<std::uint64_t> part;
+      for (std::uint64_t p = 0; p < 230; ++p)
+        if (untouched ? r.gauge("untouched " + std::to_string(p)) == 1 : r.memory.is_protected({p}))
+          part.push_back(p);
+      CHECK_EQ(part.size(), each.pages);
+      if (part.empty()) continue;
+      CHECK(part.front() >= 60 && part.back() < 220 &&
+            part.back() - part.front() + 1 == part.size());
+      reached.insert(part.begin(), part.end());
+    }
+    CHECK_EQ(reached.size(), each.pages == 0 ? 0u : 160u);
+  }
+}
+
 TEST("AOL: each side keeps its own period; the rest of the seam passes through") {
   Regulated slow({{"aol.enabled", true}, {"aol.interval", 5000.0}});
   CHECK(slow.policy->tick_period() == from_millis(250));
@@ -153,7 +234,7 @@ TEST("AOL: each side keeps its own period; the rest of the seam passes through")
   CHECK(fast.policy->tick_period() == from_millis(50));
   fast.run(70, 20);  // one second
   CHECK_EQ(fast.gauge("ticks"), 4.0);
-  fast.policy->on_map({{0}, 5}, {});
+  fast.policy->on_map({{0}, 5}, 0, {});
   fast.policy->on_unmap({{0}, 2}, {});
   CHECK_EQ(fast.gauge("mapped"), 3.0);
   CHECK(fast.policy->placement({{0}, 1}) == Tier::slow);

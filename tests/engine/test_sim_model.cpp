@@ -63,7 +63,7 @@ template <int Wanted>
 class ByObject final : public Policy {
  public:
   explicit ByObject(const PolicyContext&) {}
-  void on_map(PageRange range, Nanos) override { ranges_.push_back(range); }
+  void on_map(PageRange range, std::uint32_t, Nanos) override { ranges_.push_back(range); }
   void on_unmap(PageRange, Nanos) override {}
   [[nodiscard]] Tier placement(PageRange range) const override {
     return ranges_.at(Wanted).contains(range.first) ? Tier::fast : Tier::slow;

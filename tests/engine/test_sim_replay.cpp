@@ -36,7 +36,7 @@ class Scripted final : public Policy {
     if (hooks->knobs) hooks->knobs(context.knobs);
     if (hooks->start) hooks->start(memory_);
   }
-  void on_map(PageRange range, Nanos) override {
+  void on_map(PageRange range, std::uint32_t, Nanos) override {
     if (hooks->range) hooks->range(range, true);
   }
   void on_unmap(PageRange range, Nanos) override {
@@ -631,6 +631,25 @@ TEST("sim: nothing beats a fast tier that holds everything") {
   CHECK(run(stream, simtest::full_machine(), restless(1024, 1), share(0.5)).seconds >= all_fast);
   CHECK(run(stream, simtest::full_machine(), restless(1024, 1), share(1)).seconds >= all_fast);
   CHECK_NEAR(run(stream, simtest::full_machine(), {}, share(1)).seconds, all_fast, 0);
+}
+
+TEST("sim: a policy that needs what the machine does not have is refused by name") {
+  TempStream stream;
+  write_even(stream, 10, 1, 1);
+  const PolicyTraits traits{.needs = Need::faults | Need::mixed_pages | Need::shadows};
+  CHECK_THROWS(run(stream, simtest::plain_machine(), {}, {}, traits),
+               "policy scripted needs mixed page sizes, shadow pages, which the simulated machine "
+               "does not have");
+  // One that did not say so is told when it asks.
+  const auto refused = [&](const std::function<void(Memory&)>& ask, const char* what) {
+    Hooks policy;
+    policy.start = ask;
+    CHECK_THROWS(run(stream, simtest::plain_machine(), policy), what);
+  };
+  refused([](Memory& memory) { memory.reshape(Change::split, {}); }, "Memory::reshape");
+  refused([](Memory& memory) { memory.set_movers({.shadows = true}); }, "Memory::set_movers");
+  refused([](Memory& memory) { memory.request(Tier::fast, {}, Way::in_fault); }, "in faults");
+  refused([](Memory& memory) { memory.set_watermarks({.wake = 1.5}); }, "watermark");
 }
 
 TEST("sim: bad options, deadlines and interruptions") {

@@ -1,0 +1,205 @@
+#include "sim/traps.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include "core/math.hpp"
+#include "sim/timing.hpp"
+
+namespace tt::sim {
+
+double first_access(std::uint64_t n, double u) {
+  return -math::expm1(math::log1p(-u) / static_cast<double>(n));
+}
+
+std::uint32_t accesses_within(std::uint32_t n, double x, double u) {
+  if (x >= 1) return n;
+  double probability = 1;  // of none, by squaring
+  std::uint32_t left = n;
+  for (double power = 1 - x; left != 0; left >>= 1, power *= power)
+    if ((left & 1) != 0) probability *= power;
+  if (probability < 1e-300) return static_cast<std::uint32_t>(std::lround(n * x));
+  std::uint32_t k = 0;
+  for (double sum = probability; u >= sum && k < n; sum += probability) {
+    probability *= (n - k) / (k + 1.0) * x / (1 - x);
+    ++k;
+  }
+  return k;
+}
+
+Traps::Traps(PageTable& pages, Ledger& ledger, const MachineProfile& profile, double scale,
+             double threads, std::uint64_t seed)
+    : pages_(pages),
+      ledger_(ledger),
+      profile_(profile),
+      scale_(scale),
+      threads_(threads),
+      rng_(mix64(seed ^ 0x7472617073ULL)) {}  // not the sampler's numbers
+
+template <typename T>
+Traps::PerPage<T> Traps::per_page() const {
+  PerPage<T> array{
+      static_cast<T*>(std::calloc(std::max<std::uint64_t>(pages_.size(), 1), sizeof(T)))};
+  if (!array) throw std::bad_alloc();
+  return array;
+}
+
+std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, double now_ns) {
+  if (!protected_at_ms_) protected_at_ms_ = per_page<std::uint32_t>();
+  range = pages_.known(range);
+  fresh_.resize(mask_words(range.count));
+  const std::uint64_t count = pages_.arm(Trap::guarded, range, which, untouched, fresh_);
+  if (count == 0) return 0;
+  const auto stamp = static_cast<std::uint32_t>(std::llround(now_ns / 1e6));
+  for (std::size_t word = 0; word < fresh_.size(); ++word)
+    for (std::uint64_t bits = fresh_[word]; bits != 0; bits &= bits - 1)
+      protected_at_ms_[range.first.value + word * 64 +
+                       static_cast<std::uint64_t>(std::countr_zero(bits))] = stamp;
+  const double real = static_cast<double>(count) * scale_;
+  application_ns_ += real * profile_.pte_ns + threads_ * profile_.tlb_flush_us * 1e3;
+  ledger_.counters().protected_pages += real;
+  ledger_.sums()[Sum::pages_protected] += real;
+  return count;
+}
+
+void Traps::accessed(PageRange range, PageMask out, bool clear) {
+  pages_.unarmed(Trap::idle, range, out);
+  if (clear) pages_.arm(Trap::idle, range, Tiers::both);
+}
+
+void Traps::probe(std::span<const Probe> probes, double now_ns) {
+  if (probes.empty()) return;
+  if (!unseen_) unseen_ = per_page<Unseen>();
+  Round& round = rounds_.emplace_back();
+  round.probes.assign(probes.begin(), probes.end());
+  for (Probe& probe : round.probes) {
+    probe.accessed = false;
+    const double end_ns = static_cast<double>((probe.from + probe.length).count());
+    round.end_ns = std::max(round.end_ns, end_ns);
+    // What is past cannot be looked at any more.
+    const Nanos now = whole_ns(now_ns);
+    if (probe.from < now) {
+      probe.length = std::max(Nanos{0}, probe.from + probe.length - now);
+      probe.from = now;
+    }
+    if (pages_.where(probe.page.value) != Residency::absent)
+      pages_.arm(Trap::probed, probe.page.value);
+  }
+}
+
+void Traps::forget(PageRange range) {
+  ledger_.counters().protected_pages -=
+      static_cast<double>(pages_.count(Trap::guarded, range)) * scale_;
+}
+
+void Traps::touch(const trace::Segment& segment, std::uint64_t page, std::uint64_t count) {
+  pages_.disarm(Trap::idle, page);
+  if (pages_.armed(Trap::probed, page)) unseen_[page].accesses += static_cast<std::uint32_t>(count);
+  if (pages_.armed(Trap::guarded, page))
+    touched_.push_back(
+        {static_cast<std::uint32_t>(page), segment.stream_class, segment.kind, count});
+}
+
+/// One access of each page is the first, any of them with the same probability. The places come
+/// from an additive golden-ratio sequence, which varies less than random numbers do; it starts anew
+/// at random in each block, so that no page meets the same numbers again.
+void Traps::draw(Lanes& lanes) {
+  if (touched_.empty()) return;
+  std::ranges::stable_sort(touched_, {}, &Touched::page);
+  constexpr double golden = 0.6180339887498949;
+  double u = rng_.uniform();
+  for (auto at = touched_.begin(); at != touched_.end();) {
+    std::uint64_t sum = 0;
+    auto end = at;
+    for (; end != touched_.end() && end->page == at->page; ++end) sum += end->count;
+    auto first = at;
+    if (end - at > 1)
+      for (std::uint64_t pick = rng_.below(sum); pick >= first->count; ++first)
+        pick -= first->count;
+    firsts_.push_back({first->page, first->stream_class, first->kind, first_access(sum, u)});
+    lanes.count_fault(first->stream_class);
+    u += golden;
+    u -= std::floor(u);
+    at = end;
+  }
+  touched_.clear();
+}
+
+void Traps::disturb(Interference& out) {
+  out.application_ns += std::exchange(application_ns_, 0.0);
+}
+
+void Traps::settle(double block_ns, const Lanes& lanes, Policy& policy) {
+  if (!firsts_.empty()) deliver_faults(lanes, policy);
+  if (!rounds_.empty()) answer_probes(block_ns, lanes.now_ns(), policy);
+}
+
+void Traps::deliver_faults(const Lanes& lanes, Policy& policy) {
+  faults_.clear();
+  for (const First& first : firsts_) {
+    // The block of the lane ends now.
+    const double at_ns =
+        lanes.now_ns() - (1 - first.place) * lanes.of_class(first.stream_class).time.total;
+    const double since_ns = at_ns - protected_at_ms_[first.page] * 1e6;
+    faults_.push_back({PageId{first.page}, pages_.tier_of(first.page), first.kind,
+                       whole_ns(std::max(since_ns, 0.0))});
+    pages_.disarm(Trap::guarded, first.page);
+  }
+  firsts_.clear();
+  const double real = static_cast<double>(faults_.size()) * scale_;
+  ledger_.counters().hint_faults += real;
+  ledger_.counters().protected_pages -= real;
+  ledger_.sums()[Sum::hint_faults] += real;
+  policy.on_faults(faults_, whole_ns(lanes.now_ns()));
+}
+
+/// The part of the probe that lies in the block.
+void Traps::look(Probe& probe, double start_ns, double end_ns) {
+  if (probe.accessed || !pages_.armed(Trap::probed, probe.page.value)) return;
+  Unseen& page = unseen_[probe.page.value];
+  if (page.accesses == 0) return;
+  const double from = std::max(start_ns, static_cast<double>(probe.from.count()));
+  const double to = std::min(end_ns, static_cast<double>((probe.from + probe.length).count()));
+  if (to <= from) return;
+  const double share = (to - from) / (end_ns - start_ns);
+  const double unseen = 1 - page.seen_share;
+  const std::uint32_t found =
+      accesses_within(page.accesses, share < unseen ? share / unseen : 1, rng_.uniform());
+  page.accesses -= found;
+  page.seen_share += static_cast<float>(share);
+  probe.accessed = found > 0;
+}
+
+/// A page's accesses are spread over the block as balls over boxes: those that one probe has found
+/// are no longer there for the next, so that probes one after the other are as independent as the
+/// application's accesses are.
+void Traps::answer_probes(double block_ns, double now_ns, Policy& policy) {
+  // Accesses of a block in which virtual time does not go on (a lane that is behind) count in the
+  // next one in which it does.
+  if (block_ns > 0) {
+    for (Round& round : rounds_)
+      for (Probe& probe : round.probes) look(probe, now_ns - block_ns, now_ns);
+    for (const Round& round : rounds_)
+      for (const Probe& probe : round.probes)
+        if (pages_.armed(Trap::probed, probe.page.value)) unseen_[probe.page.value] = {};
+  }
+  const auto over = std::ranges::stable_partition(
+      rounds_, [&](const Round& round) { return round.end_ns > now_ns; });
+  if (over.empty()) return;
+  const std::vector<Round> answered(std::make_move_iterator(over.begin()),
+                                    std::make_move_iterator(over.end()));
+  rounds_.erase(over.begin(), over.end());
+  for (const Round& round : answered)
+    for (const Probe& probe : round.probes) pages_.disarm(Trap::probed, probe.page.value);
+  for (const Round& round : rounds_)  // a page may be asked for by several rounds
+    for (const Probe& probe : round.probes)
+      if (pages_.where(probe.page.value) != Residency::absent)
+        pages_.arm(Trap::probed, probe.page.value);
+  for (const Round& round : answered) policy.on_probed(round.probes, whole_ns(now_ns));
+}
+
+}  // namespace tt::sim

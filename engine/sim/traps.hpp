@@ -1,0 +1,112 @@
+// What waits for the next access to a page: protection, accessed bits, probes.
+//
+// A page is armed in the page table; the replay loop tells each entry that touches an armed page. A
+// clear accessed bit is set at once. First accesses of protected pages are drawn before the block
+// is solved, because faults take the application's time, and become faults of a known time after
+// it; probes are answered then, too. All of it goes in order of pages or of questions, so that a
+// result does not depend on the order in which a processor's vector variant finds the entries.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/rng.hpp"
+#include "core/seam.hpp"
+#include "sim/interference.hpp"
+#include "sim/lanes.hpp"
+#include "sim/ledger.hpp"
+#include "sim/pages.hpp"
+#include "sim/profile.hpp"
+#include "trace/stream.hpp"
+
+namespace tt::sim {
+
+/// When the first of n accesses comes that are spread evenly and independently over a block, as a
+/// share of the block: it is later than x with probability (1 - x)^n. `u` in [0, 1) is the draw.
+[[nodiscard]] double first_access(std::uint64_t n, double u);
+/// How many of n such accesses lie within a share x of the block: binomial, by inversion of `u`.
+/// None with probability (1 - x)^n, which is the same law.
+[[nodiscard]] std::uint32_t accesses_within(std::uint32_t n, double x, double u);
+
+class Traps {
+ public:
+  /// `scale` real pages stand behind each simulated one; the application has so many threads.
+  Traps(PageTable& pages, Ledger& ledger, const MachineProfile& profile, double scale,
+        double threads, std::uint64_t seed);
+
+  // As in Memory.
+  std::uint64_t protect(PageRange range, Tiers which, PageMask untouched, double now_ns);
+  void accessed(PageRange range, PageMask out, bool clear);
+  void probe(std::span<const Probe> probes, double now_ns);
+  /// Work that the application's threads are made to do, felt in the next block.
+  void charge_application(double thread_ns) { application_ns_ += thread_ns; }
+
+  // The steps of a block.
+  /// Pages that are about to vanish.
+  void forget(PageRange range);
+  /// So many accesses of the segment to an armed page.
+  void touch(const trace::Segment& segment, std::uint64_t page, std::uint64_t count);
+  /// All accesses have been told: draws who faults, which takes the lanes' time.
+  void draw(Lanes& lanes);
+  /// Adds what the application was charged since the last block.
+  void disturb(Interference& out);
+  /// The block has been solved and took so long: tells the policy of faults, and of probes that are
+  /// over.
+  void settle(double block_ns, const Lanes& lanes, Policy& policy);
+
+ private:
+  /// From calloc: most pages are never armed, and the operating system gives memory only to the
+  /// parts that are written.
+  struct Free {
+    void operator()(void* array) const { std::free(array); }
+  };
+  template <typename T>
+  using PerPage = std::unique_ptr<T[], Free>;
+  template <typename T>
+  [[nodiscard]] PerPage<T> per_page() const;
+
+  struct Touched {  // a protected page, in one segment
+    std::uint32_t page = 0;
+    std::uint32_t stream_class = 0;
+    AccessKind kind = AccessKind::load;
+    std::uint64_t count = 0;
+  };
+  struct First {  // a protected page's first access in the block
+    std::uint32_t page = 0;
+    std::uint32_t stream_class = 0;
+    AccessKind kind = AccessKind::load;
+    double place = 0;  // share of the block
+  };
+  struct Unseen {  // of a probed page's accesses in a block: what no probe has looked at yet
+    std::uint32_t accesses = 0;
+    float seen_share = 0;  // of the block
+  };
+  struct Round {  // one call of probe()
+    std::vector<Probe> probes;
+    double end_ns = 0;
+  };
+  void deliver_faults(const Lanes& lanes, Policy& policy);
+  void look(Probe& probe, double start_ns, double end_ns);
+  void answer_probes(double block_ns, double now_ns, Policy& policy);
+
+  PageTable& pages_;
+  Ledger& ledger_;
+  const MachineProfile& profile_;
+  const double scale_;
+  const double threads_;
+  Rng rng_;
+  PerPage<std::uint32_t> protected_at_ms_;
+  std::vector<std::uint64_t> fresh_;  // mask of what a call of protect() has protected
+  std::vector<Touched> touched_;
+  std::vector<First> firsts_;
+  std::vector<Fault> faults_;
+  PerPage<Unseen> unseen_;  // since virtual time last went on
+  std::vector<Round> rounds_;
+  double application_ns_ = 0;
+};
+
+}  // namespace tt::sim
