@@ -31,7 +31,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # the workers find the stu
 
 from synthetic import answer, request
 
-from tuner.models import KnobCondition, KnobDecl, SpaceSpec, Trial, TrialResult
+from tuner.declarations import KnobCondition, KnobDecl
+from tuner.documents.space import SpaceSpec
+from tuner.run.trial import Trial, TrialResult
 
 SECONDS = 660  # of virtual time: length of the time series of a cachelib trial
 SERIES = 14
@@ -105,7 +107,7 @@ OPTIMUM = 100.0  # of each of them
 
 def regret(objective: str, seed: int, budget: int, lag: int) -> float:
     """(best - optimum) / (default - optimum) after the budget."""
-    from tuner.optimizer import Optimizer, initial_trials
+    from tuner.optimize.optimizer import Optimizer, initial_trials
 
     seconds = OBJECTIVES[objective]
     optimizer = Optimizer(KNOBS, seed=seed, initial=initial_trials(budget), lag=lag)
@@ -146,8 +148,9 @@ def stub(trial: Trial) -> TrialResult:
 
 
 def overhead(budget: int = 100) -> dict[str, float]:
-    from tuner import log, tracking
-    from tuner.study import run_study
+    from tuner.optimize.loop import run_study
+    from tuner.report import tracking
+    from tuner.study import log
 
     tracked: list[float] = []
     original = tracking._Store.add

@@ -2,7 +2,7 @@
 
 Run as a program it is a `tune run` on them: synthetic.py RUNNER OUT [FIELD=VALUE ...].
 
-The runners stand in for `tuner.runner.run` behind the same seam (`Trial` in, `TrialResult` out).
+The runners stand in for `tuner.run.runner.run` behind the same seam (`Trial` in, `TrialResult` out).
 Misbehaviour is asked for through the environment, which worker processes inherit.
 """
 
@@ -14,22 +14,17 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tuner.models import (
-    KnobCondition,
-    KnobDecl,
-    KnobRange,
-    MachineSpec,
-    PolicyDecl,
-    SpaceSpec,
-    Status,
-    StudyRequest,
-    Trial,
-    TrialResult,
-    WorkloadSpec,
-)
+from tuner.declarations import KnobCondition, KnobDecl, PolicyDecl
+from tuner.documents.machine import MachineSpec
+from tuner.documents.space import KnobRange, SpaceSpec
+from tuner.documents.workload import WorkloadSpec
+from tuner.run.trial import Status, Trial, TrialResult
+from tuner.scenario import Scenario, options
+from tuner.study.request import StudyRequest
 
 KNOBS = [
     KnobDecl(name="period", type="integer", default=100, min=1, max=10_000, log=True),
@@ -95,13 +90,29 @@ WORKLOAD = WorkloadSpec.model_validate(
 )
 
 
+SCENARIO = set(options()) - {"workload", "policy", "machine"}  # those name documents
+
+
 def request(out: Path, **changes: Any) -> StudyRequest:
-    """A complete request; `changes` replaces fields."""
+    """A complete request; `changes` replaces fields of it or of its scenario."""
+    scenario = Scenario(
+        workload="synthetic",
+        input="small",
+        policy="paper",
+        machine="paper-machine",
+        objective="throughput",
+        threads=4.0,
+        scale=64.0,
+        page_bytes=4096,
+        seed=1,
+    )
     fields: dict[str, Any] = {
+        "scenario": replace(
+            scenario, **{name: changes.pop(name) for name in SCENARIO if name in changes}
+        ),
         "study": "synthetic-study",
         "out": str(out),
         "workload": WORKLOAD,
-        "input": "small",
         "policy": PolicyDecl(
             name="paper", family="test", summary="for tests", citation="none", knobs=KNOBS
         ),
@@ -110,12 +121,7 @@ def request(out: Path, **changes: Any) -> StudyRequest:
         ),
         "knobs": KNOBS,
         "machine": MACHINE,
-        "ratio": "1:8",
-        "threads": 4.0,
-        "scale": 64.0,
-        "objective": "throughput",
         "budget": 10,
-        "seed": 1,
         "workers": 1,
         "engine_version": "0",
         "engine_build": "build-a",
@@ -237,7 +243,7 @@ def die_at_write(number: int) -> None:
 
 def main(runner: str, out: str, *changes: str) -> int:
     from tuner.errors import UserError
-    from tuner.study import run_study
+    from tuner.optimize.loop import run_study
 
     fields = {name: json.loads(value) for name, value in (c.split("=", 1) for c in changes)}
     import synthetic  # not __main__: workers import the runner by its module's name

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner import catalog
-from tuner.catalog import Kind
+from tuner.documents import catalog
+from tuner.documents.catalog import Kind
 from tuner.errors import UserError
 
 

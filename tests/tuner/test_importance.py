@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from synthetic import KNOBS, answer, request
 
-from tuner import log
 from tuner.errors import UserError
-from tuner.importance import METHODS, Importance, importance
-from tuner.log import StudyData, StudyHeader, TrialRecord
-from tuner.models import Status
-from tuner.optimizer import Space
+from tuner.optimize.space import Space
+from tuner.report.importance import METHODS, Importance, importance
+from tuner.run.trial import Status
+from tuner.study import log
+from tuner.study.log import StudyData, StudyHeader, TrialRecord
 
 
 def study(

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 from conftest import FakeNative
 
-from tuner import catalog, characteristics, cli, listing, streams
+from tuner import cli
+from tuner.commands import workloads as listing
+from tuner.documents import catalog
+from tuner.report import characteristics
+from tuner.run import streams
 
 FOUND = {
     "timed_pages": 4000,

@@ -9,16 +9,25 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tuner import catalog
-from tuner.models import (
-    OBJECTIVES,
-    BestConfiguration,
-    Status,
-    StudyRequest,
-    Trial,
-    TrialResult,
-    fast_share,
-)
+from tuner.documents import catalog
+from tuner.objective import OBJECTIVES
+from tuner.run.trial import Status, StreamRequest, Trial, TrialResult
+from tuner.scenario import Scenario, fast_share
+from tuner.study.best import BestConfiguration
+from tuner.study.request import StudyRequest
+
+
+def scenario(scale: float = 64.0) -> Scenario:
+    return Scenario(
+        workload="walker",
+        input="big",
+        policy="toy",
+        machine="testbed",
+        objective="throughput",
+        threads=16.0,
+        scale=scale,
+        page_bytes=4096,
+    )
 
 
 def request() -> StudyRequest:
@@ -26,17 +35,13 @@ def request() -> StudyRequest:
     policy = catalog.engine.policies()["toy"]
     return StudyRequest(
         study="walker-toy",
+        scenario=scenario(workload.scale_of("big")),
         out="/results",
         workload=workload,
-        input="big",
         policy=policy,
         space=space,
         knobs=catalog.tuned_knobs(space, policy),
         machine=catalog.machine("testbed").spec,
-        ratio="1:8",
-        threads=16,
-        scale=workload.scale_of("big"),
-        objective="throughput",
         budget=10,
         workers=2,
         engine_version="1",
@@ -70,6 +75,7 @@ def test_a_trial_is_equal_after_json() -> None:
         "aol.enabled": bool,
         "aol.low": float,
     }
+    assert isinstance(again.stream, StreamRequest)
     assert again.stream.parameters["skew"] == 1
     assert again.stream.key == trial.stream.key
 
@@ -104,9 +110,17 @@ def test_nan_survives_json() -> None:
 @pytest.mark.usefixtures("user_folder")
 def test_data_is_refused_when_it_is_not_what_it_should_be() -> None:
     good = request().trial(0, {}).model_dump()
-    for change in ({"ratio": "1/8"}, {"ratio": "0:8"}, {"seed": "1"}, {"extra": 1}, {"number": -1}):
+    assert Trial.model_validate(good) == request().trial(0, {})
+    for change in ({"extra": 1}, {"number": -1}, {"deadline_seconds": "1"}):
         with pytest.raises(ValidationError):
             Trial.model_validate(good | change)
+    for change in (
+        *({"ratio": "1/8"}, {"ratio": "0:8"}, {"seed": "1"}, {"seed": -1}, {"extra": 1}),
+        *({"threads": 0.5}, {"threads": math.inf}, {"page_bytes": 0}, {"objective": "speed"}),
+        *({"repeats": True}, {"machine": None}),
+    ):
+        with pytest.raises(ValidationError):
+            Trial.model_validate(good | {"scenario": good["scenario"] | change})
 
 
 @pytest.mark.usefixtures("user_folder")

@@ -14,9 +14,10 @@ import pytest
 from conftest import python_path
 from synthetic import KNOBS, seconds_of
 
+from tuner.declarations import KnobCondition, KnobDecl
 from tuner.errors import UserError
-from tuner.models import KnobCondition, KnobDecl
-from tuner.optimizer import Optimizer, Proposal, Space, SpaceExhausted, initial_trials
+from tuner.optimize.optimizer import Optimizer, Proposal, SpaceExhausted, initial_trials
+from tuner.optimize.space import Space
 
 AOL_LOW = KNOBS[-1]
 

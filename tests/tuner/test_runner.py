@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from conftest import FakeNative
 
-from tuner import engine, runner, settings, streams
-from tuner.models import Status, Trial
+from tuner import engine
+from tuner.run import runner, settings, streams
+from tuner.run.trial import Status, Trial
 
 
 def trial_of(**options: Any) -> Trial:

@@ -22,10 +22,12 @@ from pathlib import Path
 
 import pytest
 
-from tuner import catalog, cli, samplers
+from tuner import cli
+from tuner.documents import catalog
 from tuner.errors import UserError
-from tuner.samplers import hint_fault
-from tuner.samplers.hint_fault import HintFault
+from tuner.record import samplers
+from tuner.record.samplers import hint_fault
+from tuner.record.samplers.hint_fault import HintFault
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).with_name("hint_fault_program.cpp")
