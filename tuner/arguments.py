@@ -252,6 +252,7 @@ def _scenario_option(
     group: argparse._ActionsContainer, name: str, *, required: bool = False
 ) -> None:
     from tuner.scenario import declared_defaults, flag, options, types
+    from tuner.text import exact
 
     option, default = options()[name], declared_defaults().get(name)
     group.add_argument(
@@ -260,7 +261,7 @@ def _scenario_option(
         choices=option.choices,
         metavar=option.metavar,
         required=required,
-        help=option.help + ("" if default is None else f" (default: {default})"),
+        help=option.help + ("" if default is None else f" (default: {exact(default)})"),
     )
 
 

@@ -149,7 +149,7 @@ def _show(trial: Trial, result: TrialResult) -> None:
     unit = OBJECTIVES[scenario.objective].unit
     print(
         f"{trial.workload} ({scenario.input}) under {scenario.policy} on {trial.machine.name}, "
-        f"{scenario.show('ratio', 'threads')}, 1 page for {scenario.scale:g}"
+        f"{scenario.conditions()}"
     )
     print(f"{scenario.objective}: {result.objective:,.6g} {unit} (in {result.seconds:.2f} s)\n")
     total = sum(result.breakdown.values())

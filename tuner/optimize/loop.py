@@ -187,8 +187,8 @@ def everything_fits(request: StudyRequest) -> str | None:
         return None
     return (
         f"note: all {size(footprint)} of {request.workload.name} fit the fast memory of "
-        f"{request.machine.name} at {scenario.ratio} ({size(fast)}): there is nothing to "
-        "tune; choose another --machine, or a smaller fast tier with --ratio"
+        f"{request.machine.name} ({size(fast)}): there is nothing to tune; choose another "
+        "--machine, or a smaller fast tier"
     )
 
 

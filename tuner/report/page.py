@@ -226,7 +226,7 @@ def _headline(study: StudyData) -> str:
     scenario = request.scenario
     return (
         f"{request.policy.name} on {request.workload.name} ({scenario.input}), "
-        f"{request.machine.name}, fast to slow {scenario.ratio}; objective: {scenario.objective}"
+        f"{request.machine.name}, {scenario.conditions()}; objective: {scenario.objective}"
         + (f"; {request.sampling.describe()}" if request.sampling else "")
     )
 

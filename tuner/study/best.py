@@ -42,7 +42,7 @@ class Provenance(Model):
 
 
 class BestConfiguration(Model):
-    """best.yaml (read and written by `tuner.study.best` only): a configuration and how it was found.
+    """best.yaml, read and written here only: a configuration and how it was found.
 
     `knobs` holds every knob of the policy at full scale. Together with the documents that the
     scenario names it reproduces `objective.value` exactly.
