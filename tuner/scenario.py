@@ -157,6 +157,17 @@ class Scenario:
             },
         ),
     ] = "1:8"
+    fast_gib: Annotated[
+        float,
+        Option(
+            "full-scale capacity of the fast tier, whatever the ratio; 0: by the ratio",
+            metavar="GIB",
+            text="{:g} GiB fast",
+            comparable=True,
+            rule=at_least(0),
+            simulate=lambda gib, machine: {"fast_bytes": round(gib * 2**30)} if gib else {},
+        ),
+    ] = 0.0
     objective: Annotated[
         str,
         Option(

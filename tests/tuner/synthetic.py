@@ -2,7 +2,7 @@
 
 Run as a program it is a `tune run` on them: synthetic.py RUNNER OUT [FIELD=VALUE ...].
 
-The runners stand in for `tuner.run.runner.run` behind the same seam (`Trial` in, `TrialResult` out).
+The runners stand in for `tuner.run.runner.run` behind the same seam: `Trial` in, `TrialResult` out.
 Misbehaviour is asked for through the environment, which worker processes inherit.
 """
 

@@ -123,6 +123,18 @@ def test_a_simulation_is_the_same_every_time() -> None:
     assert tune_json("sim", *SMOKE, "--policy", "all-fast")["objective"] < first["objective"]
 
 
+def test_the_fast_tier_may_have_a_capacity_of_its_own() -> None:
+    none = tune_json("sim", *SMOKE, "--policy", "all-slow")["objective"]
+    few, many = (
+        tune_json("sim", *SMOKE, "--policy", "first-touch", "--fast-gib", gib)
+        for gib in ("0.5", "64")
+    )
+    assert none > few["objective"] > many["objective"]
+    assert (few["fast_gib"], few["ratio"]) == (0.5, "1:8")
+    text = tune("sim", *SMOKE, "--policy", "first-touch", "--fast-gib", "0.5").stdout
+    assert "1:8, 0.5 GiB fast, " in text
+
+
 def test_a_users_workload_wins() -> None:
     packaged = catalog.find(Kind.workload, "gups").read_text()
     Path("workloads").mkdir()

@@ -62,6 +62,15 @@ def test_a_fixed_slow_tier_fixes_the_fast_one(fake: FakeNative) -> None:
     assert [arguments["fast_bytes"] for arguments in seen] == [0, 64 << 30]
 
 
+def test_a_fast_capacity_overrides_the_ratio(fake: FakeNative) -> None:
+    seen: list[dict[str, Any]] = []
+    fake.on_simulate = seen.append
+    path = Path("machines/testbed.yaml")
+    path.write_text(path.read_text() + "slow_gib: 512\n")
+    runner.run(trial_of(ratio="1:8", fast_gib=1.5))
+    assert [arguments["fast_bytes"] for arguments in seen] == [3 << 29]
+
+
 @pytest.mark.parametrize(
     ("raised", "status", "error"),
     [

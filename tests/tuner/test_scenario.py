@@ -31,6 +31,7 @@ OTHER: dict[str, Any] = {
     "policy": "other",
     "machine": "desk",
     "ratio": "1:4",
+    "fast_gib": 1.5,
     "objective": "p50",
     "threads": 8.0,
     "scale": 128.0,
