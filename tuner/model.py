@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -21,14 +21,6 @@ class Model(BaseModel):
     model_config = ConfigDict(
         strict=True, frozen=True, extra="forbid", ser_json_inf_nan="constants"
     )
-
-    def to_json(self) -> str:
-        """One line of JSON that `from_json` turns into an equal object."""
-        return self.model_dump_json()
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        return cls.model_validate_json(text)
 
 
 def _finite(value: float) -> float:

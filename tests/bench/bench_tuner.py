@@ -85,7 +85,7 @@ def cliff(knobs: dict[str, Any]) -> float:
     pressure = _unit(knobs, "rate") - 0.6 * _unit(knobs, "threshold")
     seconds = 100 + 40 * max(0.0, 0.35 - pressure) + (60 if pressure > 0.4 else 0)
     seconds += 15 * abs(_unit(knobs, "watermark") - 0.15) + 6 * abs(_unit(knobs, "interval") - 0.3)
-    return seconds + 0.5 * abs(knobs["hashes"] - 5)
+    return seconds + 0.5 * abs(int(knobs["hashes"]) - 5)
 
 
 def regulated(knobs: dict[str, Any]) -> float:
@@ -95,7 +95,7 @@ def regulated(knobs: dict[str, Any]) -> float:
         20 * (_unit(knobs, "interval") - 0.7) ** 2 + 10 * (_unit(knobs, "cooling") - 0.4) ** 2
     )
     if knobs["aol"]:
-        return seconds + 0.3 * abs(knobs["aol.low"] - 120)
+        return seconds + 0.3 * abs(float(knobs["aol.low"]) - 120)
     return seconds + 15
 
 
@@ -151,13 +151,14 @@ def overhead(budget: int = 100) -> dict[str, float]:
     from tuner.optimize.loop import run_study
     from tuner.report import tracking
     from tuner.study import log
+    from tuner.study.log import TrialRecord
 
     tracked: list[float] = []
     original = tracking._Store.add
 
-    def timed(self: Any, *arguments: Any) -> None:
+    def timed(self: tracking._Store, trial: TrialRecord, best: float | None) -> None:
         start = time.thread_time()
-        original(self, *arguments)
+        original(self, trial, best)
         tracked.append(time.thread_time() - start)
 
     tracking._Store.add = timed  # type: ignore[method-assign]

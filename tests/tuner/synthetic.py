@@ -136,10 +136,11 @@ def seconds_of(knobs: dict[str, Any]) -> float:
     seconds += 12 * math.log10(knobs["period"] / 2000) ** 2
     seconds += 2 * math.log10(knobs["threshold"] / 8) ** 2
     seconds += 0.5 * (knobs["share"] - 0.3) ** 2
-    seconds += {"plain": 0.4, "eager": 0.0, "lazy": 0.8}[knobs["mode"]]
+    modes = {"plain": 0.4, "eager": 0.0, "lazy": 0.8}
+    seconds += modes[knobs["mode"]]
     if knobs["aol"]:
         seconds += 0.2 * (knobs["aol.low"] - 60) ** 2 / 2500 - 0.1
-    return seconds
+    return float(seconds)
 
 
 def answer(trial: Trial, seconds: float | None = None) -> TrialResult:
@@ -228,15 +229,15 @@ def always_fails(trial: Trial) -> TrialResult:
 
 
 def die_at_write(number: int) -> None:
-    """Kills this process when it makes sure for the so-manieth time that something is on disk."""
+    """Kills this process at its n-th fsync."""
     left, fsync = number, os.fsync
 
-    def mortal(descriptor: int) -> None:
+    def mortal(fd: Any) -> None:
         nonlocal left
         left -= 1
         if not left:
             os.kill(os.getpid(), signal.SIGKILL)
-        fsync(descriptor)
+        fsync(fd)
 
     os.fsync = mortal
 

@@ -249,7 +249,7 @@ def test_run_resolves_everything(fake: FakeNative) -> None:
     assert [knob.name for knob in request.knobs][:2] == ["threshold", "period"]
     assert request.knobs[0].max == 50
     assert request.workers == len(os.sched_getaffinity(0))
-    assert StudyRequest.from_json(request.to_json()) == request
+    assert StudyRequest.model_validate_json(request.model_dump_json()) == request
 
 
 def test_run_takes_every_option(fake: FakeNative) -> None:

@@ -213,7 +213,7 @@ def test_standard_input_and_gzip(tune: Tune, monkeypatch: pytest.MonkeyPatch) ->
     text = (DATA / "accesses.csv").read_bytes()
     plain = tune(str(DATA / "accesses.csv"), "--format", "csv", "-o", "a.tts")
     for name, content in (("b.tts", text), ("c.tts", gzip.compress(text))):
-        stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(content)))  # type: ignore[arg-type]
+        stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(content)))
         monkeypatch.setattr("sys.stdin", stdin)
         assert tune("-", "--format", "csv", "-o", name)["accesses"] == plain["accesses"]
     Path("half.gz").write_bytes(gzip.compress(text)[:-100])

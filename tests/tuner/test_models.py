@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tuner import engine
 from tuner.documents import catalog
 from tuner.objective import OBJECTIVES
 from tuner.run.trial import Status, StreamRequest, Trial, TrialResult
@@ -32,7 +33,7 @@ def scenario(scale: float = 64.0) -> Scenario:
 
 def request() -> StudyRequest:
     workload, space = catalog.workload("walker").spec, catalog.space("toy").spec
-    policy = catalog.engine.policies()["toy"]
+    policy = engine.policies()["toy"]
     return StudyRequest(
         study="walker-toy",
         scenario=scenario(workload.scale_of("big")),
@@ -59,7 +60,7 @@ def result(trial: Trial, objective: float) -> TrialResult:
 @pytest.mark.usefixtures("user_folder")
 def test_a_trial_is_equal_after_json() -> None:
     trial = request().trial(3, {"threshold": 7, "period": 1.0, "aol.enabled": True})
-    again = Trial.from_json(trial.to_json())
+    again = Trial.model_validate_json(trial.model_dump_json())
     assert again == trial
     assert again.knobs == {
         "threshold": 7,
@@ -82,7 +83,7 @@ def test_a_trial_is_equal_after_json() -> None:
 
 @pytest.mark.usefixtures("user_folder")
 def test_a_request_is_equal_after_json() -> None:
-    assert StudyRequest.from_json(request().to_json()) == request()
+    assert StudyRequest.model_validate_json(request().model_dump_json()) == request()
 
 
 @pytest.mark.parametrize(
@@ -97,28 +98,31 @@ def test_floats_are_bit_exact_after_json(value: float) -> None:
         metrics={"x": value},
         series={"second": [0.0, value]},
     )
-    after = TrialResult.from_json(before.to_json())
+    after = TrialResult.model_validate_json(before.model_dump_json())
     assert after == before
     assert math.copysign(1, after.metrics["x"]) == math.copysign(1, value)
 
 
 def test_nan_survives_json() -> None:
-    text = TrialResult(study="s", number=0, status=Status.failed, metrics={"x": math.nan}).to_json()
-    assert math.isnan(TrialResult.from_json(text).metrics["x"])
+    text = TrialResult(
+        study="s", number=0, status=Status.failed, metrics={"x": math.nan}
+    ).model_dump_json()
+    assert math.isnan(TrialResult.model_validate_json(text).metrics["x"])
 
 
 @pytest.mark.usefixtures("user_folder")
 def test_data_is_refused_when_it_is_not_what_it_should_be() -> None:
     good = request().trial(0, {}).model_dump()
     assert Trial.model_validate(good) == request().trial(0, {})
-    for change in ({"extra": 1}, {"number": -1}, {"deadline_seconds": "1"}):
+    for name, value in (("extra", 1), ("number", -1), ("deadline_seconds", "1")):
         with pytest.raises(ValidationError):
-            Trial.model_validate(good | change)
-    for change in (
+            Trial.model_validate(good | {name: value})
+    changes: tuple[dict[str, Any], ...] = (
         *({"ratio": "1/8"}, {"ratio": "0:8"}, {"seed": "1"}, {"seed": -1}, {"extra": 1}),
         *({"threads": 0.5}, {"threads": math.inf}, {"page_bytes": 0}, {"objective": "speed"}),
         *({"repeats": True}, {"machine": None}),
-    ):
+    )
+    for change in changes:
         with pytest.raises(ValidationError):
             Trial.model_validate(good | {"scenario": good["scenario"] | change})
 

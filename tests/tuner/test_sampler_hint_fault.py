@@ -26,7 +26,6 @@ from tuner import cli
 from tuner.documents import catalog
 from tuner.errors import UserError
 from tuner.record import samplers
-from tuner.record.samplers import hint_fault
 from tuner.record.samplers.hint_fault import HintFault
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -282,7 +281,7 @@ def test_what_is_missing_is_named_with_the_alternative(
         def __init__(self, path: str) -> None:
             self.tiertune_hint_fault_probe = lambda: number
 
-    monkeypatch.setattr(hint_fault.ctypes, "CDLL", Library)
+    monkeypatch.setattr("ctypes.CDLL", Library)
     reason = HintFault.unavailable()
     assert reason is not None
     assert pytest.importorskip("re").search(words, reason)

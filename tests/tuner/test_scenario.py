@@ -121,7 +121,7 @@ def test_the_resolved_scenario_has_the_documents_defaults(fake: FakeNative) -> N
 
 def test_an_unknown_field_is_refused(fake: FakeNative) -> None:
     request = request_of()
-    text = request.to_json()
-    assert StudyRequest.from_json(text) == request
+    text = request.model_dump_json()
+    assert StudyRequest.model_validate_json(text) == request
     with pytest.raises(ValueError, match="colour"):
-        StudyRequest.from_json(text.replace('"ratio":', '"colour":"red","ratio":', 1))
+        StudyRequest.model_validate_json(text.replace('"ratio":', '"colour":"red","ratio":', 1))

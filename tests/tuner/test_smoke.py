@@ -17,6 +17,7 @@ from conftest import FakeNative
 from tuner import cli, engine
 from tuner.commands import smoke
 from tuner.documents import catalog
+from tuner.errors import UserError
 from tuner.run import runner, streams
 from tuner.run.trial import Trial, TrialResult
 
@@ -154,5 +155,5 @@ def test_a_matrix_of_workloads_and_policies(
 
 def test_an_unknown_workload_is_named(fake: FakeNative) -> None:
     errors: list[str] = []
-    with pytest.raises(smoke.UserError, match="no workload 'walkr'; did you mean 'walker'"):
+    with pytest.raises(UserError, match="no workload 'walkr'; did you mean 'walker'"):
         smoke._trials(Namespace(policy=["toy"], workload=["walkr"], seed=0), errors)

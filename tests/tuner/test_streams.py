@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import FakeNative
@@ -17,7 +18,7 @@ from tuner.run.trial import StreamRequest
 from tuner.text import size
 
 
-def request_of(**options: object) -> StreamRequest:
+def request_of(**options: Any) -> StreamRequest:
     policy = engine.policies()["toy"]
     request = settings.resolve("walker", policy=policy, **options).stream()
     assert isinstance(request, StreamRequest)
