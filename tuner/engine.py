@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tuner.declarations import KernelDecl, KnobValue, PolicyDecl
 from tuner.errors import UserError, unknown
-from tuner.models import KernelDecl, KnobValue, PolicyDecl
 
 
 @cache

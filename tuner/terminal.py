@@ -78,11 +78,11 @@ def progress(title: str) -> Iterator[Callable[[float], None]]:
         return
     started: list[float] = []
 
-    def tell(fraction: float) -> None:
+    def update(fraction: float) -> None:
         if not started:
             started.append(time.monotonic())
             say(f"{title} ...")
 
-    yield tell
+    yield update
     if started:
         say(f"{title}: done in {time.monotonic() - started[0]:.1f} s")

@@ -31,7 +31,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # the workers find the stu
 
 from synthetic import answer, request
 
-from tuner.models import KnobCondition, KnobDecl, SpaceSpec, Trial, TrialResult
+from tuner.declarations import KnobCondition, KnobDecl
+from tuner.documents.space import SpaceSpec
+from tuner.run.trial import Trial, TrialResult
 
 SECONDS = 660  # of virtual time: length of the time series of a cachelib trial
 SERIES = 14
@@ -83,7 +85,7 @@ def cliff(knobs: dict[str, Any]) -> float:
     pressure = _unit(knobs, "rate") - 0.6 * _unit(knobs, "threshold")
     seconds = 100 + 40 * max(0.0, 0.35 - pressure) + (60 if pressure > 0.4 else 0)
     seconds += 15 * abs(_unit(knobs, "watermark") - 0.15) + 6 * abs(_unit(knobs, "interval") - 0.3)
-    return seconds + 0.5 * abs(knobs["hashes"] - 5)
+    return seconds + 0.5 * abs(int(knobs["hashes"]) - 5)
 
 
 def regulated(knobs: dict[str, Any]) -> float:
@@ -93,7 +95,7 @@ def regulated(knobs: dict[str, Any]) -> float:
         20 * (_unit(knobs, "interval") - 0.7) ** 2 + 10 * (_unit(knobs, "cooling") - 0.4) ** 2
     )
     if knobs["aol"]:
-        return seconds + 0.3 * abs(knobs["aol.low"] - 120)
+        return seconds + 0.3 * abs(float(knobs["aol.low"]) - 120)
     return seconds + 15
 
 
@@ -105,7 +107,7 @@ OPTIMUM = 100.0  # of each of them
 
 def regret(objective: str, seed: int, budget: int, lag: int) -> float:
     """(best - optimum) / (default - optimum) after the budget."""
-    from tuner.optimizer import Optimizer, initial_trials
+    from tuner.optimize.optimizer import Optimizer, initial_trials
 
     seconds = OBJECTIVES[objective]
     optimizer = Optimizer(KNOBS, seed=seed, initial=initial_trials(budget), lag=lag)
@@ -146,15 +148,17 @@ def stub(trial: Trial) -> TrialResult:
 
 
 def overhead(budget: int = 100) -> dict[str, float]:
-    from tuner import log, tracking
-    from tuner.study import run_study
+    from tuner.optimize.loop import run_study
+    from tuner.report import tracking
+    from tuner.study import log
+    from tuner.study.log import TrialRecord
 
     tracked: list[float] = []
     original = tracking._Store.add
 
-    def timed(self: Any, *arguments: Any) -> None:
+    def timed(self: tracking._Store, trial: TrialRecord, best: float | None) -> None:
         start = time.thread_time()
-        original(self, *arguments)
+        original(self, trial, best)
         tracked.append(time.thread_time() - start)
 
     tracking._Store.add = timed  # type: ignore[method-assign]

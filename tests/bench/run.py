@@ -105,7 +105,8 @@ def cachegrind(program: Path) -> dict[str, float]:
 
 def cachelib_stream() -> Path:
     """The default cachelib stream, made by the tuner where it is not cached yet."""
-    from tuner import engine, settings, streams
+    from tuner import engine
+    from tuner.run import settings, streams
 
     setting = settings.resolve("cachelib", policy=engine.policy("hybridtier"))
     return streams.ensure(setting.stream())

@@ -30,7 +30,8 @@ def say(text: str) -> None:
 
 def stream_of(workload: str) -> dict[str, Any]:
     """Figures of the default stream, which the studies have made; kept as characteristics, too."""
-    from tuner import catalog, characteristics
+    from tuner.documents import catalog
+    from tuner.report import characteristics
 
     entry = catalog.workload(workload)
     spec = entry.spec
@@ -53,7 +54,7 @@ def stream_of(workload: str) -> dict[str, Any]:
 
 def tune(workload: str, policy: str, budget: int, out: Path) -> dict[str, Any]:
     """One study. Objectives and median seconds of its trials."""
-    from tuner import log
+    from tuner.study import log
 
     done = subprocess.run(
         [sys.executable, "-m", "tuner", "run", "--workload", workload, "--policy", policy,
@@ -123,7 +124,8 @@ def main() -> None:
         print(table(rows))
         return
 
-    from tuner import catalog, engine
+    from tuner import engine
+    from tuner.documents import catalog
 
     known = catalog.names(catalog.Kind.workload)
     made_by = {"engine_build": engine.build_id(), "budget": args.budget}

@@ -22,6 +22,8 @@ from typing import Any
 import pytest
 
 from tuner import engine
+from tuner.declarations import KernelDecl, PolicyDecl
+from tuner.scenario import Scenario
 
 # A shell's background job ignores SIGINT, and what it starts inherits that; the tests send it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -169,7 +171,7 @@ class Hang:
 def hang(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Hang:
     found = Hang(tmp_path_factory.mktemp("hang") / "pipe")
     monkeypatch.setenv("SYNTHETIC_HANGS", str(found.pipe))
-    monkeypatch.setattr("tuner.pool.time", found)
+    monkeypatch.setattr("tuner.run.pool.time", found)
     return found
 
 
@@ -334,10 +336,11 @@ knobs:
 @pytest.fixture
 def toy_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that declares one policy and one kernel and cannot run anything."""
-    policies = {p["name"]: engine.PolicyDecl.model_validate(p) for p in POLICIES}
-    kernels = {k["name"]: engine.KernelDecl.model_validate(k) for k in KERNELS}
+    policies = {p["name"]: PolicyDecl.model_validate(p) for p in POLICIES}
+    kernels = {k["name"]: KernelDecl.model_validate(k) for k in KERNELS}
     monkeypatch.setattr(engine, "policies", lambda: policies)
     monkeypatch.setattr(engine, "kernels", lambda: kernels)
+    monkeypatch.setattr(Scenario, "policy", "toy")
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 Run as a program it is a `tune run` on them: synthetic.py RUNNER OUT [FIELD=VALUE ...].
 
-The runners stand in for `tuner.runner.run` behind the same seam (`Trial` in, `TrialResult` out).
+The runners stand in for `tuner.run.runner.run` behind the same seam: `Trial` in, `TrialResult` out.
 Misbehaviour is asked for through the environment, which worker processes inherit.
 """
 
@@ -14,22 +14,17 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tuner.models import (
-    KnobCondition,
-    KnobDecl,
-    KnobRange,
-    MachineSpec,
-    PolicyDecl,
-    SpaceSpec,
-    Status,
-    StudyRequest,
-    Trial,
-    TrialResult,
-    WorkloadSpec,
-)
+from tuner.declarations import KnobCondition, KnobDecl, PolicyDecl
+from tuner.documents.machine import MachineSpec
+from tuner.documents.space import KnobRange, SpaceSpec
+from tuner.documents.workload import WorkloadSpec
+from tuner.run.trial import Status, Trial, TrialResult
+from tuner.scenario import Scenario, options
+from tuner.study.request import StudyRequest
 
 KNOBS = [
     KnobDecl(name="period", type="integer", default=100, min=1, max=10_000, log=True),
@@ -95,13 +90,29 @@ WORKLOAD = WorkloadSpec.model_validate(
 )
 
 
+SCENARIO = set(options()) - {"workload", "policy", "machine"}  # those name documents
+
+
 def request(out: Path, **changes: Any) -> StudyRequest:
-    """A complete request; `changes` replaces fields."""
+    """A complete request; `changes` replaces fields of it or of its scenario."""
+    scenario = Scenario(
+        workload="synthetic",
+        input="small",
+        policy="paper",
+        machine="paper-machine",
+        objective="throughput",
+        threads=4.0,
+        scale=64.0,
+        page_bytes=4096,
+        seed=1,
+    )
     fields: dict[str, Any] = {
+        "scenario": replace(
+            scenario, **{name: changes.pop(name) for name in SCENARIO if name in changes}
+        ),
         "study": "synthetic-study",
         "out": str(out),
         "workload": WORKLOAD,
-        "input": "small",
         "policy": PolicyDecl(
             name="paper", family="test", summary="for tests", citation="none", knobs=KNOBS
         ),
@@ -110,12 +121,7 @@ def request(out: Path, **changes: Any) -> StudyRequest:
         ),
         "knobs": KNOBS,
         "machine": MACHINE,
-        "ratio": "1:8",
-        "threads": 4.0,
-        "scale": 64.0,
-        "objective": "throughput",
         "budget": 10,
-        "seed": 1,
         "workers": 1,
         "engine_version": "0",
         "engine_build": "build-a",
@@ -130,10 +136,11 @@ def seconds_of(knobs: dict[str, Any]) -> float:
     seconds += 12 * math.log10(knobs["period"] / 2000) ** 2
     seconds += 2 * math.log10(knobs["threshold"] / 8) ** 2
     seconds += 0.5 * (knobs["share"] - 0.3) ** 2
-    seconds += {"plain": 0.4, "eager": 0.0, "lazy": 0.8}[knobs["mode"]]
+    modes = {"plain": 0.4, "eager": 0.0, "lazy": 0.8}
+    seconds += modes[knobs["mode"]]
     if knobs["aol"]:
         seconds += 0.2 * (knobs["aol.low"] - 60) ** 2 / 2500 - 0.1
-    return seconds
+    return float(seconds)
 
 
 def answer(trial: Trial, seconds: float | None = None) -> TrialResult:
@@ -222,22 +229,22 @@ def always_fails(trial: Trial) -> TrialResult:
 
 
 def die_at_write(number: int) -> None:
-    """Kills this process when it makes sure for the so-manieth time that something is on disk."""
+    """Kills this process at its n-th fsync."""
     left, fsync = number, os.fsync
 
-    def mortal(descriptor: int) -> None:
+    def mortal(fd: Any) -> None:
         nonlocal left
         left -= 1
         if not left:
             os.kill(os.getpid(), signal.SIGKILL)
-        fsync(descriptor)
+        fsync(fd)
 
     os.fsync = mortal
 
 
 def main(runner: str, out: str, *changes: str) -> int:
     from tuner.errors import UserError
-    from tuner.study import run_study
+    from tuner.optimize.loop import run_study
 
     fields = {name: json.loads(value) for name, value in (c.split("=", 1) for c in changes)}
     import synthetic  # not __main__: workers import the runner by its module's name

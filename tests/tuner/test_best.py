@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tuner import best
 from tuner.errors import UserError
-from tuner.models import BestConfiguration, BestObjective, Fingerprints, Provenance
+from tuner.scenario import Scenario
+from tuner.study import best
+from tuner.study.best import BestConfiguration, BestObjective, Provenance
+from tuner.study.request import Fingerprints
 
 BEST = BestConfiguration(
-    policy="toy",
+    scenario=Scenario(
+        workload="walker",
+        input="big",
+        policy="toy",
+        machine="testbed",
+        objective="throughput",
+        threads=16.0,
+        scale=64.0,
+        page_bytes=4096,
+    ),
     knobs={"a": 1, "b": 1.0, "c": True, "d": "1e5", "e": 1e-7, "f": 1 / 3, "g": 1e22, "h": "on"},
-    workload="walker",
-    input="big",
-    machine="testbed",
-    ratio="1:8",
-    threads=16.0,
-    scale=64.0,
-    page_bytes=0,
-    seed=0,
-    stream_seed=0,
-    repeats=1,
-    objective=BestObjective(name="throughput", value=1e6 / 3, default_value=2e5, gain=2 / 3),
+    objective=BestObjective(value=1e6 / 3, default_value=2e5, gain=2 / 3),
     provenance=Provenance(
         study="s",
         trial=3,
@@ -50,5 +52,50 @@ def test_what_is_written_is_read_back_exactly(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "best.yaml"
     path.write_text(best.render(BEST).replace("ratio: '1:8'", "ratio: '8'").replace("1:8", "8"))
-    with pytest.raises(UserError, match=r"best.yaml:\d+: ratio: found .*; must be FAST:SLOW"):
+    with pytest.raises(
+        UserError, match=r"best.yaml:\d+: scenario.ratio: found .*; must be FAST:SLOW"
+    ):
+        best.read(path)
+
+
+OF_0_1 = """\
+policy: toy
+knobs: {a: 1, b: 2.5}
+workload: walker
+workload_file: /home/me/walker.yaml
+input: big
+machine: testbed
+ratio: '1:8'
+threads: 16.0
+scale: 64.0
+page_bytes: 0
+seed: 3
+stream_seed: 0
+repeats: 1
+objective: {name: throughput, value: 12.5, default_value: 10.0, gain: 0.25}
+provenance:
+  study: s
+  trial: 3
+  date: '2026-01-02T00:00:00+00:00'
+  engine_version: 0.1.0
+  engine_build: '0123456789012345'
+  fingerprints: {workload: a, space: b, machine: c}
+  host: here
+"""
+
+
+@pytest.mark.usefixtures("toy_engine")
+def test_a_file_of_version_0_1_0_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "best.yaml"
+    path.write_text(OF_0_1)
+    found = best.read(path)
+    expected = replace(BEST.scenario, workload="/home/me/walker.yaml", seed=3)
+    assert found.scenario == expected
+    assert found.knobs == {"a": 1, "b": 2.5}
+    assert found.objective == BestObjective(value=12.5, default_value=10.0, gain=0.25)
+    path.write_text(OF_0_1.replace("threads: 16.0", "threads: none"))
+    with pytest.raises(UserError, match=r"best.yaml:\d+: scenario.threads: found the text 'none'"):
+        best.read(path)
+    path.write_text(OF_0_1.replace("policy: toy", "policy: gone"))
+    with pytest.raises(UserError, match="no policy 'gone'"):
         best.read(path)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tuner import catalog
-from tuner.catalog import Kind
+from tuner import engine
+from tuner.documents import catalog
+from tuner.documents.catalog import Kind
+from tuner.documents.document import Document
 from tuner.errors import UserError
 
 
@@ -153,7 +155,7 @@ def test_space_mistakes(user_folder: Path, old: str, new: str, expected: str) ->
 
 
 def test_tuned_knobs_are_the_declared_ones_narrowed(user_folder: Path) -> None:
-    policy = catalog.engine.policies()["toy"]
+    policy = engine.policies()["toy"]
     tuned = {k.name: k for k in catalog.tuned_knobs(catalog.space("toy").spec, policy)}
     assert list(tuned) == ["threshold", "period", "mode", "aol.enabled", "aol.low"]
     assert (tuned["threshold"].min, tuned["threshold"].max) == (1, 50)
@@ -181,7 +183,7 @@ def test_a_fingerprint_covers_content_and_not_prose(user_folder: Path) -> None:
 def test_yaml_scalars_mean_what_they_look_like(user_folder: Path) -> None:
     path = user_folder / "x.yaml"
     path.write_text("a: 1:8\nb: 1e-3\nc: on\nd: 010\ne: 2026-01-01\nf: [1, 2.5, true, ~]\ng: 1_0\n")
-    assert catalog.Document.read(path).data == {
+    assert Document.read(path).data == {
         "a": "1:8",
         "b": 0.001,
         "c": "on",
@@ -206,5 +208,5 @@ def test_unreadable_yaml(user_folder: Path, text: str, expected: str) -> None:
     path = user_folder / "x.yaml"
     path.write_text(text)
     with pytest.raises(UserError) as caught:
-        catalog.Document.read(path)
+        Document.read(path)
     assert expected in str(caught.value)

@@ -13,9 +13,14 @@ from typing import Any
 import pytest
 from conftest import FakeNative, python_path
 
-from tuner import best as best_file
-from tuner import cli, engine, runner, settings
-from tuner.models import BestConfiguration, Fingerprints, StudyRequest
+from tuner import cli, engine
+from tuner.commands.run import study_request
+from tuner.run import runner
+from tuner.run.trial import StreamRequest
+from tuner.scenario import Scenario
+from tuner.study import best as best_file
+from tuner.study.best import BestConfiguration
+from tuner.study.request import Fingerprints, StudyRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -108,9 +113,9 @@ def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["run"], "the following arguments are required: --workload/-w"),
         (["run", "-w", "x", "--budget", "0"], "argument --budget: found 0; must be at least 1"),
         (["run", "-w", "x", "--budget", "ten"], "argument --budget: invalid integer value: 'ten'"),
-        (["run", "-w", "x", "--deadline", "-1"], "--deadline: found -1; must be more than 0 seco"),
+        (["run", "-w", "x", "--deadline", "-1"], "--deadline: found -1; must be more than 0"),
         (["run", "-w", "x", "--threads", "nan"], "argument --threads: invalid number value: 'nan'"),
-        (["run", "-w", "x", "--seed", "-1"], "argument --seed: found -1; must be 0 or more"),
+        (["run", "-w", "x", "--page-bytes", "8192"], "invalid choice: 8192"),
         (["sim", "--config", "a", "--policy", "b"], "not allowed with argument --config"),
         (["run", "--work", "x"], "required: --workload"),
     ],
@@ -218,20 +223,33 @@ def test_the_cache_is_shown_and_cleared(run: Any, fake: FakeNative) -> None:
 
 def request_of(*arguments: str) -> StudyRequest:
     """What `tune run` hands to the study."""
-    args = cli._parser().parse_args(["run", *arguments])
-    return settings.study_request(args)
+    words = ["run", *arguments]
+    return study_request(cli.parser_for(words).parse_args(words))
 
 
 def test_run_resolves_everything(fake: FakeNative) -> None:
     request = request_of("--workload", "walker", "--policy", "toy", "--budget", "7")
     assert request.study == "walker-big-toy-testbed-1to8-throughput-seed0"
     assert request.out == str(Path("results").absolute())
-    assert (request.input, request.ratio, request.objective) == ("big", "1:8", "throughput")
-    assert (request.threads, request.scale, request.budget) == (16, 64, 7)
+    assert request.scenario == Scenario(
+        workload="walker",
+        input="big",
+        policy="toy",
+        machine="testbed",
+        ratio="1:8",
+        objective="throughput",
+        threads=16,
+        scale=64,
+        page_bytes=4096,
+        repeats=1,
+        stream_seed=0,
+        seed=0,
+    )
+    assert request.budget == 7
     assert [knob.name for knob in request.knobs][:2] == ["threshold", "period"]
     assert request.knobs[0].max == 50
     assert request.workers == len(os.sched_getaffinity(0))
-    assert StudyRequest.from_json(request.to_json()) == request
+    assert StudyRequest.model_validate_json(request.model_dump_json()) == request
 
 
 def test_run_takes_every_option(fake: FakeNative) -> None:
@@ -249,12 +267,17 @@ def test_run_takes_every_option(fake: FakeNative) -> None:
     )
     assert request.out == str(Path("elsewhere").absolute())
     assert request.knobs[0].max == 40
-    assert (request.seed, request.stream_seed, request.repeats) == (5, 6, 3)
+    scenario = request.scenario
+    assert (scenario.seed, scenario.stream_seed, scenario.repeats) == (5, 6, 3)
+    assert scenario.workload == str(Path("workloads/walker.yaml").absolute())
+    assert scenario.machine == str(Path("machines/testbed.yaml").absolute())
     assert (request.deadline_seconds, request.workers, request.resume) == (9, 1, True)
     assert (request.ray_address, request.mlflow_uri) == ("auto", "sqlite:///x.db")
     assert request.json_output
     trial = request.trial(2, {"threshold": 6})
-    assert (trial.page_bytes, trial.stream.llc_bytes) == (2097152, 24 << 20)
+    assert trial.scenario == scenario
+    assert isinstance(trial.stream, StreamRequest)
+    assert trial.stream.llc_bytes == 24 << 20
     assert request_of("--workload", "walker", "--policy", "toy", "--name", "mine").study == "mine"
 
 
@@ -268,6 +291,8 @@ def test_run_takes_every_option(fake: FakeNative) -> None:
         (["-w", "walker", "--ratio", "8"], "--ratio: found '8'; must be FAST:SLOW"),
         (["-w", "walker", "--objective", "p99"], "no objective of workload walker 'p99'"),
         (["-w", "walker", "--threads", "0"], "--threads: found 0; must be at least 1"),
+        (["-w", "walker", "--seed", "-1"], "--seed: found -1; must be at least 0"),
+        (["-w", "walker", "--importance", "x"], "no importance method 'x' (known: default-range"),
         (["-w", "walker", "--name", "a/b"], "--name: found 'a/b'; must consist of letters"),
         (["-w", "walker", "--space", "toy2"], "no space 'toy2'; did you mean 'toy'?"),
     ],
@@ -291,7 +316,7 @@ def test_sim_shows_where_the_time_goes(run: Any, fake: FakeNative) -> None:
     assert outcome.code == 0
     assert "throughput: 500 ops/s" in outcome.out
     assert ["slow_stall", "1.000", "50.0%"] in [line.split() for line in outcome.out.splitlines()]
-    assert "recording walker (big)" in outcome.err
+    assert "making the stream of walker (big)" in outcome.err
 
 
 def test_sim_sets_knobs(run: Any, fake: FakeNative) -> None:
@@ -368,17 +393,24 @@ def test_best_prints_the_best_study(run: Any, fake: FakeNative) -> None:
     best = find_best("better", threshold=10)
     find_best("other-ratio", "--ratio", "1:4", threshold=40)
     find_best("other-threads", "--threads", "32", threshold=41)
+    find_best("huge-pages", "--page-bytes", "2097152", threshold=42)
     outcome = run("best", "--workload", "walker")
     assert outcome.code == 0
     Path("printed.yaml").write_text(outcome.out)
     assert best_file.read(Path("printed.yaml")) == best
     assert "better/best.yaml" in outcome.err
+    assert (
+        "tune: note: not compared with configurations that differ in --ratio, --threads, "
+        "--page-bytes\n"
+    ) in outcome.err
     found = run("best", "--workload", "walker", "--json").json
     assert found["path"] == str(Path("results/better/best.yaml").absolute())
     assert found["knobs"]["threshold"] == 10
     assert run("best", "-w", "walker", "--ratio", "1:4", "--json").json["knobs"]["threshold"] == 40
     found = run("best", "-w", "walker", "--threads", "32", "--json").json
     assert found["knobs"]["threshold"] == 41
+    found = run("best", "-w", "walker", "--page-bytes", "2097152", "--json").json
+    assert found["knobs"]["threshold"] == 42
 
 
 def test_best_says_what_there_is(run: Any, fake: FakeNative) -> None:
@@ -387,9 +419,12 @@ def test_best_says_what_there_is(run: Any, fake: FakeNative) -> None:
     outcome = run("best", "--workload", "walker")
     assert outcome.code == 2
     assert (
-        "no configuration is known for walker (big, testbed, 1:8, throughput, 16 threads, scale 64)"
+        "no configuration is known for walker (big, testbed, 1:8, throughput, 16 threads, "
+        "scale 64, 4096 bytes, stream 0)"
     ) in outcome.err
-    assert "\n  big, testbed, 1:4, throughput, 16 threads, scale 64, toy\n" in outcome.err
+    assert (
+        "\n  big, testbed, 1:4, throughput, 16 threads, scale 64, 4096 bytes, stream 0, toy\n"
+    ) in outcome.err
 
 
 def test_best_survives_a_damaged_study(run: Any, fake: FakeNative) -> None:
@@ -454,6 +489,11 @@ def test_a_config_with_changes_is_no_reproduction(run: Any, fake: FakeNative) ->
     assert run(*config, "--ratio", "1:8").json["reproduced"] is True  # as recorded
     assert run(*config, "--ratio", "1:2").json["reproduced"] is None
     assert run(*config, "--set", "threshold=7").json["knobs"]["threshold"] == 7
+    assert run(*config, "--workload", "workloads/walker.yaml").json["reproduced"] is True
+    Path("workloads/other.yaml").write_text(
+        Path("workloads/walker.yaml").read_text().replace("name: walker", "name: other")
+    )
+    assert run(*config, "--workload", "other").json["reproduced"] is None
     assert run("sim", "--json").err == (
         "tune: error: what to run? give --workload, --config, or both\n"
     )

@@ -13,10 +13,15 @@ from typing import Any
 import pytest
 from conftest import python_path, started
 
-from tuner import best as best_file
-from tuner import catalog, cli, engine, report, runner, settings
-from tuner.catalog import Kind
-from tuner.models import BestConfiguration, Status
+from tuner import cli, engine
+from tuner.commands.run import study_request
+from tuner.documents import catalog
+from tuner.documents.catalog import Kind
+from tuner.report import page as report
+from tuner.run import runner
+from tuner.run.trial import Status
+from tuner.study import best as best_file
+from tuner.study.best import BestConfiguration
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -118,6 +123,18 @@ def test_a_simulation_is_the_same_every_time() -> None:
     assert tune_json("sim", *SMOKE, "--policy", "all-fast")["objective"] < first["objective"]
 
 
+def test_the_fast_tier_may_have_a_capacity_of_its_own() -> None:
+    none = tune_json("sim", *SMOKE, "--policy", "all-slow")["objective"]
+    few, many = (
+        tune_json("sim", *SMOKE, "--policy", "first-touch", "--fast-gib", gib)
+        for gib in ("0.5", "64")
+    )
+    assert none > few["objective"] > many["objective"]
+    assert (few["fast_gib"], few["ratio"]) == (0.5, "1:8")
+    text = tune("sim", *SMOKE, "--policy", "first-touch", "--fast-gib", "0.5").stdout
+    assert "1:8, 0.5 GiB fast, " in text
+
+
 def test_a_users_workload_wins() -> None:
     packaged = catalog.find(Kind.workload, "gups").read_text()
     Path("workloads").mkdir()
@@ -140,13 +157,11 @@ def test_a_best_configuration_replays_exactly() -> None:
     Path("own.yaml").write_text(
         "policy: hybridtier\nsummary: one\nknobs: {frequency_hot_threshold: {}}\n"
     )
-    args = cli._parser().parse_args(
-        [
-            *("run", *SMOKE, "--ratio", "1:4", "--seed", "7", "--repeats", "2"),
-            *("--space", "own.yaml"),
-        ]
-    )
-    request = settings.study_request(args)
+    words = [
+        *("run", *SMOKE, "--ratio", "1:4", "--seed", "7", "--repeats", "2"),
+        *("--space", "own.yaml"),
+    ]
+    request = study_request(cli.parser_for(words).parse_args(words))
     trial = request.trial(1, {"frequency_hot_threshold": 2, "sampling_frequency": 12345.678})
     result = runner.run(trial)
     assert result.status is Status.success, result.error
@@ -191,7 +206,7 @@ def test_a_killed_recording_does_not_block_the_next(
     command = [sys.executable, "-m", "tuner", "sim", "--workload", "gups", "--policy", "all-fast"]
     with started(command, stderr=subprocess.PIPE, text=True) as maker:
         assert maker.stderr is not None
-        assert maker.stderr.readline() == "recording gups (default) ...\n"
+        assert maker.stderr.readline() == "making the stream of gups (default) ...\n"
         maker.send_signal(signal.SIGKILL)
         maker.wait()
     assert [p.suffix for p in sorted((tmp_path / "own").iterdir())] == [".lock", ".partial"]
@@ -206,7 +221,7 @@ def test_an_interrupt_leaves_no_half_stream(
     command = [sys.executable, "-m", "tuner", "sim", "--workload", "gups", "--policy", "all-fast"]
     with started(command, stderr=subprocess.PIPE, text=True) as maker:
         assert maker.stderr is not None
-        assert maker.stderr.readline() == "recording gups (default) ...\n"
+        assert maker.stderr.readline() == "making the stream of gups (default) ...\n"
         maker.send_signal(signal.SIGINT)
         errors = maker.stderr.read()
         maker.wait()

@@ -21,9 +21,12 @@ from typing import Any
 
 import pytest
 
-from tuner import catalog, engine, runner, settings, streams
-from tuner.catalog import Kind
-from tuner.models import Status, content_hash
+from tuner import engine
+from tuner.documents import catalog
+from tuner.documents.catalog import Kind
+from tuner.model import content_hash
+from tuner.run import runner, settings, streams
+from tuner.run.trial import Status
 
 FILE = Path(__file__).parent / "data" / "golden.json"
 GOLDEN: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from tuner import catalog, cli, engine, settings
-from tuner.documents import Document
-from tuner.models import WorkloadSpec
+from tuner import cli, engine
+from tuner.documents import catalog
+from tuner.documents.document import Document
+from tuner.documents.workload import WorkloadSpec
+from tuner.run import settings
 
 DATA = Path(__file__).parent / "data"
 SAMPLES = {
@@ -73,7 +75,7 @@ def test_a_sample_of_each_format_can_be_tuned(tune: Tune, format: str) -> None:
     assert workload.footprint_gib == summary["footprint_bytes"] / 2**30
     policy = engine.policy("hybridtier")
     setting = settings.resolve("./trace.yaml", policy=policy, deadline_seconds=60)
-    from tuner import runner
+    from tuner.run import runner
 
     result = runner.run(setting.trial(0, {}))
     assert result.error == ""
@@ -88,7 +90,7 @@ def test_lackey_goes_through_the_cache(tune: Tune) -> None:
     sampling = document().inputs["recorded"].sampling
     assert sampling is not None
     assert (sampling.probability, sampling.samples, sampling.error_share) == (1, 192, 0)
-    assert sampling.told() == "recorded whole by lackey: all 192 accesses were seen"
+    assert sampling.describe() == "recorded whole by lackey: all 192 accesses were seen"
     info = engine.stream_info(Path("trace.tts"))
     assert info["accesses"] == 128  # 64 lines fetched, 64 written back; the rest hits
     assert list(heat().values()) == [128]
@@ -211,7 +213,7 @@ def test_standard_input_and_gzip(tune: Tune, monkeypatch: pytest.MonkeyPatch) ->
     text = (DATA / "accesses.csv").read_bytes()
     plain = tune(str(DATA / "accesses.csv"), "--format", "csv", "-o", "a.tts")
     for name, content in (("b.tts", text), ("c.tts", gzip.compress(text))):
-        stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(content)))  # type: ignore[arg-type]
+        stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(content)))
         monkeypatch.setattr("sys.stdin", stdin)
         assert tune("-", "--format", "csv", "-o", name)["accesses"] == plain["accesses"]
     Path("half.gz").write_bytes(gzip.compress(text)[:-100])

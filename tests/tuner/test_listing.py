@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 from conftest import FakeNative
 
-from tuner import catalog, characteristics, cli, listing, streams
+from tuner import cli
+from tuner.documents import catalog
+from tuner.report import characteristics
+from tuner.run import streams
+from tuner.text import si
 
 FOUND = {
     "timed_pages": 4000,
@@ -187,7 +191,7 @@ def test_a_compared_workload_may_name_its_input(name: str, split: tuple[str, str
 
 
 def test_large_numbers_are_short() -> None:
-    assert [listing.si(n) for n in (0, 12, 999.6, 12_345, 341_655_070_208.0, 2.5e16)] == [
+    assert [si(n) for n in (0, 12, 999.6, 12_345, 341_655_070_208.0, 2.5e16)] == [
         *("0", "12", "1 k", "12.3 k", "342 G", "25 P")
     ]
 

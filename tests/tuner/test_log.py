@@ -12,10 +12,10 @@ import pytest
 from conftest import python_path, started
 from synthetic import answer, request
 
-from tuner import log
 from tuner.errors import UserError
-from tuner.log import StudyHeader, StudyLog
-from tuner.models import Status
+from tuner.run.trial import Status
+from tuner.study import log
+from tuner.study.log import StudyHeader, StudyLog
 
 
 def header(out: Path) -> StudyHeader:
@@ -102,7 +102,7 @@ def test_only_one_writer(tmp_path: Path) -> None:
 def test_lock_of_a_killed_writer_is_free(tmp_path: Path) -> None:
     directory = filled(tmp_path / "s")
     code = (
-        "import signal, sys; from pathlib import Path; from tuner.log import StudyLog\n"
+        "import signal, sys; from pathlib import Path; from tuner.study.log import StudyLog\n"
         "study = StudyLog(Path(sys.argv[1])); print('locked', flush=True); signal.pause()"
     )
     environment = os.environ | {"PYTHONPATH": python_path(*sys.path)}
@@ -130,8 +130,14 @@ def test_missing_and_foreign_studies_are_named(tmp_path: Path) -> None:
         log.load(tmp_path)
     directory = filled(tmp_path / "s")
     path = directory / log.HEADER
-    path.write_text(path.read_text().replace('"format": 1', '"format": 99'))
-    with pytest.raises(UserError, match="format 99, this version reads 1"):
+    path.write_text(path.read_text().replace('"format": 2', '"format": 99'))
+    with pytest.raises(UserError, match="format 99, this version reads 2"):
+        log.load(directory)
+    path.write_text('{"format": 1}')
+    with pytest.raises(UserError, match=r"format 1 \(of tiertune 0\.1\.0\), .* --name"):
+        StudyLog(directory)
+    path.write_text("[]")
+    with pytest.raises(UserError, match="format None"):
         log.load(directory)
     path.write_text("{")
     with pytest.raises(UserError, match="not JSON"):

@@ -9,34 +9,40 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tuner import catalog
-from tuner.models import (
-    OBJECTIVES,
-    BestConfiguration,
-    Status,
-    StudyRequest,
-    Trial,
-    TrialResult,
-    fast_share,
-)
+from tuner import engine
+from tuner.documents import catalog
+from tuner.objective import OBJECTIVES
+from tuner.run.trial import Status, StreamRequest, Trial, TrialResult
+from tuner.scenario import Scenario, fast_share
+from tuner.study.best import BestConfiguration
+from tuner.study.request import StudyRequest
+
+
+def scenario(scale: float = 64.0) -> Scenario:
+    return Scenario(
+        workload="walker",
+        input="big",
+        policy="toy",
+        machine="testbed",
+        objective="throughput",
+        threads=16.0,
+        scale=scale,
+        page_bytes=4096,
+    )
 
 
 def request() -> StudyRequest:
     workload, space = catalog.workload("walker").spec, catalog.space("toy").spec
-    policy = catalog.engine.policies()["toy"]
+    policy = engine.policies()["toy"]
     return StudyRequest(
         study="walker-toy",
+        scenario=scenario(workload.scale_of("big")),
         out="/results",
         workload=workload,
-        input="big",
         policy=policy,
         space=space,
         knobs=catalog.tuned_knobs(space, policy),
         machine=catalog.machine("testbed").spec,
-        ratio="1:8",
-        threads=16,
-        scale=workload.scale_of("big"),
-        objective="throughput",
         budget=10,
         workers=2,
         engine_version="1",
@@ -54,7 +60,7 @@ def result(trial: Trial, objective: float) -> TrialResult:
 @pytest.mark.usefixtures("user_folder")
 def test_a_trial_is_equal_after_json() -> None:
     trial = request().trial(3, {"threshold": 7, "period": 1.0, "aol.enabled": True})
-    again = Trial.from_json(trial.to_json())
+    again = Trial.model_validate_json(trial.model_dump_json())
     assert again == trial
     assert again.knobs == {
         "threshold": 7,
@@ -70,13 +76,14 @@ def test_a_trial_is_equal_after_json() -> None:
         "aol.enabled": bool,
         "aol.low": float,
     }
+    assert isinstance(again.stream, StreamRequest)
     assert again.stream.parameters["skew"] == 1
     assert again.stream.key == trial.stream.key
 
 
 @pytest.mark.usefixtures("user_folder")
 def test_a_request_is_equal_after_json() -> None:
-    assert StudyRequest.from_json(request().to_json()) == request()
+    assert StudyRequest.model_validate_json(request().model_dump_json()) == request()
 
 
 @pytest.mark.parametrize(
@@ -91,22 +98,33 @@ def test_floats_are_bit_exact_after_json(value: float) -> None:
         metrics={"x": value},
         series={"second": [0.0, value]},
     )
-    after = TrialResult.from_json(before.to_json())
+    after = TrialResult.model_validate_json(before.model_dump_json())
     assert after == before
     assert math.copysign(1, after.metrics["x"]) == math.copysign(1, value)
 
 
 def test_nan_survives_json() -> None:
-    text = TrialResult(study="s", number=0, status=Status.failed, metrics={"x": math.nan}).to_json()
-    assert math.isnan(TrialResult.from_json(text).metrics["x"])
+    text = TrialResult(
+        study="s", number=0, status=Status.failed, metrics={"x": math.nan}
+    ).model_dump_json()
+    assert math.isnan(TrialResult.model_validate_json(text).metrics["x"])
 
 
 @pytest.mark.usefixtures("user_folder")
 def test_data_is_refused_when_it_is_not_what_it_should_be() -> None:
     good = request().trial(0, {}).model_dump()
-    for change in ({"ratio": "1/8"}, {"ratio": "0:8"}, {"seed": "1"}, {"extra": 1}, {"number": -1}):
+    assert Trial.model_validate(good) == request().trial(0, {})
+    for name, value in (("extra", 1), ("number", -1), ("deadline_seconds", "1")):
         with pytest.raises(ValidationError):
-            Trial.model_validate(good | change)
+            Trial.model_validate(good | {name: value})
+    changes: tuple[dict[str, Any], ...] = (
+        *({"ratio": "1/8"}, {"ratio": "0:8"}, {"seed": "1"}, {"seed": -1}, {"extra": 1}),
+        *({"threads": 0.5}, {"threads": math.inf}, {"page_bytes": 0}, {"objective": "speed"}),
+        *({"repeats": True}, {"machine": None}),
+    )
+    for change in changes:
+        with pytest.raises(ValidationError):
+            Trial.model_validate(good | {"scenario": good["scenario"] | change})
 
 
 @pytest.mark.usefixtures("user_folder")

@@ -15,8 +15,9 @@ import synthetic
 from conftest import Hang, python_path
 from synthetic import accident, request, smooth
 
-from tuner.models import Status, StudyRequest, TrialResult
-from tuner.pool import Pool, ProcessPool, RayPool, Runner, hard_limit, open_pool
+from tuner.run.pool import Pool, ProcessPool, RayPool, Runner, hard_limit, open_pool
+from tuner.run.trial import Status, TrialResult
+from tuner.study.request import StudyRequest
 
 EXPECTED = {
     0: Status.success,

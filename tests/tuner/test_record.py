@@ -23,9 +23,11 @@ from typing import Any
 import pytest
 from conftest import python_path, started
 
-from tuner import catalog, cli, engine, samplers
+from tuner import cli, engine
+from tuner.documents import catalog
 from tuner.errors import UserError
-from tuner.samplers import Launch, Option, Sampler, StreamClass
+from tuner.record import samplers
+from tuner.record.samplers import Launch, Option, Sampler, StreamClass
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parents[1]
@@ -512,7 +514,8 @@ def driver() -> list[str]:
     code = textwrap.dedent("""\
         import sys
         import test_record
-        from tuner import cli, samplers
+        from tuner import cli
+        from tuner.record import samplers
         samplers.find = lambda name: test_record.Scripted
         sys.exit(cli.main(["record", *sys.argv[1:]]))
     """)

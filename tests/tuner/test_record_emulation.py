@@ -15,8 +15,8 @@ from conftest import started
 from test_cli import tune
 
 from tuner import engine
-from tuner.documents import Document
-from tuner.samplers.emulation import EMULATOR, Emulation
+from tuner.documents.document import Document
+from tuner.record.samplers.emulation import EMULATOR, Emulation
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 

@@ -17,8 +17,8 @@ import pytest
 from conftest import python_path, started
 from synthetic import meet, request, smooth
 
-from tuner import log
-from tuner.study import run_study
+from tuner.optimize.loop import run_study
+from tuner.study import log
 
 HERE = Path(__file__).parent
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from conftest import FakeNative
 
-from tuner import engine, runner, settings, streams
-from tuner.models import Status, Trial
+from tuner import engine
+from tuner.run import runner, settings, streams
+from tuner.run.trial import Status, Trial
 
 
 def trial_of(**options: Any) -> Trial:
@@ -59,6 +60,15 @@ def test_a_fixed_slow_tier_fixes_the_fast_one(fake: FakeNative) -> None:
     path.write_text(path.read_text() + "slow_gib: 512\n")
     runner.run(trial_of(ratio="1:8"))
     assert [arguments["fast_bytes"] for arguments in seen] == [0, 64 << 30]
+
+
+def test_a_fast_capacity_overrides_the_ratio(fake: FakeNative) -> None:
+    seen: list[dict[str, Any]] = []
+    fake.on_simulate = seen.append
+    path = Path("machines/testbed.yaml")
+    path.write_text(path.read_text() + "slow_gib: 512\n")
+    runner.run(trial_of(ratio="1:8", fast_gib=1.5))
+    assert [arguments["fast_bytes"] for arguments in seen] == [3 << 29]
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,11 @@ from pathlib import Path
 
 import pytest
 
-from tuner import catalog, cli, samplers
+from tuner import cli
+from tuner.documents import catalog
 from tuner.errors import UserError
-from tuner.samplers import hint_fault
-from tuner.samplers.hint_fault import HintFault
+from tuner.record import samplers
+from tuner.record.samplers.hint_fault import HintFault
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).with_name("hint_fault_program.cpp")
@@ -289,7 +290,7 @@ def test_what_is_missing_is_named_with_the_alternative(
         def __init__(self, path: str) -> None:
             self.tiertune_hint_fault_probe = lambda: number
 
-    monkeypatch.setattr(hint_fault.ctypes, "CDLL", Library)
+    monkeypatch.setattr("ctypes.CDLL", Library)
     reason = HintFault.unavailable()
     assert reason is not None
     assert pytest.importorskip("re").search(words, reason)

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tuner import catalog, cli, engine, samplers
+from tuner import cli, engine
+from tuner.documents import catalog
 from tuner.errors import UserError
-from tuner.samplers.pebs import Event, Pebs
+from tuner.record import samplers
+from tuner.record.samplers.pebs import Event, Pebs
 
 # While it records, the tuner keeps all signals for the program, the timeout's SIGALRM too.
 pytestmark = pytest.mark.timeout(method="thread")

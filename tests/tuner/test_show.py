@@ -13,10 +13,11 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.image import AxesImage, PcolorImage
 
-from tuner import cli, engine, show
-from tuner.characteristics import Figures
-from tuner.models import Setting
-from tuner.show import Site, Subject
+from tuner import cli, engine
+from tuner.report import pictures
+from tuner.report.characteristics import Figures
+from tuner.report.pictures import Site, Subject
+from tuner.run.settings import Setting
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -83,7 +84,8 @@ def subject(**found: Any) -> Subject:
         file_bytes=1000,
         making_seconds=None,
     )
-    setting = SimpleNamespace(workload=SimpleNamespace(name="w"), input="i", sampling=None)
+    scenario = SimpleNamespace(input="i")
+    setting = SimpleNamespace(workload=SimpleNamespace(name="w"), scenario=scenario, sampling=None)
     return Subject(cast(Setting, setting), Path("w.tts"), info, found, figures)
 
 
@@ -97,8 +99,8 @@ def texts(axes: Axes) -> list[str]:
 
 
 def test_the_heat_map_tells_none_from_no_page() -> None:
-    axes = show._heat_map(subject()).axes[0]
-    drawn = np.ma.asarray(image(axes).get_array())
+    axes = pictures.heat_map(subject()).axes[0]
+    drawn: Any = np.ma.asarray(image(axes).get_array())
     norm = image(axes).norm
     assert drawn.shape == (4, 3)
     # 100 accesses to 8 pages in a minute and a half
@@ -113,8 +115,8 @@ def test_the_heat_map_tells_none_from_no_page() -> None:
 
 
 def test_the_heat_map_is_in_real_units_and_marks_objects() -> None:
-    axes = show._heat_map(subject()).axes[0]
-    assert axes.get_xlim() == (0, pytest.approx(190 / 60))
+    axes = pictures.heat_map(subject()).axes[0]
+    assert axes.get_xlim() == pytest.approx((0, 190 / 60))
     assert axes.get_ylim() == (0, 32 * 4096 * 1024 / 2**30)
     assert axes.get_xlabel().startswith("minutes")
     assert {"a", "b"} <= set(texts(axes))
@@ -135,7 +137,7 @@ def test_the_heat_map_is_in_real_units_and_marks_objects() -> None:
 
 def test_short_streams_are_in_seconds() -> None:
     heat = subject().found["heat"] | {"edges": [0.0, 10.0, 20.0, 30.0]}
-    axes = show._heat_map(subject(heat=heat, timed=[(10.0, 30.0)])).axes[0]
+    axes = pictures.heat_map(subject(heat=heat, timed=[(10.0, 30.0)])).axes[0]
     assert axes.get_xlabel().startswith("seconds")
     assert axes.get_xlim() == (0, 30)
 
@@ -143,13 +145,13 @@ def test_short_streams_are_in_seconds() -> None:
 def test_a_stream_without_accesses_is_drawn() -> None:
     heat = subject().found["heat"] | {"accesses": bytes(4 * 3 * 8)}
     empty = subject(heat=heat, curve=[], sites=[], loads=0, stores=0)
-    assert not show._heat_map(empty).axes[0].images
-    for figure in (show._hotness([empty]), show._site_table(empty, [])):
-        assert show._png(figure).startswith(PNG)
+    assert not pictures.heat_map(empty).axes[0].images
+    for figure in (pictures.hotness([empty]), pictures.site_table(empty, [])):
+        assert pictures.png(figure).startswith(PNG)
 
 
 def test_sites_are_at_full_scale_and_hottest_first() -> None:
-    a, b = show._sites(subject())
+    a, b = pictures.sites(subject())
     assert (a.site, b.site) == ("a", "b")
     assert a.accesses == 120 * 1024
     assert a.set_up_accesses == 8 * 1024
@@ -159,20 +161,21 @@ def test_sites_are_at_full_scale_and_hottest_first() -> None:
     assert a.classes == {"stream": pytest.approx(0.75), "chase": pytest.approx(0.25)}
     assert a.peak_gib == 16 * 4096 * 1024 / 2**30
     assert b.classes == {"chase": 1.0}
-    assert (b.freed, b.last_free) == (1, pytest.approx(190 / 60))
-    assert show._cells(a)[:8] == ("a", "2", "-", "0.0625", "16", "0:00", "1:10", "123 k")
+    assert b.freed == 1
+    assert b.last_free == pytest.approx(190 / 60)
+    assert pictures.row(a)[:8] == ("a", "2", "-", "0.0625", "16", "0:00", "1:10", "123 k")
 
 
 def test_a_long_table_is_cut_and_says_so() -> None:
-    (one, _) = show._sites(subject())
-    sites: Sequence[Site] = [one] * (show.MOST_SITES + 3)
-    assert show._more(sites) == "and 3 sites more, 276.9% of the accesses"
-    assert show._more(sites) in texts(show._site_table(subject(), sites).axes[0])
-    assert show._more(sites[: show.MOST_SITES]) == ""
+    (one, _) = pictures.sites(subject())
+    sites: Sequence[Site] = [one] * (pictures.MOST_SITES + 3)
+    assert pictures.more(sites) == "and 3 more sites, 276.9% of the accesses"
+    assert pictures.more(sites) in texts(pictures.site_table(subject(), sites).axes[0])
+    assert pictures.more(sites[: pictures.MOST_SITES]) == ""
 
 
 def test_the_hotness_curves_are_drawn_over_each_other() -> None:
-    linear, log = show._hotness([subject(), subject(curve=[(1.0, 1.0)])]).axes
+    linear, log = pictures.hotness([subject(), subject(curve=[(1.0, 1.0)])]).axes
     curves = [line for line in linear.lines if "GiB" in str(line.get_label())]
     assert [list(np.asarray(c.get_xdata())) for c in curves] == [[0, 5, 50], [0, 100]]
     assert log.get_xscale() == "log"

@@ -14,8 +14,12 @@ from typing import Any
 import pytest
 from conftest import FakeNative
 
-from tuner import catalog, cli, engine, runner, smoke, streams
-from tuner.models import Trial, TrialResult
+from tuner import cli, engine
+from tuner.commands import smoke
+from tuner.documents import catalog
+from tuner.errors import UserError
+from tuner.run import runner, streams
+from tuner.run.trial import Trial, TrialResult
 
 
 def drawn(count: int) -> list[dict[str, Any]]:
@@ -65,7 +69,7 @@ def test_default_and_random_trials_on_the_smoke_input(
 ) -> None:
     assert cli.main(["smoke", *ONLY]) == 0
     assert [trial.number for trial in in_process] == [0, 1, 2]
-    assert {trial.input for trial in in_process} == {"small"}
+    assert {trial.scenario.input for trial in in_process} == {"small"}
     defaults = {knob.name: knob.default for knob in engine.policies()["toy"].knobs}
     assert in_process[0].knobs == defaults
     assert in_process[1].knobs != in_process[2].knobs
@@ -151,5 +155,5 @@ def test_a_matrix_of_workloads_and_policies(
 
 def test_an_unknown_workload_is_named(fake: FakeNative) -> None:
     errors: list[str] = []
-    with pytest.raises(smoke.UserError, match="no workload 'walkr'; did you mean 'walker'"):
+    with pytest.raises(UserError, match="no workload 'walkr'; did you mean 'walker'"):
         smoke._trials(Namespace(policy=["toy"], workload=["walkr"], seed=0), errors)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from conftest import python_path
 
-from tuner import catalog, engine
-from tuner.catalog import Kind
+from tuner import engine
+from tuner.documents import catalog
+from tuner.documents.catalog import Kind
 
 ROOT = Path(__file__).resolve().parents[2]
 

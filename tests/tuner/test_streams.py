@@ -6,18 +6,23 @@ import multiprocessing
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import FakeNative
 
-from tuner import engine, settings, streams
+from tuner import engine
 from tuner.errors import UserError
-from tuner.models import StreamRequest
+from tuner.run import settings, streams
+from tuner.run.trial import StreamRequest
+from tuner.text import size
 
 
-def request_of(**options: object) -> StreamRequest:
+def request_of(**options: Any) -> StreamRequest:
     policy = engine.policies()["toy"]
-    return settings.resolve("walker", policy=policy, **options).stream()  # type: ignore[arg-type]
+    request = settings.resolve("walker", policy=policy, **options).stream()
+    assert isinstance(request, StreamRequest)
+    return request
 
 
 def cached() -> list[str]:
@@ -293,7 +298,7 @@ def test_the_folder_is_the_users_choice(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_human_sizes() -> None:
-    assert [streams.human(n) for n in (0, 1023, 1024, 1.5 * 2**20, 3 * 2**40)] == [
+    assert [size(n) for n in (0, 1023, 1024, 1.5 * 2**20, 3 * 2**40)] == [
         "0 B",
         "1023 B",
         "1.0 KiB",

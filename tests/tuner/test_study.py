@@ -12,11 +12,13 @@ import pytest
 from conftest import Hang, python_path
 from synthetic import KNOBS, MACHINE, WORKLOAD, accident, always_fails, answer, request, smooth
 
-from tuner import best, log
+from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.errors import UserError
-from tuner.log import StudyData, StudyLog
-from tuner.models import Fingerprints, KnobRange, SpaceSpec, Status, StudySummary, Trial
-from tuner.study import everything_fits, run_study
+from tuner.optimize.loop import everything_fits, run_study
+from tuner.run.trial import Status, Trial
+from tuner.study import best, log
+from tuner.study.log import StudyData, StudyLog
+from tuner.study.request import Fingerprints, StudySummary
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ class Untracked:
 def tracking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only slow tests copy their studies to MLflow."""
     if not request.node.get_closest_marker("slow"):
-        monkeypatch.setattr("tuner.study.Tracker", Untracked)
+        monkeypatch.setattr("tuner.optimize.loop.Tracker", Untracked)
 
 
 @pytest.fixture
@@ -83,6 +85,7 @@ def test_summary_and_best_configuration_agree_with_the_log(tmp_path: Path, store
     objectives = [t.result.objective for t in data.trials if t.result]
     assert summary.default_objective == objectives[0]
     assert summary.best_objective == max(o for o in objectives if o is not None)
+    assert summary.best_objective is not None and summary.default_objective is not None
     assert summary.gain == pytest.approx(summary.best_objective / summary.default_objective - 1)
     assert summary.failed == 0
     assert set(summary.importance) == {knob.name for knob in KNOBS}
@@ -150,7 +153,9 @@ def test_study_in_which_nothing_works_says_so(
 ) -> None:
     summary = run(tmp_path, store, always_fails, budget=3)
     assert (summary.trials, summary.failed) == (3, 3)
-    assert summary.best_objective is summary.best_config is summary.gain is None
+    assert summary.best_objective is None
+    assert summary.best_config is None
+    assert summary.gain is None
     assert "no trial succeeded" in capsys.readouterr().out
     assert not (tmp_path / "synthetic-study" / best.FILE).exists()
 
@@ -284,5 +289,5 @@ def test_a_fast_tier_that_holds_everything_is_told(tmp_path: Path) -> None:
     wanted = request(tmp_path, machine=machine, ratio="1:8")
     advice = everything_fits(wanted)
     assert advice is not None and "nothing to tune" in advice
-    assert everything_fits(wanted.model_copy(update={"ratio": "1:9"})) is None
+    assert everything_fits(request(tmp_path, machine=machine, ratio="1:9")) is None
     assert everything_fits(request(tmp_path)) is None  # a ratio of the footprint never holds it all

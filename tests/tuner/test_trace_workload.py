@@ -13,10 +13,15 @@ from typing import Any
 import pytest
 from conftest import python_path
 
-from tuner import best as best_file
-from tuner import catalog, cli, engine, runner, settings, streams, study
+from tuner import cli, engine
+from tuner.commands.run import study_request
+from tuner.documents import catalog
 from tuner.errors import UserError
-from tuner.models import RecordedStream, Status, StudyRequest
+from tuner.optimize import loop as study
+from tuner.run import runner, streams
+from tuner.run.trial import RecordedStream, Status
+from tuner.study import best as best_file
+from tuner.study.request import StudyRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -79,7 +84,7 @@ def folder(stream: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def request(*more: str) -> StudyRequest:
     words = ["run", "--workload", "of mine/trace.yaml", "--out", "results", *more]
-    return settings.study_request(cli._parser().parse_args(words))
+    return study_request(cli.parser_for(words).parse_args(words))
 
 
 def recorded(*more: str) -> RecordedStream:
@@ -159,7 +164,7 @@ def test_a_recording_is_known_by_its_content(folder: Path) -> None:
 
 
 def test_a_recording_has_one_scale_and_no_seed(folder: Path) -> None:
-    assert request("--scale", "2048").scale == 2048
+    assert request("--scale", "2048").scenario.scale == 2048
     with pytest.raises(UserError, match=r"--scale: found 4; trace \(default\) is a recording of"):
         request("--scale", "4")
     with pytest.raises(UserError, match=r"--stream-seed: found 4; trace \(default\) is a"):
@@ -169,7 +174,12 @@ def test_a_recording_has_one_scale_and_no_seed(folder: Path) -> None:
 def test_a_recording_is_verified_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verified: list[Path] = []
     check = streams.check
-    monkeypatch.setattr(streams, "check", lambda path: (verified.append(path), check(path)))
+
+    def noted(path: Path) -> None:
+        verified.append(path)
+        check(path)
+
+    monkeypatch.setattr(streams, "check", noted)
     path = streams.ensure(recorded())
     assert path == folder / "stream.tts"
     assert streams.ensure(recorded()) == path
@@ -270,7 +280,7 @@ def test_a_study_of_a_recording(folder: Path, tmp_path: Path) -> None:
     assert replay["objective"] == summary["best_objective"]
     found = tune("best", "--workload", str(folder / "trace.yaml"), "--out", "../results")
     assert "note" not in found.stderr
-    assert best_file.read(Path(config)).workload_file == str(folder / "trace.yaml")
+    assert best_file.read(Path(config)).scenario.workload == str(folder / "trace.yaml")
 
     other = elsewhere / "trace.yaml"  # the same name, another recording
     record(elsewhere / "stream.tts", seed=1)

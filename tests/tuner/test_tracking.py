@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from synthetic import KNOBS, accident, answer, request, smooth
 
-from tuner import log
-from tuner.models import Trial
-from tuner.study import run_study
-from tuner.tracking import POINTS, ROWS, _name, study_id, thin
+from tuner.optimize.loop import run_study
+from tuner.report.tracking import POINTS, ROWS, _name, study_id, thin
+from tuner.run.trial import Trial
+from tuner.study import log
 
 slow = pytest.mark.slow
 
@@ -65,6 +65,10 @@ def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
     assert history[-1].value == data.series(3)["fast_hit_ratio"][599]
     assert parent.info.status == "FINISHED"
     assert parent.data.params["budget"] == "12"
+    scenario = data.header.request.scenario.plain()
+    assert {name: parent.data.params[name] for name in scenario} == {
+        name: str(value) for name, value in scenario.items()
+    }
     assert parent.data.metrics["best"] == summary.best_objective
     assert parent.data.metrics["gain"] == summary.gain
     scores = {k.name: parent.data.metrics[f"importance/{_name(k.name)}"] for k in KNOBS}

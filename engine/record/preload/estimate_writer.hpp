@@ -64,7 +64,7 @@ class EstimateWriter {
 
  private:
   static constexpr double forget_s = 30;   // mean life of a page's evidence
-  static constexpr double random_mlp = 4;  // as declared in tuner/samplers/hint_fault.py
+  static constexpr double random_mlp = 4;  // as declared in tuner/record/samplers/hint_fault.py
   static constexpr double sequential_mlp = 8;
   static constexpr double store_stall = 0.25;  // as in the assembler
   static constexpr double records_per_second = 20'000;

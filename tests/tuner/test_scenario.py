@@ -1,0 +1,127 @@
+"""A scenario's field is declared once: everything that lists the fields has all of them."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from conftest import FakeNative
+
+from tuner import cli
+from tuner.commands.run import study_request
+from tuner.optimize.loop import resume_command
+from tuner.scenario import Scenario, declared_defaults, defaults, flag, label, options
+from tuner.study.request import StudyRequest
+
+BASE = Scenario(
+    workload="walker",
+    input="big",
+    policy="toy",
+    machine="testbed",
+    objective="throughput",
+    threads=16.0,
+    scale=64.0,
+    page_bytes=4096,
+)
+OTHER: dict[str, Any] = {
+    "workload": "runner",
+    "input": "small",
+    "policy": "other",
+    "machine": "desk",
+    "ratio": "1:4",
+    "fast_gib": 1.5,
+    "objective": "p50",
+    "threads": 8.0,
+    "scale": 128.0,
+    "page_bytes": 2 << 20,
+    "repeats": 3,
+    "stream_seed": 4,
+    "seed": 5,
+}
+DEFAULTS = BASE.plain()
+
+
+def request_of(*arguments: str) -> StudyRequest:
+    words = ["run", "--workload", "walker", "--policy", "toy", *arguments]
+    return study_request(cli.parser_for(words).parse_args(words))
+
+
+def test_every_field_has_another_value_here() -> None:
+    assert OTHER.keys() == options().keys()
+    assert all(OTHER[name] != value for name, value in BASE.plain().items())
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_another_value_is_another_study(name: str) -> None:
+    other = replace(BASE, **{name: OTHER[name]})
+    assert other.study_name(DEFAULTS) != BASE.study_name(DEFAULTS)
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_results_are_compared_only_under_the_same_conditions(name: str) -> None:
+    other = replace(BASE, **{name: OTHER[name]})
+    free = {"policy", "repeats", "seed"}  # what is compared, and how often it was measured
+    assert (other.comparable() == BASE.comparable()) == (name in free)
+
+
+def test_a_document_is_compared_by_name() -> None:
+    elsewhere = replace(BASE, workload="/home/me/walker.yaml", machine="/tmp/testbed.yml")
+    assert elsewhere.comparable() == BASE.comparable()
+    assert elsewhere.study_name(DEFAULTS) == BASE.study_name(DEFAULTS)
+    assert [label(name) for name in ("a", "b/a.yaml", "./a.yml", "a.b")] == ["a", "a", "a", "a.b"]
+
+
+@pytest.mark.parametrize("command", ["run", "sim"])
+def test_every_field_is_an_option(command: str) -> None:
+    text = cli.parser_for([command]).parse_args([command, "--workload", "w"])
+    assert options().keys() <= vars(text).keys()
+
+
+def test_comparable_fields_are_options_of_best() -> None:
+    words = ["best", "--workload", "w"]
+    assert BASE.comparable().keys() <= vars(cli.parser_for(words).parse_args(words)).keys()
+
+
+def test_what_has_no_declared_default_has_one_from_the_documents() -> None:
+    required = options().keys() - declared_defaults().keys() - {"workload"}
+    assert required == {name for name, option in options().items() if option.default}
+
+
+def test_the_resume_command_asks_for_the_same_study(fake: FakeNative) -> None:
+    words = [
+        word
+        for name, value in OTHER.items()
+        if name not in ("workload", "policy", "machine")
+        for word in (flag(name), str(value))
+    ]
+    for arguments in (
+        [],
+        [*words, "--machine", "machines/testbed.yaml", "--space", "spaces/toy.yaml"],
+        ["--name", "mine", "--importance", "impurity", "--mlflow-uri", "sqlite:///my file.db"],
+    ):
+        request = request_of("--workers", "2", *arguments)
+        program, *again = shlex.split(resume_command(request))
+        assert program == "tune"
+        resumed = study_request(cli.parser_for(again).parse_args(again))
+        assert resumed == request.model_copy(update={"resume": True})
+
+
+def test_the_resolved_scenario_has_the_documents_defaults(fake: FakeNative) -> None:
+    request = request_of("--input", "small")
+    assert request.scenario.plain() == {
+        "workload": "walker",
+        "policy": "toy",
+        **defaults(request.workload, request.policy, "small"),
+        "input": "small",
+    } | {"policy": "toy"}
+    assert request.scenario.scale == 4096
+
+
+def test_an_unknown_field_is_refused(fake: FakeNative) -> None:
+    request = request_of()
+    text = request.model_dump_json()
+    assert StudyRequest.model_validate_json(text) == request
+    with pytest.raises(ValueError, match="colour"):
+        StudyRequest.model_validate_json(text.replace('"ratio":', '"colour":"red","ratio":', 1))

@@ -1,0 +1,1 @@
+"""The commands: module NAME has `run(args)`, which returns the exit code of `tune NAME`."""

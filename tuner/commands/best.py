@@ -1,0 +1,104 @@
+"""`tune best`: searches the studies of a folder for the best known configuration."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tuner import engine
+from tuner.errors import UserError
+from tuner.objective import OBJECTIVES
+from tuner.run import settings
+from tuner.run.settings import Setting
+from tuner.scenario import Scenario, flag
+from tuner.study import best as best_file
+from tuner.study.best import BestConfiguration
+from tuner.terminal import print_json, say
+
+
+def run(args: Namespace) -> int:
+    """Prints best.yaml of the best study; what is wrong with other studies is said on the side.
+
+    Two configurations compete when their scenarios are comparable. What the command line leaves
+    open is as `tune run` has it.
+    """
+    policy = engine.policy(args.policy or Scenario.policy)
+    setting = settings.resolve(args.workload, policy=policy, **settings.given(args))
+    wanted = setting.scenario.comparable()
+    out = Path(args.out)
+    known = [
+        (path, found)
+        for path, found in find(out)
+        if found.scenario.comparable()["workload"] == wanted["workload"]
+        and args.policy in (None, found.scenario.policy)
+        and _same_workload(found, setting)
+    ]
+    matching = [(path, found) for path, found in known if found.scenario.comparable() == wanted]
+    if not matching:
+        raise UserError(_nothing(out, setting, args.policy, known))
+    objective = OBJECTIVES[setting.scenario.objective]
+    path, winner = min(matching, key=lambda item: objective.cost(item[1].objective.value))
+    for difference in best_file.changes_since(winner):
+        say(f"tune: note: {difference}")
+    if others := _other_options(wanted, known):
+        say(f"tune: note: not compared with configurations that differ in {', '.join(others)}")
+    if args.json:
+        print_json({"path": str(path.absolute()), **winner.model_dump()})
+        return 0
+    say(f"# {path.absolute()}")
+    sys.stdout.write(best_file.render(winner))
+    return 0
+
+
+def find(out: Path) -> list[tuple[Path, BestConfiguration]]:
+    """All readable best configurations of a folder of studies, in the order of their names."""
+    if not out.is_dir():
+        raise UserError(
+            f"no folder of studies at {out.absolute()}; `tune run` makes one, --out names another"
+        )
+    found = []
+    for path in sorted(out.glob(f"*/{best_file.FILE}")):
+        try:
+            found.append((path, best_file.read(path)))
+        except UserError as error:
+            say(f"tune: note: skipped: {error}")
+    return found
+
+
+def _same_workload(best: BestConfiguration, setting: Setting) -> bool:
+    """Files in different folders may have the same name: then the content counts."""
+    return (
+        best.scenario.workload == setting.scenario.workload
+        or best.provenance.fingerprints.workload == setting.workload.fingerprint()
+    )
+
+
+def _other_options(
+    wanted: dict[str, Any], known: Sequence[tuple[Path, BestConfiguration]]
+) -> list[str]:
+    """The options in which some of the configurations differ from what is wanted."""
+    return [
+        flag(name)
+        for name, value in wanted.items()
+        if any(found.scenario.comparable()[name] != value for _, found in known)
+    ]
+
+
+def _nothing(
+    out: Path,
+    setting: Setting,
+    policy: str | None,
+    known: Sequence[tuple[Path, BestConfiguration]],
+) -> str:
+    workload = setting.workload.name
+    compared = [name for name in setting.scenario.comparable() if name != "workload"]
+    wanted = setting.scenario.show(*compared, *(["policy"] if policy else []))
+    message = f"no configuration is known for {workload} ({wanted}) in {out}"
+    others = {found.scenario.show(*compared, "policy") for _, found in known}
+    if not others:
+        return f"{message}; `tune run --workload {workload}` finds one"
+    listed = "".join(f"\n  {other}" for other in sorted(others))
+    return f"{message}; known are, to be chosen with the options of these names:{listed}"

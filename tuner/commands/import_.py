@@ -1,0 +1,184 @@
+"""`tune import`: makes a workload of what another tool saw of a program.
+
+The formats are read by the engine (`engine/record/import.hpp`); `importers.md` tells how to get
+each. Nothing appears unless all of the input was understood.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+import zlib
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from tuner import engine
+from tuner.documents import catalog
+from tuner.documents.machine import MachineSpec
+from tuner.documents.workload import Sampling
+from tuner.errors import UserError
+from tuner.record import workload as recorded
+from tuner.terminal import print_json, progress, say
+from tuner.text import size
+
+CYCLES_PER_INSTRUCTION = 0.5
+"""While nothing waits for memory: lackey's clock. As `tune record` takes it."""
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+def run(args: Namespace) -> int:
+    """`tune import`."""
+    trace = recorded.output(args.output, args.force)
+    machine = catalog.machine(args.machine).spec
+    period = _period(args)
+    with _input(args.file) as (name, read):
+        info, seen = _import(args, name, read, trace, machine, period)
+    sampling = _sampling(args.format, seen)
+    document, footprint = recorded.document(
+        trace,
+        summary=f"imported from {Path(name).name} ({args.format})",
+        source=f"tune import --format {args.format} {name}",
+        threads=seen["threads"],
+        machine=machine,
+        sampling=sampling,
+    )
+    summary = {
+        "trace": str(trace),
+        "workload": str(document),
+        "format": args.format,
+        "footprint_bytes": footprint,
+        "blocks": info["blocks"],
+        "nominal_seconds": info["nominal_seconds"],
+        **seen,
+    }
+    if args.json:
+        print_json(summary)
+    else:
+        _tell(summary, sampling)
+    return 0
+
+
+def _period(args: Namespace) -> float:
+    """Accesses that one observation stands for; 0: what the file says, or 1."""
+    if args.period is None and args.probability is None:
+        return 0.0
+    option = "--period" if args.period is not None else "--probability"
+    if args.format == "lackey":
+        raise UserError(f"{option}: lackey sees every access; there is nothing to expand")
+    if args.format == "damon" and option == "--probability":
+        raise UserError(
+            "--probability: DAMON counts checks, not accesses; --period says how many accesses "
+            "one successful check stands for"
+        )
+    if args.period is not None:
+        if args.period < 1:
+            raise UserError(f"--period: found {args.period:g}; must be at least 1")
+        return float(args.period)
+    if not 0 < args.probability <= 1:
+        raise UserError(f"--probability: found {args.probability:g}; must be above 0, at most 1")
+    return 1 / float(args.probability)
+
+
+@contextmanager
+def _input(file: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
+    """The input's name, and a function that reads on: a file or standard input, gzipped or not."""
+    if file == "-":
+        yield "standard input", _unpacked(cast(BufferedReader, sys.stdin.buffer)).read
+        return
+    try:
+        raw = Path(file).open("rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise UserError(f"{file}: {error.strerror}") from error
+    with raw, progress(f"reading {file}") as update:
+        size = os.fstat(raw.fileno()).st_size
+        stream = _unpacked(raw)
+
+        def read(count: int) -> bytes:
+            got = stream.read(count)
+            if size and len(got) == count:  # not the first and last piece at once: worth telling
+                update(raw.tell() / size)
+            return got
+
+        yield file, read
+
+
+def _unpacked(raw: BufferedReader) -> BinaryIO:
+    packed = raw.peek(2)[:2] == GZIP_MAGIC
+    return cast(BinaryIO, gzip.GzipFile(fileobj=raw) if packed else raw)
+
+
+def _import(
+    args: Namespace,
+    name: str,
+    read: Callable[[int], bytes],
+    trace: Path,
+    machine: MachineSpec,
+    period: float,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    options = {
+        "format": args.format,
+        "period": period,
+        "threads": float(args.threads or 0),
+        "ns_per_instruction": CYCLES_PER_INSTRUCTION / machine.ghz,
+        "llc_bytes": float(machine.llc_bytes),
+        "block_ms": args.block_ms,
+        "nominal_latency_ns": machine.fast.latency_ns,
+    }
+    try:
+        info, seen = engine.native().import_trace(
+            read,
+            name=name,
+            path=str(trace),
+            workload=trace.stem,
+            input=recorded.INPUT,
+            parameters=json.dumps(options),
+            **options,
+        )
+    except (EOFError, zlib.error) as error:
+        raise UserError(f"{name}: damaged gzip data: {error}") from error
+    except (RuntimeError, ValueError, OSError) as error:
+        text = str(error)
+        raise UserError(
+            text if name in text or str(trace) in text else f"{name}: {text}"
+        ) from error
+    return dict(info), dict(seen)
+
+
+def _sampling(format: str, seen: Mapping[str, Any]) -> Sampling:
+    # DAMON's checks are not accesses: there is no share of accesses that was sampled.
+    sampled = None if format == "damon" else min(1.0, seen["observed"] / seen["accesses"])
+    return Sampling(
+        sampler=format,
+        probability=sampled,
+        samples=seen["samples"],
+        error_share=seen["error_share"],
+    )
+
+
+def _tell(summary: Mapping[str, Any], sampling: Sampling) -> None:
+    trace = Path(summary["trace"])
+    uncertainty = (
+        f"a page's count is off by {sampling.error_share:.1%}, of the hottest pages (with half of "
+        f"the accesses) by {summary['hot_error_share']:.1%} (one standard error)"
+        if sampling.error_share
+        else "none from sampling: every access was seen"
+    )
+    say(
+        f"tune: read {summary['lines']:,} lines: {summary['samples']:,} observations of "
+        f"{summary['accesses']:,.0f} accesses to {size(summary['footprint_bytes'])}\n"
+        f"  trace        {trace} ({size(trace.stat().st_size)}, "
+        f"{summary['nominal_seconds']:.3g} s when replayed on fast memory)\n"
+        f"  uncertainty  {uncertainty}"
+    )
+    if summary["no_address"]:
+        say(f"  left out     {summary['no_address']:,} samples without a user-space address")
+    if summary["cached"]:
+        say(f"  left out     {summary['cached']:,} samples that a cache served")
+    say(recorded.next_step(Path(summary["workload"])))

@@ -1,0 +1,187 @@
+"""`tune record`: records any program as a workload.
+
+Only standard error is written to, before the program begins and after it has ended. Then its spools
+become the stream.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tuner import engine
+from tuner.documents import catalog
+from tuner.documents.machine import MachineSpec
+from tuner.documents.workload import Sampling
+from tuner.errors import UserError
+from tuner.record import process, samplers
+from tuner.record import workload as recorded
+from tuner.record.samplers import Sampler
+from tuner.terminal import print_json, progress, say
+from tuner.text import plural, size
+
+
+def run(args: Namespace) -> int:
+    """The program's exit status (128 + N when signal N killed it); 1 when it has succeeded but left
+    nothing to play."""
+    command = _program(args.program)
+    machine = catalog.machine(args.machine).spec
+    sampler = samplers.find(args.sampler)(_options(args.set), machine)
+    if reason := sampler.unavailable():
+        raise UserError(f"sampler {sampler.name}: {reason}")
+    trace = recorded.output(args.output, args.force)
+    with process.spools_beside(trace) as spools:
+        status = process.run(sampler, command, spools, quiet=args.json)
+        (spools / "reserve").unlink(missing_ok=True)
+        try:
+            summary = _assemble(sampler, command, spools, trace, machine, args)
+        except UserError as error:
+            say(f"tune: error: {error}")
+            return status or 1
+    if args.json:
+        print_json(summary | {"exit_status": status})
+    else:
+        _tell(summary, sampler)
+    return status
+
+
+def _program(words: Sequence[str]) -> list[str]:
+    command = list(words[1:] if words[:1] == ["--"] else words)
+    if not command:
+        raise UserError("which program? tune record -o trace.tts -- command args...")
+    found = shutil.which(command[0])
+    if found is None:
+        raise UserError(f"no program '{command[0]}' that can be run")
+    return [found, *command[1:]]
+
+
+def _options(words: Sequence[str]) -> dict[str, float]:
+    given = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise UserError(f"--set {word}: expected NAME=VALUE")
+        try:
+            given[name] = float(value)
+        except ValueError as error:
+            raise UserError(f"--set {word}: found '{value}'; must be a number") from error
+    return given
+
+
+def _assemble(
+    sampler: Sampler,
+    command: Sequence[str],
+    spools: Path,
+    trace: Path,
+    machine: MachineSpec,
+    args: Namespace,
+) -> dict[str, Any]:
+    """Writes the trace and its workload document; returns the summary."""
+    if not any(spools.glob("*.spool")):
+        raise UserError(
+            f"{shlex.join(command)}: nothing was recorded: the program ended before it began, or "
+            f"cannot be looked into by the sampler {sampler.name}"
+        )
+    title = f"writing {trace.name}"
+    with progress(title) as update:
+
+        def watch(done: float) -> bool:
+            update(done)
+            return True
+
+        try:
+            info, seen = engine.native().assemble(
+                str(spools),
+                str(trace),
+                workload=trace.stem,
+                input=recorded.INPUT,
+                parameters=json.dumps(
+                    {
+                        "command": list(command),
+                        "sampler": sampler.name,
+                        "options": sampler.values,
+                        "set_up": args.set_up,
+                    }
+                ),
+                classes=[(c.name, c.mlp, c.issue_ns, c.store_fill) for c in sampler.classes],
+                wall_time=sampler.wall_time,
+                block_ms=args.block_ms,
+                nominal_latency_ns=machine.fast.latency_ns,
+                set_up_s=args.set_up,
+                progress=watch,
+            )
+        except (RuntimeError, OSError) as error:
+            raise UserError(str(error)) from error
+    text = shlex.join([Path(command[0]).name, *command[1:]])
+    document, footprint = recorded.document(
+        trace,
+        summary=f"recorded: {text}",
+        source=f"tune record --sampler {sampler.name} -- {text}",
+        threads=seen["threads"],
+        machine=machine,
+        sampling=Sampling(
+            sampler=sampler.name,
+            probability=_probability(info, seen),
+            samples=int(seen["sampled"]),
+            error_share=seen["error_share"],
+        ),
+    )
+    return {
+        "trace": str(trace),
+        "workload": str(document),
+        "sampler": sampler.name,
+        "command": list(command),
+        "processes": seen["processes"],
+        "threads": seen["threads"],
+        "accesses": info["accesses"],
+        "footprint_bytes": footprint,
+        "objects": len(info["objects"]),
+        "blocks": info["blocks"],
+        "nominal_seconds": info["nominal_seconds"],
+        "trace_bytes": trace.stat().st_size,
+        "samples": seen["sampled"],
+        "error_share": seen["error_share"],
+        "dropped": seen["dropped"],
+        "disk_full": seen["disk_full"],
+        "cut_short": seen["cut_short"],
+    }
+
+
+def _probability(info: Mapping[str, Any], seen: Mapping[str, Any]) -> float:
+    """The share of accesses that were seen."""
+    if seen["error_share"] == 0:
+        return 1.0
+    return float(min(1.0, max(seen["sampled"], 1) / info["accesses"]))
+
+
+def _tell(summary: Mapping[str, Any], sampler: Sampler) -> None:
+    """The summary for people, on standard error."""
+    error = summary["error_share"]
+    uncertainty = (
+        "none from sampling: every access was seen"
+        if error == 0
+        else f"{summary['samples']:,.0f} samples; a page's count is off by {error:.1%} "
+        "(one standard error)"
+    )
+    say(
+        f"tune: recorded {summary['accesses']:,} accesses to {size(summary['footprint_bytes'])} "
+        f"in {plural(summary['objects'], 'object')}; {plural(summary['processes'], 'process')}, "
+        f"{plural(summary['threads'], 'thread')} at a time\n"
+        f"  trace        {summary['trace']} ({size(summary['trace_bytes'])}, "
+        f"{summary['nominal_seconds']:.3g} s when replayed on fast memory)\n"
+        f"  uncertainty  {uncertainty}"
+    )
+    if summary["dropped"]:
+        say(f"  dropped      {summary['dropped']:,} observations could not be kept")
+    if summary["disk_full"]:
+        say("  disk full    the disk filled up: the trace holds what came before")
+    if summary["cut_short"]:
+        say("  cut short    a process did not end by itself: the trace holds what came before")
+    for remark in sampler.remarks():
+        say(f"  note         {remark}")
+    say(recorded.next_step(Path(summary["workload"])))

@@ -1,0 +1,191 @@
+"""`tune sim`: runs one configuration, and checks a recorded one.
+
+With a best.yaml and nothing changed on the command line the recorded objective must come out again,
+to the last bit: the simulator is deterministic. If it does not, either something that it depends on
+has changed (which is named), or it is a defect (exit code 1).
+"""
+
+from __future__ import annotations
+
+import csv
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tuner import engine
+from tuner.declarations import KnobDecl, KnobValue, PolicyDecl
+from tuner.errors import UserError, unknown
+from tuner.objective import OBJECTIVES
+from tuner.run import runner, settings, streams
+from tuner.run.trial import Status, Trial, TrialResult
+from tuner.scenario import Scenario, label
+from tuner.study import best as best_file
+from tuner.study.best import BestConfiguration
+from tuner.terminal import print_json, progress, say, table
+
+
+def run(args: Namespace) -> int:
+    recorded = best_file.read(Path(args.config)) if args.config else None
+    trial = _trial(args, recorded)
+    streams.prepare(trial.stream)
+    with progress(f"simulating {trial.scenario.policy} on {trial.workload}") as update:
+        result = runner.run(trial, progress=update)
+    if result.status is not Status.success:
+        if args.json:
+            print_json(_object(trial, result, None, None))
+        say(f"tune: error: the simulation {result.status}: {result.error}")
+        return 1
+    if args.series:
+        _write_series(Path(args.series), result.series)
+    verdict, code = _verdict(args, trial, recorded, result)
+    if args.json:
+        print_json(_object(trial, result, recorded, verdict))
+        return code
+    _show(trial, result)
+    if verdict:
+        print(f"\n{verdict}")
+    return code
+
+
+def _trial(args: Namespace, recorded: BestConfiguration | None) -> Trial:
+    if recorded is None and args.workload is None:
+        raise UserError("what to run? give --workload, --config, or both")
+    fields = recorded.scenario.plain() if recorded else {}
+    before = fields.pop("workload", ""), fields.pop("policy", Scenario.policy)
+    policy = engine.policy(args.policy or before[1])
+    setting = settings.resolve(
+        args.workload or before[0],
+        policy=policy,
+        study="sim",
+        deadline_seconds=args.deadline,
+        **fields | settings.given(args),
+    )
+    if recorded and setting.workload.name != label(before[0]):
+        say(
+            f"tune: note: the configuration was found for workload {label(before[0])}, "
+            f"not for {setting.workload.name}"
+        )
+    knobs = dict(recorded.knobs) if recorded else {}
+    knobs |= parse_knobs(args.set, policy)
+    return setting.trial(0, engine.resolve(policy.name, knobs))
+
+
+def parse_knobs(assignments: Sequence[str], policy: PolicyDecl) -> dict[str, KnobValue]:
+    """`knob=value` as the declared type. UserError naming knob, found and allowed."""
+    knobs: dict[str, KnobValue] = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        if not equals:
+            raise UserError(f"--set {assignment}: expected KNOB=VALUE")
+        declared = policy.knob(name)
+        if declared is None:
+            raise unknown(f"knob of policy {policy.name}", name, (k.name for k in policy.knobs))
+        knobs[name] = _value(declared, text)
+    return knobs
+
+
+def _value(knob: KnobDecl, text: str) -> KnobValue:
+    try:
+        if knob.type == "integer":
+            return int(text)
+        if knob.type == "real":
+            return float(text)
+        if knob.type == "boolean":
+            return {"true": True, "false": False}[text.lower()]
+    except (ValueError, KeyError) as error:
+        kinds = {"integer": "an integer", "real": "a number", "boolean": "true or false"}
+        raise UserError(f"--set {knob.name}: found '{text}'; must be {kinds[knob.type]}") from error
+    return text
+
+
+def _verdict(
+    args: Namespace, trial: Trial, recorded: BestConfiguration | None, result: TrialResult
+) -> tuple[str | None, int]:
+    """One paragraph on the recorded objective, if the trial was to reproduce it, and the exit
+    code."""
+    if recorded is None or args.set or _changed(trial.scenario, recorded.scenario):
+        return None, 0
+    then, now = recorded.objective.value, result.objective
+    name = recorded.scenario.objective
+    unit = OBJECTIVES[name].unit
+    if then == now:
+        return f"reproduced exactly: {name} {then!r} {unit}", 0
+    reasons = best_file.changes_since(recorded)
+    told = f"recorded {then!r} {unit}, reproduced {now!r} {unit}"
+    if reasons:
+        return f"not the recorded objective ({told}), because:\n  " + "\n  ".join(reasons), 0
+    return f"NOT REPRODUCED although nothing has changed: {told}; please report this", 1
+
+
+def _changed(asked: Scenario, recorded: Scenario) -> bool:
+    """Whether another scenario was asked for; the same documents may be in another folder."""
+
+    def named(scenario: Scenario) -> dict[str, Any]:
+        names = {"workload": label(scenario.workload), "machine": label(scenario.machine)}
+        return scenario.plain() | names
+
+    return named(asked) != named(recorded)
+
+
+def _object(
+    trial: Trial, result: TrialResult, recorded: BestConfiguration | None, verdict: str | None
+) -> dict[str, Any]:
+    return {
+        **trial.scenario.plain(),
+        "knobs": trial.knobs,
+        "objective_name": trial.scenario.objective,
+        "recorded_objective": recorded.objective.value if recorded and verdict else None,
+        "reproduced": None
+        if verdict is None or recorded is None
+        else recorded.objective.value == result.objective,
+        "verdict": verdict,
+        **result.model_dump(exclude={"study", "number"}, mode="json"),
+    }
+
+
+def _show(trial: Trial, result: TrialResult) -> None:
+    scenario = trial.scenario
+    unit = OBJECTIVES[scenario.objective].unit
+    print(
+        f"{trial.workload} ({scenario.input}) under {scenario.policy} on {trial.machine.name}, "
+        f"{scenario.conditions()}"
+    )
+    print(f"{scenario.objective}: {result.objective:,.6g} {unit} (in {result.seconds:.2f} s)\n")
+    total = sum(result.breakdown.values())
+    table(
+        ("where the time goes", ">seconds", ">share"),
+        [
+            (name, f"{value:.3f}", f"{value / total:.1%}" if total else "-")
+            for name, value in sorted(result.breakdown.items(), key=lambda part: -part[1])
+        ],
+    )
+    if result.latency:
+        print()
+        table(
+            ("latency, ns", ">sampled", ">mean", ">p50", ">p90", ">p99", ">p999"),
+            [
+                (
+                    kind,
+                    f"{latency['operations']:g}",
+                    *(f"{latency[p]:,.1f}" for p in ("mean", "p50", "p90", "p99", "p999")),
+                )
+                for kind, latency in result.latency.items()
+            ],
+        )
+    print()
+    table(
+        ("metric", ">value"),
+        [(name, f"{value:,.6g}") for name, value in sorted(result.metrics.items())],
+    )
+
+
+def _write_series(path: Path, series: dict[str, list[float]]) -> None:
+    names = sorted(series, key=lambda name: (name != "second", name))
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(names)
+            writer.writerows(zip(*(series[name] for name in names), strict=True))
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,1 @@
+"""What people write, in YAML: workloads, machines and spaces."""

@@ -1,0 +1,348 @@
+"""Finds, reads and checks the YAML documents: workloads, machines and configuration spaces.
+
+A name is looked up in the user's folder (`./workloads`, `./machines`, `./spaces`) and then among
+those that ship with the package; a path (anything with a slash or ending in .yaml) is itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import tuner
+from tuner import engine
+from tuner.declarations import KernelDecl, KnobDecl, ParameterDecl, ParameterValue, PolicyDecl
+from tuner.documents.document import Document, Key
+from tuner.documents.machine import MachineSpec
+from tuner.documents.space import KnobRange, SpaceSpec
+from tuner.documents.workload import InputSpec, WorkloadSpec
+from tuner.errors import UserError, nearest, unknown
+
+T = TypeVar("T")
+
+
+class Kind(Enum):
+    """A kind of document: the folder it lives in, and that folder's place in the source tree."""
+
+    workload = ("workloads", "workloads")
+    machine = ("machines", "engine/machines")
+    space = ("spaces", "spaces")
+
+    def __init__(self, folder: str, in_source: str) -> None:
+        self.folder = folder
+        self.in_source = in_source
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """A checked document and where it came from."""
+
+    spec: T
+    path: Path
+    packaged: bool
+
+
+def packaged_folder(kind: Kind) -> Path:
+    """The shipped documents: the source tree's when the package runs from it, else the wheel's."""
+    package = Path(tuner.__file__).resolve().parent
+    source = package.parent / kind.in_source
+    if (package.parent / "pyproject.toml").is_file() and source.is_dir():
+        return source
+    return package / "data" / kind.folder
+
+
+def folders(kind: Kind) -> list[Path]:
+    """Where a name is looked up, first match wins."""
+    return [Path.cwd() / kind.folder, packaged_folder(kind)]
+
+
+def names(kind: Kind) -> list[str]:
+    """All names that `load_*` would find, sorted."""
+    return sorted({path.stem for folder in folders(kind) for path in folder.glob("*.yaml")})
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or name.endswith((".yaml", ".yml"))
+
+
+def absolute(name: str) -> str | None:
+    """The absolute path, if that is what the document is called by; None for a name."""
+    return str(Path(name).absolute()) if _is_path(name) else None
+
+
+def find(kind: Kind, name: str) -> Path:
+    """Path of a document by name or path. UserError naming what there is."""
+    if _is_path(name):
+        path = Path(name)
+        if not path.is_file():
+            raise UserError(f"no {kind.name} file '{name}'")
+        return path
+    for folder in folders(kind):
+        path = folder / f"{name}.yaml"
+        if path.is_file():
+            return path
+    raise unknown(kind.name, name, names(kind))
+
+
+def workload(name: str) -> Entry[WorkloadSpec]:
+    """A workload, checked against the kernel that runs it or the recordings that it names."""
+    document, entry = _load(Kind.workload, name, WorkloadSpec)
+    _raise(document, _check_workload(entry.spec, engine.kernels()))
+    if entry.spec.kernel is None:
+        entry = replace(entry, spec=_with_recordings(document, entry))
+    return entry
+
+
+def machine(name: str) -> Entry[MachineSpec]:
+    return _load(Kind.machine, name, MachineSpec)[1]
+
+
+def space(name: str) -> Entry[SpaceSpec]:
+    """A policy's space, checked against the policy's declarations."""
+    document, entry = _load(Kind.space, name, SpaceSpec)
+    _raise(document, _check_space(entry.spec, engine.policies()))
+    return entry
+
+
+def load_all(kind: Kind, load: Callable[[str], T]) -> tuple[list[T], list[str]]:
+    """All documents of a kind that are right, and what is wrong with the others."""
+    entries: list[T] = []
+    errors: dict[str, None] = {}
+    for name in names(kind):
+        try:
+            entries.append(load(name))
+        except UserError as error:
+            errors[str(error)] = None
+    return entries, list(errors)
+
+
+def tuned_knobs(space: SpaceSpec, policy: PolicyDecl) -> list[KnobDecl]:
+    """The declarations of the tuned knobs with the space's ranges, in the space's order."""
+    tuned = []
+    for name, limits in space.knobs.items():
+        declared = policy.knob(name)
+        if declared is None:
+            raise UserError(f"space of {space.policy}: no knob '{name}'")
+        changes = limits.model_dump(exclude_none=True)
+        tuned.append(declared.model_copy(update=changes))
+    return tuned
+
+
+def _load(kind: Kind, name: str, model: type[T]) -> tuple[Document, Entry[T]]:
+    path = find(kind, name)
+    document = Document.read(path)
+    spec = document.parse(model)  # type: ignore[type-var]
+    own_name = spec.policy if isinstance(spec, SpaceSpec) else spec.name  # type: ignore[attr-defined]
+    if own_name != path.stem and kind is not Kind.space:
+        raise UserError(
+            document.complaint(("name",), f"found '{own_name}'; must be the file's: '{path.stem}'")
+        )
+    packaged = path.resolve().parent == packaged_folder(kind)
+    return document, Entry(spec, path, packaged)
+
+
+def _raise(document: Document, complaints: Iterator[tuple[Key, str]]) -> None:
+    lines = [document.complaint(key, message) for key, message in complaints]
+    if lines:
+        raise UserError("\n".join(lines))
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    return ", ".join(sorted(names)) or "none"
+
+
+def _check_workload(
+    spec: WorkloadSpec, kernels: Mapping[str, KernelDecl]
+) -> Iterator[tuple[Key, str]]:
+    for role in ("default_input", "smoke_input"):
+        name = getattr(spec, role)
+        if name not in spec.inputs:
+            yield (
+                (role,),
+                f"no input '{name}'{nearest(name, spec.inputs)} (inputs: {_listed(spec.inputs)})",
+            )
+    if spec.objective not in spec.objectives:
+        yield ("objective",), f"found '{spec.objective}'; must be one of the objectives listed"
+    for i, name in enumerate(spec.objectives):
+        if name.startswith("p") and spec.operation is None:
+            yield ("objectives", i), f"{name} needs an operation; add the key 'operation'"
+    if spec.kernel is None:
+        yield from _check_recorded(spec)
+        return
+    for input_name, input in spec.inputs.items():
+        for of_recording in ("trace", "content", "sampling"):
+            if getattr(input, of_recording) is not None:
+                yield (
+                    ("inputs", input_name, of_recording),
+                    f"belongs to a recording, but kernel {spec.kernel} makes this workload's "
+                    "streams; drop one of the two",
+                )
+    kernel = kernels.get(spec.kernel)
+    if kernel is None:
+        yield (
+            ("kernel",),
+            f"no kernel '{spec.kernel}'{nearest(spec.kernel, kernels)} (known: {_listed(kernels)})",
+        )
+        return
+    declared = {p.name: p for p in kernel.parameters}
+    for input_name, input in spec.inputs.items():
+        for name, value in input.parameters.items():
+            key: Key = ("inputs", input_name, "parameters", name)
+            if name not in declared:
+                yield (
+                    key,
+                    f"kernel {kernel.name} has no parameter '{name}'{nearest(name, declared)} "
+                    f"(known: {_listed(declared)})",
+                )
+            elif wanted := _wrong_type(declared[name], value):
+                yield key, f"found {value!r}; must be {wanted}"
+
+
+def _check_recorded(spec: WorkloadSpec) -> Iterator[tuple[Key, str]]:
+    if all(input.trace is None for input in spec.inputs.values()):
+        yield ("kernel",), "missing; a workload has a kernel, or inputs with a trace"
+        return
+    for name, input in spec.inputs.items():
+        if input.trace is None:
+            yield ("inputs", name, "trace"), "missing; without a kernel every input is a recording"
+        if input.parameters:
+            yield (
+                ("inputs", name, "parameters"),
+                "belongs to a kernel, but this workload has none; a recording has no parameters",
+            )
+
+
+def _with_recordings(document: Document, entry: Entry[WorkloadSpec]) -> WorkloadSpec:
+    """The workload with the absolute path and the identity of each recording."""
+    spec, folder = entry.spec, entry.path.absolute().parent
+    inputs: dict[str, InputSpec] = {}
+    complaints: list[tuple[Key, str]] = []
+    for name, input in spec.inputs.items():
+        assert input.trace is not None
+        path = (folder / input.trace).resolve()
+        try:
+            stream = engine.stream_info(path)
+        except UserError as error:
+            complaints.append((("inputs", name, "trace"), str(error)))
+            continue
+        inputs[name] = input.model_copy(update={"trace": str(path), "content": stream["identity"]})
+        complaints += [
+            (key, f"{message} ({path})") for key, message in _check_recording(spec, name, stream)
+        ]
+    _raise(document, iter(complaints))
+    return spec.model_copy(update={"inputs": inputs})
+
+
+def _check_recording(
+    spec: WorkloadSpec, name: str, stream: Mapping[str, Any]
+) -> Iterator[tuple[Key, str]]:
+    """Whether the document fits the stream."""
+    input, at = spec.inputs[name], ("inputs", name)
+    if input.content not in (None, stream["identity"]):
+        yield (
+            (*at, "content"),
+            f"found {input.content}; the file is another: {stream['identity']}",
+        )
+    if spec.scale_of(name) != stream["scale"]:
+        key: Key = ("scale",) if input.scale is None else (*at, "scale")
+        yield key, f"found {spec.scale_of(name):g}; the stream's is {stream['scale']:g}"
+    if spec.operation is not None and spec.operation not in stream["op_kinds"]:
+        known = ", ".join(stream["op_kinds"]) or "none"
+        yield (*at, "trace"), f"the stream has no operation '{spec.operation}' (it has: {known})"
+    if "throughput" in spec.objectives and not stream["operations"]:
+        yield (*at, "trace"), "the stream has no operations, so it has no throughput"
+
+
+_KINDS = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    list: "a list of numbers",
+}
+
+
+def _wrong_type(declared: ParameterDecl, value: ParameterValue) -> str | None:
+    """What the parameter must be, if it is not that."""
+    kind = type(declared.default)
+    if type(value) is kind or (kind is float and type(value) is int):
+        return None
+    return _KINDS[kind]
+
+
+def _check_space(spec: SpaceSpec, policies: Mapping[str, PolicyDecl]) -> Iterator[tuple[Key, str]]:
+    policy = policies.get(spec.policy)
+    if policy is None:
+        yield (
+            ("policy",),
+            f"no policy '{spec.policy}'{nearest(spec.policy, policies)} "
+            f"(known: {_listed(policies)})",
+        )
+        return
+    declared = {knob.name: knob for knob in policy.knobs}
+    for name, limits in spec.knobs.items():
+        if name not in declared:
+            yield (
+                ("knobs", name),
+                f"policy {policy.name} has no knob '{name}'{nearest(name, declared)} "
+                f"(known: {_listed(declared)})",
+            )
+            continue
+        knob = declared[name]
+        yield from _check_range(knob, limits)
+        condition = knob.condition
+        if condition and condition.parent not in spec.knobs:
+            fixed = declared[condition.parent].default
+            if fixed not in condition.values:
+                yield (
+                    ("knobs", name),
+                    f"acts only while {condition.parent} is one of {condition.values}, but that is "
+                    f"not tuned and stays {fixed!r}; tune it too, or drop this knob",
+                )
+
+
+def _check_range(knob: KnobDecl, limits: KnobRange) -> Iterator[tuple[Key, str]]:
+    at: Key = ("knobs", knob.name)
+    if knob.type in ("integer", "real"):
+        if limits.choices is not None:
+            yield (*at, "choices"), f"{knob.name} is a number; use min and max"
+        assert knob.min is not None and knob.max is not None
+        low = knob.min if limits.min is None else limits.min
+        high = knob.max if limits.max is None else limits.max
+        allowed = f"{knob.min:g} to {knob.max:g}"
+        for side, value in (("min", limits.min), ("max", limits.max)):
+            if value is None:
+                continue
+            if not knob.min <= value <= knob.max:
+                yield (*at, side), f"found {value:g}; outside the declared limits {allowed}"
+            elif knob.type == "integer" and value != int(value):
+                yield (*at, side), f"found {value:g}; must be an integer"
+        if low >= high:
+            yield at, f"the range {low:g} to {high:g} is empty; drop the knob to keep its default"
+        elif not low <= float(knob.default) <= high:
+            yield (
+                at,
+                f"the range {low:g} to {high:g} leaves out the default {knob.default}, which every "
+                "study measures first",
+            )
+        return
+    for side in ("min", "max"):
+        if getattr(limits, side) is not None:
+            yield (*at, side), f"{knob.name} is a {knob.type}; it has no {side}"
+    if limits.choices is None:
+        return
+    if knob.type == "boolean":
+        yield (*at, "choices"), f"{knob.name} is true or false; it has no choices"
+        return
+    for choice in limits.choices:
+        if choice not in knob.choices:
+            yield (
+                (*at, "choices"),
+                f"no choice '{choice}'{nearest(choice, knob.choices)} "
+                f"(declared: {', '.join(knob.choices)})",
+            )
+    if knob.default not in limits.choices:
+        yield (*at, "choices"), f"leaves out the default '{knob.default}'"

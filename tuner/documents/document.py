@@ -1,0 +1,241 @@
+"""YAML documents with places: every complaint names the file, the line and the key.
+
+YAML is read by the rules of version 1.2's core schema where they differ from PyYAML's 1.1 in ways
+that surprise (`1:8` is text and not 68, `1e-3` is a number, `on` is text), and a key that is
+written twice is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+
+from tuner.errors import UserError, nearest
+from tuner.model import Model, Name, content_hash
+
+Key = tuple[str | int, ...]
+Detail = Mapping[str, Any]  # one of ValidationError.errors()
+M = TypeVar("M", bound=BaseModel)
+
+_SCALARS = {
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": (r"[-+]?[0-9]+", "-+0123456789"),
+    "float": (
+        r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+.0123456789",
+    ),
+}
+_TAG = "tag:yaml.org,2002:"
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader with the scalars of YAML 1.2."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag in (_TAG + "null", _TAG + "merge")]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that quotes text which YAML 1.1 or 1.2 would take for something else."""
+
+
+for _name, (_pattern, _first) in _SCALARS.items():
+    _Dumper.add_implicit_resolver(_TAG + _name, re.compile(rf"^(?:{_pattern})$"), list(_first))
+    _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"^(?:{_pattern})$"), list(_first))
+_Loader.add_constructor(_TAG + "int", lambda _, node: int(node.value))
+
+
+class Document:
+    """A parsed YAML mapping that knows on which line each of its keys stands."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self._lines: dict[Key, int] = {(): 1}
+        try:
+            loader = _Loader(text)
+        except yaml.YAMLError as error:  # a character that no YAML may hold
+            raise UserError(f"{path}: not valid YAML: {error}") from error
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                raise UserError(f"{path}:1: the file is empty; expected a mapping of keys")
+            self._mark(node, ())
+            self.data: Any = loader.construct_document(node)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = mark.line + 1 if mark else 1
+            context = f" ({error.context})" if error.context else ""
+            raise UserError(f"{path}:{line}: not valid YAML: {error.problem}{context}") from error
+        finally:
+            loader.dispose()
+        if not isinstance(self.data, dict):
+            raise UserError(f"{path}:1: found {_found(self.data)}; expected a mapping of keys")
+
+    @classmethod
+    def read(cls, path: Path) -> Document:
+        """UserError when it cannot be read or is not a YAML mapping."""
+        try:
+            return cls(path, path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: not UTF-8 text ({error})") from error
+
+    def _mark(self, node: yaml.Node, key: Key) -> None:
+        if isinstance(node, yaml.MappingNode):
+            seen: dict[str, int] = {}
+            for name_node, value_node in node.value:
+                name, line = name_node.value, name_node.start_mark.line + 1
+                if not isinstance(name_node, yaml.ScalarNode):
+                    raise UserError(f"{self.path}:{line}: a key must be plain text")
+                if name in seen and name != "<<":
+                    raise UserError(
+                        f"{self.path}:{line}: {dotted((*key, name))}: written twice "
+                        f"(first on line {seen[name]})"
+                    )
+                seen[name] = line
+                self._lines[(*key, name)] = line
+                self._mark(value_node, (*key, name))
+        elif isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                self._lines[(*key, index)] = item.start_mark.line + 1
+                self._mark(item, (*key, index))
+
+    def known(self, key: Key) -> Key:
+        """The longest part of `key` that is written in the file."""
+        while key not in self._lines:
+            key = key[:-1]
+        return key
+
+    def complaint(self, key: Key, message: str) -> str:
+        """`file:line: key: message`"""
+        place = f"{self.path}:{self._lines[self.known(key)]}"
+        return f"{place}: {dotted(key)}: {message}" if key else f"{place}: {message}"
+
+    def parse(self, model: type[M]) -> M:
+        """The document as `model`; one UserError that lists all that is wrong with it."""
+        try:
+            return model.model_validate(self.data)
+        except ValidationError as error:
+            wrong: dict[Key, list[Detail]] = {}
+            for detail in error.errors(include_url=False):
+                key = tuple(detail["loc"])
+                wrong.setdefault(self._place(key, detail), []).append(detail)
+            lines = [self._explain(model, key, details) for key, details in wrong.items()]
+            raise UserError("\n".join(lines)) from error
+
+    def _place(self, key: Key, detail: Detail) -> Key:
+        return key if detail["type"] == "missing" else self.known(key) or key
+
+    def _explain(self, model: type[BaseModel], key: Key, details: list[Detail]) -> str:
+        kind, value = details[0]["type"], details[0]["input"]
+        if kind == "missing":
+            return self.complaint(key, "missing")
+        if kind in ("extra_forbidden", "unexpected_keyword_argument"):  # of a model, a dataclass
+            allowed = _keys(model, key[:-1])
+            hint = nearest(str(key[-1]), allowed)
+            return self.complaint(key, f"unknown key{hint} (allowed: {', '.join(allowed)})")
+        wanted = dict.fromkeys(_wanted(detail) for detail in details)
+        if kind == "value_error" and isinstance(value, dict):  # a rule over several keys
+            return self.complaint(key, "; ".join(wanted))
+        return self.complaint(key, f"found {_found(value)}; {' or '.join(wanted)}")
+
+
+def render(data: dict[str, Any]) -> str:
+    """YAML text that reads back equal, here and with any other YAML reader."""
+    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def dotted(key: Key) -> str:
+    """inputs.content-delivery.parameters.keys, slow.loaded[2]"""
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _found(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"the text '{value}'" if len(value) <= 60 else f"the text '{value[:57]}...'"
+    if isinstance(value, dict):
+        return f"a mapping of {len(value)} keys"
+    if isinstance(value, list):
+        return f"a list of {len(value)} values"
+    return str(value)
+
+
+_TYPES = {
+    "string_type": "a text",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+
+
+def _wanted(detail: Detail) -> str:
+    if detail["type"] in _TYPES:
+        return f"must be {_TYPES[detail['type']]}"
+    message = detail["msg"].removeprefix("Value error, ")
+    message = re.sub(r"^(Input|List|Dictionary|String) should ", "must ", message)
+    message = message.replace("must have at least 1 item", "must not be empty")
+    return re.sub(r" after validation, not \d+", "", message)
+
+
+def _keys(model: type[BaseModel], key: Key) -> list[str]:
+    """Keys that the model allows at `key`."""
+    annotation: Any = model
+    for part in key:
+        annotation = _inside(annotation, part)
+    if is_dataclass(annotation):
+        return [field.name for field in fields(annotation)]
+    found = _models(annotation)
+    return list(found[0].model_fields) if found else []
+
+
+def _inside(annotation: Any, part: str | int) -> Any:
+    found = _models(annotation)
+    if found and isinstance(part, str) and part in found[0].model_fields:
+        return found[0].model_fields[part].annotation
+    arguments = get_args(annotation)
+    return arguments[-1] if arguments else Any
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if get_origin(annotation) in (Union, type(int | str)):
+        return [m for argument in get_args(annotation) for m in _models(argument)]
+    return []
+
+
+class Spec(Model):
+    """A document of the catalog. Its fingerprint covers what acts on a result, not its prose."""
+
+    name: Name
+    summary: str
+    sources: list[str] = Field(default_factory=list)
+    notes: str = ""
+
+    def fingerprint(self) -> str:
+        """SHA-256 (first 16 hex digits) of the content; comments and order do not count."""
+        prose = {"summary", "sources", "notes"}
+        return content_hash(self.model_dump(exclude=prose))

@@ -1,0 +1,93 @@
+"""engine/machines/NAME.yaml: the hardware that the simulator plays."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from tuner.documents.document import Spec
+from tuner.model import Finite, Model, NonNegative, Positive, Share
+from tuner.scenario import fast_share
+
+
+class TierSpec(Model):
+    """One memory tier. Bandwidths in GB/s (10^9 bytes), latency of an idle load in ns.
+
+    `loaded` is the loaded-latency curve: (utilisation, factor on the idle latency), ascending, from
+    (0, 1). `store_stall` is the share of the latency that a store costs its thread.
+    """
+
+    latency_ns: Positive
+    read_gbps: Positive
+    write_gbps: Positive
+    total_gbps: NonNegative = 0
+    store_stall: Share
+    loaded: list[Annotated[list[Finite], Field(min_length=2, max_length=2)]]
+
+    @model_validator(mode="after")
+    def _curve(self) -> TierSpec:
+        curve = self.loaded
+        if not curve or curve[0] != [0, 1]:
+            raise ValueError("loaded must start with [0, 1]")
+        if any(b[0] <= a[0] or b[1] < a[1] for a, b in itertools.pairwise(curve)):
+            raise ValueError("loaded must ascend: utilisation strictly, factor never down")
+        return self
+
+
+class WorkCosts(Model):
+    """Nanoseconds of the tiering thread per item of policy work."""
+
+    tracker_update: NonNegative
+    tracker_lookup: NonNegative
+    cooling_step: NonNegative
+    scan_step: NonNegative
+    threshold_pass: NonNegative
+
+
+class TieringSpec(Model):
+    """What tiering itself costs on the machine."""
+
+    migration_fixed_us: NonNegative
+    migration_copy_gbps: Positive
+    migration_shootdown_us: NonNegative
+    sample_assist_ns: NonNegative
+    sample_drain_ns: NonNegative
+    work_ns: WorkCosts
+    huge_page_gain: Share
+    daemon_core_share: Share
+    sample_queue: Positive
+
+
+class MachineSpec(Spec):
+    """engine/machines/NAME.yaml: the hardware that the simulator plays.
+
+    `slow_gib` is the slow tier's capacity where the publication fixes it: a ratio of 1:8 is then an
+    eighth of it of fast memory, whatever the workload's footprint. Without it a ratio divides the
+    footprint.
+    """
+
+    ghz: Positive
+    cores: Annotated[int, Field(ge=1)]
+    threads: Annotated[int, Field(ge=1)]
+    llc_mib: Positive
+    slow_gib: Positive | None = None
+    fast: TierSpec
+    slow: TierSpec
+    tiering: TieringSpec
+
+    @property
+    def llc_bytes(self) -> int:
+        return round(self.llc_mib * (1 << 20))
+
+    def fast_bytes(self, ratio: str) -> int:
+        """Full-scale fast-tier capacity at FAST:SLOW; 0 where the footprint decides."""
+        if self.slow_gib is None:
+            return 0
+        share = fast_share(ratio)
+        return round(self.slow_gib * (1 << 30) * share / (1 - share))
+
+    def document(self) -> dict[str, Any]:
+        """What `tuner._engine.simulate(machine=...)` takes."""
+        return self.model_dump()

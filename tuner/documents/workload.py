@@ -1,0 +1,98 @@
+"""workloads/NAME.yaml: what runs, what is measured, and on which inputs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from tuner.declarations import ParameterValue
+from tuner.documents.document import Spec
+from tuner.model import Model, NonNegative, Positive, Scale, content_hash
+from tuner.objective import OBJECTIVES
+
+
+def _objective_name(value: str) -> str:
+    if value not in OBJECTIVES:
+        raise ValueError(f"must be one of {', '.join(OBJECTIVES)}")
+    return value
+
+
+ObjectiveName = Annotated[str, AfterValidator(_objective_name)]
+
+
+class Sampling(Model):
+    """How a recorded stream was sampled before it was expanded to all accesses.
+
+    `probability` is the share of accesses that were sampled, where there is one; `error_share` the
+    relative standard error of a page's count that comes of it (0: exact).
+    """
+
+    sampler: str
+    probability: Annotated[float, Field(gt=0, le=1)] | None = None
+    samples: Annotated[int, Field(ge=0)]
+    error_share: NonNegative
+
+    def describe(self) -> str:
+        """sampled by hint-fault: 52,000 samples, one access in 1,000; ..."""
+        if self.error_share == 0:
+            return f"recorded whole by {self.sampler}: all {self.samples:,} accesses were seen"
+        rate = "" if self.probability is None else f", one access in {1 / self.probability:,.4g}"
+        return (
+            f"sampled by {self.sampler}: {self.samples:,} samples{rate}; the count of a page is "
+            f"uncertain by {self.error_share:.2g} of itself (standard error)"
+        )
+
+
+class InputSpec(Model):
+    """One input of a workload: full-scale values for its kernel's parameters, or a recording.
+
+    `trace` is the recording's file, relative to the YAML file's folder (the catalog makes it
+    absolute). `content` is the recording's identity: the catalog finds it in the file and, where it
+    is written down, insists on it.
+    """
+
+    summary: str
+    scale: Scale | None = None
+    footprint_gib: Positive | None = None
+    parameters: dict[str, ParameterValue] = Field(default_factory=dict)
+    trace: str | None = None
+    content: str | None = None
+    sampling: Sampling | None = None
+
+
+class WorkloadSpec(Spec):
+    """workloads/NAME.yaml: what runs, what is measured, and on which inputs.
+
+    A workload has a `kernel` that makes its streams, or none, and each input names a recording.
+    `scale` is R of the simulated miniature: one simulated page stands for R real ones.
+    `operation` is the kind of operation whose latency counts; None where there is none.
+    """
+
+    kernel: str | None = None
+    operation: str | None = None
+    objective: ObjectiveName
+    objectives: Annotated[list[ObjectiveName], Field(min_length=1)]
+    footprint_gib: Positive
+    scale: Scale
+    threads: Positive
+    machine: str
+    default_input: str
+    smoke_input: str
+    inputs: Annotated[dict[str, InputSpec], Field(min_length=1)]
+
+    def footprint_of(self, input: str) -> float:
+        """GiB, full-scale."""
+        return self.inputs[input].footprint_gib or self.footprint_gib
+
+    def scale_of(self, input: str) -> float:
+        return self.inputs[input].scale or self.scale
+
+    def fingerprint(self) -> str:
+        """A recording counts by its content, wherever it lies and whatever is said about it."""
+        content = self.model_dump(exclude={"summary", "sources", "notes"})
+        for input in content["inputs"].values():
+            del input["trace"], input["sampling"]
+            if input["content"] is None:
+                del input["content"]
+        return content_hash(content)

@@ -1,0 +1,1 @@
+"""A study in progress: which configuration to try next, and the loop that tries it."""

@@ -1,0 +1,364 @@
+"""A study: ask, run, record, tell, until the budget is spent.
+
+This is the only place that knows the order of things. A trial is written to the log before it runs
+and its result before anything is concluded from it; everything else that is shown or stored is made
+from the log, so that a study can be killed at any moment and resumed.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuner.errors import UserError
+from tuner.objective import OBJECTIVES
+from tuner.report.live import Live, Progress
+from tuner.report.tracking import Tracker, default_store
+from tuner.run import streams
+from tuner.run.pool import Pool, Runner, open_pool
+from tuner.study import best, log
+from tuner.study.best import BestConfiguration
+from tuner.study.log import StudyHeader, StudyLog
+from tuner.study.request import StudyRequest, StudySummary
+from tuner.terminal import say
+from tuner.text import size
+
+if TYPE_CHECKING:
+    from tuner.optimize.optimizer import Optimizer
+
+POLL_SECONDS = 0.5  # how often the deadline and Ctrl-C are looked at while trials run
+
+PROSE = {"summary", "sources", "source", "notes", "citation", "meaning", "trace", "sampling"}
+"""Keys of documents and declarations that act on no result."""
+
+
+def run_study(request: StudyRequest, *, runner: Runner | None = None) -> StudySummary:
+    """Runs or resumes a study until it has `request.budget` trials, and sums it up.
+
+    Args:
+        request: what to tune, completely resolved.
+        runner: runs one trial in a worker process; by default the simulated machine.
+
+    Raises:
+        UserError: the study exists (without `resume`), was started with other settings, is being
+            written by another process, or cannot be stored.
+        KeyboardInterrupt: after everything that had finished was stored, and the command that goes
+            on was printed.
+    """
+    started = time.monotonic()
+    directory = Path(request.out) / request.study
+    with _open(directory, request) as study, _tracking(request, study) as tracker:
+        _run(request, study, runner, tracker)
+        return _conclude(request, study, tracker, time.monotonic() - started)
+
+
+# --- Start ----------------------------------------------------------------------------------------
+
+
+def _open(directory: Path, request: StudyRequest) -> StudyLog:
+    from tuner.optimize.optimizer import initial_trials
+
+    if not log.exists(directory):
+        header = StudyHeader(
+            format=log.FORMAT,
+            created=log.now(),
+            request=request,
+            fingerprints=request.fingerprints,
+            stream=request.stream().key,
+            lag=request.workers,
+            initial=initial_trials(request.budget),
+            git_commit=git_commit(),
+        )
+        return StudyLog(directory, header)
+    if not request.resume:
+        data = log.load(directory)
+        raise UserError(
+            f"study '{request.study}' exists in {directory} with {len(data.done)} finished trials; "
+            "go on with --resume, or start another with --name"
+        )
+    study = StudyLog(directory)
+    try:
+        _refuse_changes(study, request)
+    except BaseException:
+        study.close()
+        raise
+    return study
+
+
+def _refuse_changes(study: StudyLog, request: StudyRequest) -> None:
+    """Trials of one study must be comparable: whatever acts on a result must be as it was."""
+    before = _depends_on(study.data.header.request)
+    changes = list(_differences(before, _depends_on(request)))
+    if changes:
+        shown = "".join(f"\n  {change}" for change in changes[:10])
+        more = f"\n  and {len(changes) - 10} more" if len(changes) > 10 else ""
+        raise UserError(
+            f"study '{request.study}' cannot be resumed: its {len(study.data.done)} finished "
+            f"trials were made with other settings:{shown}{more}\n"
+            "start another study with --name, or go back to those settings"
+        )
+    asked = len(study.data.trials)
+    if request.budget < asked:
+        raise UserError(
+            f"study '{request.study}' has {asked} trials already, more than --budget "
+            f"{request.budget}"
+        )
+
+
+def _depends_on(request: StudyRequest) -> dict[str, Any]:
+    """What acts on the trials: the scenario with its documents instead of their names, the tuned
+    knobs, and the engine."""
+    fields = {"workload", "policy", "machine", "space", "knobs", "engine_build", "stream_maker"}
+    return request.scenario.plain() | request.model_dump(include=fields)
+
+
+def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """One line for each place where two documents differ."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in [*before, *(key for key in after if key not in before)]:
+            if key not in PROSE:
+                place = f"{path}.{key}" if path else str(key)
+                yield from _differences(before.get(key), after.get(key), place)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            label = old.get("name", index) if isinstance(old, Mapping) else index
+            yield from _differences(old, new, f"{path}[{label}]")
+    elif before != after:
+        yield f"{path}: was {_short(before)}, is {_short(after)}"
+
+
+def _short(value: Any) -> str:
+    text = "not there" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def git_commit() -> str | None:
+    """Commit of the current directory, `-dirty` if it has changes; None outside a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None if done.returncode == 0 else None
+
+
+# --- Run ------------------------------------------------------------------------------------------
+
+
+def _run(request: StudyRequest, study: StudyLog, runner: Runner | None, tracker: Tracker) -> None:
+    data = study.data
+    standing = Progress(request)
+    for trial in data.done:
+        standing.add(trial, replayed=True)
+    if standing.best is not None:
+        _write_best(request, study, standing)
+    if len(data.done) >= request.budget:
+        say(f"study '{request.study}' has its {request.budget} trials already")
+        return
+    if request.sampling:
+        say(f"{request.workload.name} ({request.scenario.input}) was {request.sampling.describe()}")
+    if advice := everything_fits(request):
+        say(advice)
+    if data.trials:
+        say(f"resuming '{request.study}': {len(data.done)} of {request.budget} trials are done")
+    with _pool(request, runner) as pool, Live(standing) as live:
+        optimizer = _optimizer(request, study)
+        standing.start()
+        _loop(request, study, optimizer, pool, standing, live, tracker)
+
+
+def everything_fits(request: StudyRequest) -> str | None:
+    """Advice when the fast tier holds the whole footprint, so that no placement is a better one.
+
+    Happens on machines whose capacities are fixed, with workloads that are small against them.
+    """
+    scenario = request.scenario
+    fast = scenario.simulate(request.machine)["fast_bytes"]
+    footprint = request.workload.footprint_of(scenario.input) * (1 << 30)
+    if fast < footprint:
+        return None
+    return (
+        f"note: all {size(footprint)} of {request.workload.name} fit the fast memory of "
+        f"{request.machine.name} ({size(fast)}): there is nothing to tune; choose another "
+        "--machine, or a smaller fast tier"
+    )
+
+
+@contextmanager
+def _pool(request: StudyRequest, runner: Runner | None) -> Iterator[Pool]:
+    """The workers, once there is something for them to run on.
+
+    Making the stream takes all cores and Ray gives up if its start is held up, so one after the
+    other.
+    """
+    if runner is None:
+        from tuner.run import runner as simulated
+
+        runner = simulated.run
+        streams.prepare(request.stream())
+    pool = open_pool(runner, workers=request.workers, ray_address=request.ray_address)
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+def _optimizer(request: StudyRequest, study: StudyLog) -> Optimizer:
+    """The optimizer, as it was when the last event was written."""
+    from tuner.optimize.optimizer import Optimizer
+
+    header = study.data.header
+    tuned = {knob.name for knob in request.knobs}
+    optimizer = Optimizer(
+        request.knobs,
+        seed=request.scenario.seed,
+        initial=header.initial,
+        lag=header.lag,
+        fixed={knob.name: knob.default for knob in request.policy.knobs if knob.name not in tuned},
+    )
+    for trial in study.data.trials:
+        optimizer.replay(trial.number, trial.knobs)
+        if trial.result is not None:
+            optimizer.tell(trial.number, trial.result.cost)
+    return optimizer
+
+
+def _loop(
+    request: StudyRequest,
+    study: StudyLog,
+    optimizer: Optimizer,
+    pool: Pool,
+    standing: Progress,
+    live: Live,
+    tracker: Tracker,
+) -> None:
+    from tuner.optimize.optimizer import SpaceExhausted
+
+    # Asked for in an earlier run, and never finished.
+    waiting = deque(trial for trial in study.data.trials if trial.result is None)
+    running = 0
+    budget = request.budget
+    while standing.done < budget:
+        while running < pool.workers:
+            if not waiting and len(study.data.trials) < budget and optimizer.ready():
+                try:
+                    proposal = optimizer.ask()
+                except SpaceExhausted as end:
+                    live.notice(f"{end}: the study ends before its budget")
+                    budget = len(study.data.trials)
+                    break
+                waiting.append(study.asked(proposal.number, proposal.origin, proposal.knobs))
+            if not waiting:
+                break
+            trial = waiting.popleft()
+            pool.submit(request.trial(trial.number, trial.knobs))
+            running += 1
+        for result in pool.wait(POLL_SECONDS):
+            running -= 1
+            trial = study.finished(result)
+            optimizer.tell(result.number, result.cost)
+            improved = standing.add(trial)
+            if improved or (trial.number == 0 and standing.best is not None):
+                _write_best(request, study, standing)
+            live.finished(trial, improved)
+            tracker.add(trial, standing.best_objective)
+
+
+def _write_best(request: StudyRequest, study: StudyLog, standing: Progress) -> None:
+    trial = standing.best
+    assert trial is not None and trial.result is not None
+    best.write(
+        BestConfiguration.of(
+            request,
+            request.trial(trial.number, trial.knobs),
+            trial.result,
+            default_value=standing.default,
+            date=datetime.fromisoformat(trial.finished or trial.asked).astimezone(UTC),
+            git_commit=study.data.header.git_commit,
+        ),
+        study.directory / best.FILE,
+    )
+
+
+# --- End ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _tracking(request: StudyRequest, study: StudyLog) -> Iterator[Tracker]:
+    """MLflow beside the study. Whatever ends it early leaves a note of how to go on."""
+    tracker = Tracker(study.data, request.mlflow_uri or default_store(Path(request.out)), say)
+    try:
+        yield tracker
+    except BaseException as error:
+        tracker.close(interrupted=True)
+        if isinstance(error, KeyboardInterrupt):
+            # Counted in the file: the interrupt may have come between the write and our own note.
+            done = len(log.load(study.directory).done)
+            say(
+                f"stopped: {done} of {request.budget} trials are done and stored "
+                f"in {study.directory}\ngo on with: {resume_command(request)}"
+            )
+        raise
+    tracker.close()
+
+
+def resume_command(request: StudyRequest) -> str:
+    """The command that goes on with the study."""
+    options = {
+        "--space": request.space_argument,
+        "--importance": request.importance,
+        "--deadline": request.deadline_seconds,
+        "--budget": request.budget,
+        "--workers": request.workers,
+        "--ray-address": request.ray_address,
+        "--mlflow-uri": request.mlflow_uri,
+        "--out": request.out,
+        "--name": request.study,
+    }
+    words = [
+        word
+        for option, value in options.items()
+        if value is not None
+        for word in (option, str(value))
+    ]
+    return shlex.join(["tune", "run", *request.scenario.arguments(), *words, "--resume"])
+
+
+def _conclude(
+    request: StudyRequest, study: StudyLog, tracker: Tracker, seconds: float
+) -> StudySummary:
+    """Scores, report, tracking, and the summary that the command prints."""
+    from tuner.report import page
+    from tuner.report.importance import importance
+
+    data = study.data
+    scores = importance(data, request.importance)
+    files = page.write(data, scores)
+    tracker.conclude(scores, [*files, study.directory / best.FILE])
+    chosen, default = page.best_and_default(data)
+    best_value, default_value = page.value_of(chosen), page.value_of(default)
+    gain = None
+    if best_value is not None and default_value is not None:
+        gain = OBJECTIVES[request.scenario.objective].gain(best_value, default_value)
+    print(page.text(data, scores), file=sys.stderr if request.json_output else sys.stdout)
+    return StudySummary(
+        study=request.study,
+        scenario=request.scenario,
+        trials=len(data.done),
+        failed=sum(not trial.succeeded for trial in data.done),
+        default_objective=default_value,
+        best_objective=best_value,
+        gain=gain,
+        best_config=None if chosen is None else str(study.directory / best.FILE),
+        importance=scores.scores,
+        seconds=seconds,
+        sampling=request.sampling,
+    )

@@ -1,0 +1,165 @@
+"""Which configuration to try next: an ask that is a pure function of the trial log.
+
+Nothing here has state that outlives a call except the observations themselves. Every ask derives
+its randomness from (seed, trial number) and fits a fresh model to what is known, so a study that
+was killed and resumed continues exactly as if nothing had happened, on any host.
+
+The schedule is that of From Good to Great (2025, §4.1): the default configuration and random ones
+for the first fifth of the budget, then SMAC's random forest with expected improvement on the log of
+the cost, interrupted by a random configuration with probability 0.2. An ask builds SMAC's
+hyperparameter-optimisation facade afresh, tells it all that is known and asks it once: what SMAC
+keeps in files and private attributes is never relied on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tuner.declarations import KnobDecl, KnobValue
+from tuner.optimize.search import suggest
+from tuner.optimize.space import Space
+
+Origin = Literal["default", "initial", "random", "model"]
+
+INITIAL_SHARE = 0.2
+RANDOM_PROBABILITY = 0.2
+FAILURE_FACTOR = 2.0  # a failed trial costs this much more than the worst success
+
+
+class SpaceExhausted(Exception):
+    """Every configuration of a finite space has been proposed."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A configuration to try: all tuned knobs, the inactive ones at their default."""
+
+    number: int
+    knobs: dict[str, KnobValue]
+    origin: Origin
+
+
+def initial_trials(budget: int) -> int:
+    """Trials before the model takes over, the default configuration included: 20 of 100."""
+    return min(budget, max(2, round(INITIAL_SHARE * budget)))
+
+
+class Optimizer:
+    """Proposes configurations and learns from their costs.
+
+    Trials are numbered from 0. Trial n is proposed from the results of the trials up to n - lag;
+    the lag - 1 between them count as pending whether or not they have finished, which makes the
+    sequence independent of timing. Use as many workers as `lag`.
+
+    Args:
+        knobs: the tuned knobs with their (narrowed) limits.
+        seed: of the whole sequence.
+        initial: trials before the model takes over, the default included (`initial_trials`).
+        lag: 1 for a sequential study, the number of workers otherwise.
+        fixed: the policy's other knobs, at the values that they keep.
+    """
+
+    def __init__(
+        self,
+        knobs: Sequence[KnobDecl],
+        *,
+        seed: int,
+        initial: int,
+        lag: int = 1,
+        fixed: Mapping[str, KnobValue] | None = None,
+    ) -> None:
+        self.space = Space(knobs, fixed)
+        self.lag = lag
+        self._seed = seed
+        self._initial = initial
+        self._proposed: list[dict[str, KnobValue]] = []
+        self._costs: dict[int, float | None] = {}
+
+    @property
+    def asked(self) -> int:
+        return len(self._proposed)
+
+    def ready(self) -> bool:
+        """Whether `ask` may be called: every trial it has to learn from has been told."""
+        return all(number in self._costs for number in range(max(0, self.asked - self.lag + 1)))
+
+    def ask(self) -> Proposal:
+        """The next trial. SpaceExhausted when a finite space has no configuration left."""
+        if not self.ready():
+            raise ValueError(f"trial {self.asked} needs the results of earlier trials first")
+        number = self.asked
+        rng = np.random.default_rng([self._seed, number])
+        origin, knobs = self._propose(number, rng)
+        self._proposed.append(knobs)
+        return Proposal(number, knobs, origin)
+
+    def replay(self, number: int, knobs: Mapping[str, KnobValue]) -> None:
+        """Takes a trial of an earlier run as proposed, in order, without the cost of asking."""
+        if number != self.asked:
+            raise ValueError(f"trial {number} replayed where trial {self.asked} is next")
+        self._proposed.append({name: knobs[name] for name in self.space.decls})
+
+    def tell(self, number: int, cost: float | None) -> None:
+        """The cost of a proposed trial: positive, lower is better; None if the trial failed."""
+        if not 0 <= number < self.asked or number in self._costs:
+            raise ValueError(f"trial {number} is not waiting for a result")
+        if cost is not None and not (math.isfinite(cost) and cost > 0):
+            raise ValueError(f"cost of trial {number} is {cost}, not a positive number")
+        self._costs[number] = cost
+
+    def _propose(
+        self, number: int, rng: np.random.Generator
+    ) -> tuple[Origin, dict[str, KnobValue]]:
+        if number == 0:
+            return "default", self.space.default()
+        if number < self._initial:
+            return "initial", self._fresh_sample(rng)
+        by_chance = rng.random() < RANDOM_PROBABILITY
+        if not by_chance and self.space.tuned:
+            knobs = self._ask_model(number, int(rng.integers(2**31)))
+            if knobs is not None and knobs not in self._proposed:
+                return "model", knobs
+        return "random", self._fresh_sample(rng)
+
+    def _fresh_sample(self, rng: np.random.Generator) -> dict[str, KnobValue]:
+        for _ in range(1000):
+            knobs = self.space.sample(rng)
+            if knobs not in self._proposed:
+                return knobs
+        raise SpaceExhausted(f"all {self.asked} configurations of the space have been tried")
+
+    def _ask_model(self, number: int, seed: int) -> dict[str, KnobValue] | None:
+        """SMAC's choice given all that is known, or None if it has none."""
+        known = [
+            (configuration, cost)
+            for index, cost in self._known_costs(number).items()
+            if (configuration := self.space.configuration(self._proposed[index])) is not None
+        ]
+        if not known:
+            return None
+        return self.space.knobs(suggest(self.space.configspace, known, seed))
+
+    def _known_costs(self, number: int) -> dict[int, float]:
+        """Costs to learn from, by trial; failed trials and pending ones with an assumed cost.
+
+        A failed trial costs twice the worst success: finite, so that it steers the model away
+        without drowning the differences between successes. A pending one is assumed to come out
+        at the median of the known ones, which keeps the next proposal away from it.
+        """
+        told = {
+            index: self._costs[index]
+            for index in range(number - self.lag + 1)
+            if index in self._costs
+        }
+        good = [cost for cost in told.values() if cost is not None]
+        if not good:
+            return {}
+        failed = FAILURE_FACTOR * max(good)
+        known = {index: failed if cost is None else cost for index, cost in told.items()}
+        lie = float(np.median(list(known.values())))
+        return known | dict.fromkeys(range(max(0, number - self.lag + 1), number), lie)

@@ -1,0 +1,1 @@
+"""Workloads of programs that exist: recorded under a sampler, or imported."""

@@ -1,0 +1,137 @@
+"""Running a program under a sampler.
+
+The program keeps the terminal, its standard streams, its signals and its exit status. What the
+sampler sees goes into spools beside the output: one per process, safe against any death of the
+program.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tuner.errors import UserError
+from tuner.record import samplers
+from tuner.record.samplers import Launch, Sampler
+from tuner.text import size
+
+RESERVE_BYTES = 64 << 20
+"""Kept free beside the spools, so that a disk that fills up while the program runs still has room
+for the stream of what came before."""
+
+FORWARDED = (
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGWINCH,
+    signal.SIGCONT,
+)
+
+
+CHECK_SECONDS = 0.2
+
+
+@contextmanager
+def spools_beside(trace: Path) -> Iterator[Path]:
+    """The recording's folder, beside the trace: the disk that must have the room anyway."""
+    try:
+        folder = Path(
+            tempfile.mkdtemp(prefix=f".{trace.stem}.", suffix=".spools", dir=trace.parent)
+        )
+    except OSError as error:
+        raise UserError(f"{trace.parent}: {error.strerror}") from error
+    try:
+        with (folder / "reserve").open("wb") as reserve:
+            try:
+                os.posix_fallocate(reserve.fileno(), 0, RESERVE_BYTES)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                free = size(shutil.disk_usage(folder).free)
+                raise UserError(f"the disk of {trace.parent} is full: {free} free") from error
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(sampler: Sampler, command: Sequence[str], spools: Path, *, quiet: bool) -> int:
+    """Starts the program, hands signals on, and waits. Returns its exit status as a shell would."""
+    launch = sampler.launch(command, spools)
+    environment = os.environ | dict(launch.environment)
+    environment[samplers.FOLDER_VARIABLE] = str(spools)
+    environment[samplers.START_VARIABLE] = str(time.monotonic_ns())
+    waited = {signal.SIGCHLD, *FORWARDED}
+    before: set[int] = set(signal.pthread_sigmask(signal.SIG_BLOCK, waited))
+    try:
+        pid, go, failed = _fork(launch, environment, before, quiet=quiet)
+        try:
+            sampler.attach(pid)
+            os.write(go, b"\0")
+        finally:
+            os.close(go)  # without the byte the process leaves without having begun
+            with os.fdopen(failed, "rb") as pipe:
+                reason = pipe.read()
+        status = _wait(pid, waited)
+        if reason:
+            raise UserError(f"{launch.command[0]}: {os.strerror(int(reason))}")
+        return status if status >= 0 else 128 - status
+    finally:
+        sampler.detach()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _fork(
+    launch: Launch, environment: Mapping[str, str], mask: set[int], *, quiet: bool
+) -> tuple[int, int, int]:
+    """A process that begins the command when a byte is written to the first descriptor; the second
+    yields the errno if that fails."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    go_read, go_write = os.pipe()
+    failed_read, failed_write = os.pipe()
+    pid = os.fork()
+    if pid != 0:
+        os.close(go_read)
+        os.close(failed_write)
+        return pid, go_write, failed_read
+    try:
+        os.close(go_write)
+        if not os.read(go_read, 1):
+            os._exit(0)
+        if quiet:  # standard output belongs to the final object
+            os.dup2(2, 1)
+        for name in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, a program must not
+            signal.signal(name, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.execve(launch.command[0], list(launch.command), environment)
+    except OSError as error:
+        os.write(failed_write, str(error.errno).encode())
+    finally:
+        os._exit(127)
+
+
+def _wait(pid: int, waited: set[signal.Signals]) -> int:
+    """Hands signals on until the program has ended. What the terminal sent (SIGINT and its like)
+    has reached the program too, which is in our process group: it must not come twice."""
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done == pid:
+            return os.waitstatus_to_exitcode(status)
+        # Not for ever: the kernel may tell another thread of our process of the child's end.
+        info = signal.sigtimedwait(waited, CHECK_SECONDS)
+        if info is None or info.si_signo == signal.SIGCHLD:
+            continue
+        if info.si_code <= 0:  # of a process: SI_USER, SI_QUEUE, SI_TKILL
+            os.kill(pid, info.si_signo)

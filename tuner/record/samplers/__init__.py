@@ -1,0 +1,167 @@
+"""Samplers: ways to see which memory a real program touches.
+
+A sampler gets code inside the program (a preloaded library, an emulator's plugin) or looks at it
+from beside (a ring buffer of the kernel), and leaves one spool per process in the recording's
+folder (`engine/record/spool.hpp`). `tune record` starts the program, waits for it, and makes the
+stream; a sampler only says how to start it. Each has a page of documentation beside its module.
+
+A new sampler is one module with a subclass of `Sampler`, and one line in `_MODULES`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from tuner import engine
+from tuner.documents.machine import MachineSpec
+from tuner.errors import UserError, nearest, unknown
+
+_MODULES = {
+    "emulation": "tuner.record.samplers.emulation:Emulation",
+    "hint-fault": "tuner.record.samplers.hint_fault:HintFault",
+    "pebs": "tuner.record.samplers.pebs:Pebs",
+}
+"""Where each sampler lives; the first is the default. Imported only when asked for."""
+
+FOLDER_VARIABLE = "TIERTUNE_RECORD"
+"""Environment of the program: the folder for spools."""
+START_VARIABLE = "TIERTUNE_RECORD_START_NS"
+"""Environment of the program: CLOCK_MONOTONIC, in ns, when the recording began."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """A number that the user may set with --set NAME=VALUE. Limits are inclusive.
+
+    `default` None: it follows from the machine (`Sampler.from_machine`).
+    """
+
+    name: str
+    default: float | None
+    min: float
+    max: float
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class StreamClass:
+    """Accesses that share a degree of memory-level parallelism (`engine/trace/stream.hpp`)."""
+
+    name: str
+    mlp: float
+    issue_ns: float = 0
+    store_fill: float = 1
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How to start the program. `environment` is added to the user's own."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class Sampler(ABC):
+    """One way to look; one instance serves one recording.
+
+    `wall_time`: the program runs at full speed, so the clock tells how long it computed; otherwise
+    the sampler says so itself (`compute` records). `classes` are the stream's classes: records name
+    them by index.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    options: ClassVar[tuple[Option, ...]] = ()
+    classes: ClassVar[tuple[StreamClass, ...]]
+    wall_time: ClassVar[bool]
+
+    def __init__(self, given: Mapping[str, float], machine: MachineSpec) -> None:
+        """`given`: some of the options. UserError for an unknown one or one beyond its limits."""
+        known = {option.name: option for option in self.options}
+        for name in given:
+            if name not in known:
+                raise UserError(
+                    f"sampler {self.name}: no option '{name}'{nearest(name, known)} "
+                    f"(options: {', '.join(known) or 'none'})"
+                )
+        self.values: dict[str, float] = {}
+        for option in self.options:
+            value = given.get(option.name, option.default)
+            if value is None:
+                value = self.from_machine(option.name, machine)
+            if not option.min <= value <= option.max:
+                raise UserError(
+                    f"sampler {self.name}: option {option.name}: found {value:g}, allowed "
+                    f"{option.min:g} to {option.max:g} {option.unit}".rstrip()
+                )
+            self.values[option.name] = value
+
+    def from_machine(self, name: str, machine: MachineSpec) -> float:
+        """The default of an option that depends on the machine."""
+        raise NotImplementedError(f"{self.name}: option {name} has no default")
+
+    @classmethod
+    def unavailable(cls) -> str | None:
+        """Why this sampler cannot work here, and what the user can do; None: it can."""
+        return None
+
+    @abstractmethod
+    def launch(self, command: Sequence[str], folder: Path) -> Launch:
+        """How to start `command` so that it writes spools into `folder`. The program also finds
+        FOLDER_VARIABLE and START_VARIABLE in its environment."""
+
+    def attach(self, pid: int) -> None:  # noqa: B027 - most samplers have nothing to do
+        """Called when the process exists but has not begun the command (before its `exec`)."""
+
+    def detach(self) -> None:  # noqa: B027
+        """Called when the program has ended, before its spools are read; also after a failure."""
+
+    def remarks(self) -> list[str]:
+        """Sentences for the summary that only this sampler can tell, after `detach`."""
+        return []
+
+
+def names() -> list[str]:
+    """The default first."""
+    return list(_MODULES)
+
+
+def find(name: str) -> type[Sampler]:
+    """UserError naming the known ones."""
+    if name not in _MODULES:
+        raise unknown("sampler", name, _MODULES)
+    module, _, found = _MODULES[name].partition(":")
+    sampler: type[Sampler] = getattr(importlib.import_module(module), found)
+    return sampler
+
+
+def program_head(path: Path) -> bytes:
+    """The first bytes of a program: an ELF header, or `#!`. UserError when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4096)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from error
+
+
+def interpreter(head: bytes) -> list[str]:
+    """Of a script: the program that runs it, and that program's argument if there is one, as the
+    kernel reads them. Empty: not a script."""
+    if not head.startswith(b"#!"):
+        return []
+    return [word.strip() for word in os.fsdecode(head[2:].splitlines()[0]).split(maxsplit=1)]
+
+
+def library(name: str) -> Path:
+    """A shared library that was built with the engine, in `lib` beside it."""
+    path = Path(engine.native().__file__).resolve().parent / "lib" / name
+    if not path.is_file():
+        raise UserError(f"{path} is missing: install the package again (`pip install .`)")
+    return path

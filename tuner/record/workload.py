@@ -1,0 +1,83 @@
+"""What a recording leaves on disk: the trace NAME.tts and the workload NAME.yaml that plays it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from tuner import engine
+from tuner.documents.document import render
+from tuner.documents.machine import MachineSpec
+from tuner.documents.workload import Sampling
+from tuner.errors import UserError
+from tuner.model import NAME
+from tuner.report.characteristics import PAGE_BYTES
+
+INPUT = "recorded"
+"""The one input of a recorded workload."""
+
+
+def output(path: str, force: bool) -> Path:
+    """The trace's absolute path. Everything that could keep it from being written is found here,
+    before anything runs."""
+    trace = Path(path).absolute()
+    if trace.suffix != ".tts" or not re.fullmatch(NAME, trace.stem):
+        raise UserError(
+            f"-o {path}: must be NAME.tts, where NAME consists of letters, digits, '.', '_', '-': "
+            "it names the workload"
+        )
+    if not trace.parent.is_dir():
+        raise UserError(f"-o {path}: there is no folder {trace.parent}")
+    for file in (trace, trace.with_suffix(".yaml")):
+        if file.exists() and not force:
+            raise UserError(f"{file} exists; --force replaces it")
+    return trace
+
+
+def document(
+    trace: Path,
+    *,
+    summary: str,
+    source: str,
+    threads: float,
+    machine: MachineSpec,
+    sampling: Sampling,
+) -> tuple[Path, int]:
+    """Writes the workload beside the trace; returns its path, and the footprint in bytes."""
+    footprint = engine.characteristics(trace)["peak_pages"] * PAGE_BYTES
+    path = trace.with_suffix(".yaml")
+    path.write_text(
+        render(
+            {
+                "name": trace.stem,
+                "summary": summary,
+                "sources": [source],
+                "objective": "runtime",
+                "objectives": ["runtime"],
+                "footprint_gib": footprint / 2**30,
+                "scale": 1.0,
+                "threads": float(threads),
+                "machine": machine.name,
+                "default_input": INPUT,
+                "smoke_input": INPUT,
+                "inputs": {
+                    INPUT: {
+                        "summary": "as it ran",
+                        "trace": trace.name,
+                        "sampling": sampling.model_dump(exclude_none=True),
+                    }
+                },
+            }
+        )
+    )
+    return path, footprint
+
+
+def next_step(workload: Path) -> str:
+    """`next: tune run --workload ./NAME.yaml`, with the path as the user would type it."""
+    try:
+        shown = f"./{workload.relative_to(Path.cwd())}"
+    except ValueError:
+        shown = str(workload)
+    return f"next: tune run --workload {shlex.quote(shown)}"

@@ -1,0 +1,166 @@
+"""What a person sees while a study runs, on standard error.
+
+On a terminal: a table of the latest trials that stays in place. Anywhere else: one line per trial.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from tuner.objective import OBJECTIVES
+from tuner.study.log import TrialRecord
+from tuner.study.request import StudyRequest
+from tuner.text import change, clock, quantity
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+ROWS = 12  # latest trials in the table
+
+
+class Progress:
+    """Best so far, gain over the default, and the time left, from the trials that finished."""
+
+    def __init__(self, request: StudyRequest) -> None:
+        self.request = request
+        self.objective = OBJECTIVES[request.scenario.objective]
+        self.done = 0
+        self.failed = 0
+        self.default: float | None = None
+        self.best: TrialRecord | None = None
+        self._run_start: float | None = None
+        self._run_done = 0
+
+    def start(self) -> None:
+        """The workers are up: the pace counts from here."""
+        self._run_start = time.monotonic()
+
+    @property
+    def best_objective(self) -> float | None:
+        return None if self.best is None or self.best.result is None else self.best.result.objective
+
+    @property
+    def gain(self) -> float | None:
+        if self.best_objective is None or self.default is None:
+            return None
+        return self.objective.gain(self.best_objective, self.default)
+
+    def add(self, trial: TrialRecord, *, replayed: bool = False) -> bool:
+        """Counts a finished trial; whether it is the best so far. Of equals the earliest wins,
+        whatever the order in which they finished."""
+        self.done += 1
+        self._run_done += not replayed
+        if not trial.succeeded or trial.result is None or trial.result.objective is None:
+            self.failed += 1
+            return False
+        value = trial.result.objective
+        if trial.number == 0:
+            self.default = value
+        best = self.best_objective
+        if self.best is not None and best is not None:
+            if value == best and trial.number > self.best.number:
+                return False
+            if value != best and not self.objective.better(value, best):
+                return False
+        self.best = trial
+        return True
+
+    def seconds_left(self) -> float | None:
+        """From the pace of this run; None before it has one."""
+        if self._run_start is None or not self._run_done:
+            return None
+        pace = (time.monotonic() - self._run_start) / self._run_done
+        return pace * (self.request.budget - self.done)
+
+    def describe(self, trial: TrialRecord) -> str:
+        """`throughput 1.24 M ops/s`, or what went wrong."""
+        result = trial.result
+        if result is None:
+            return "running"
+        if result.objective is None:
+            first, *_ = result.error.splitlines() or [""]
+            return f"{result.status}: {first}"
+        return quantity(result.objective, self.objective.unit)
+
+    def standing(self) -> str:
+        """`best 1.31 M ops/s (+5.6 %), 1:20 left`."""
+        parts = []
+        if self.best_objective is not None:
+            gain = "" if self.gain is None else f" ({change(self.gain)})"
+            parts.append(f"best {quantity(self.best_objective, self.objective.unit)}{gain}")
+        left = self.seconds_left()
+        if left is not None and self.done < self.request.budget:
+            parts.append(f"{clock(left)} left")
+        return ", ".join(parts)
+
+
+class Live:
+    """Shows a study's progress. Use as a context manager."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._recent: list[tuple[TrialRecord, bool]] = []
+        self._display = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.live import Live as Display
+
+            self._display = Display(
+                console=Console(stderr=True), get_renderable=self._table, refresh_per_second=2
+            )
+
+    def __enter__(self) -> Live:
+        if self._display is not None:
+            self._display.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._display is not None:
+            self._display.stop()
+
+    def finished(self, trial: TrialRecord, improved: bool) -> None:
+        """After `Progress.add` of the same trial."""
+        if self._display is not None:
+            self._recent = [*self._recent, (trial, improved)][-ROWS:]
+            return
+        progress = self._progress
+        width = len(str(progress.request.budget))
+        print(
+            f"trial {trial.number:>{width}} ({progress.done}/{progress.request.budget}) "
+            f"{trial.origin}: {progress.describe(trial)}; {progress.standing()}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def notice(self, message: str) -> None:
+        """A remark that stays on the screen."""
+        if self._display is not None:
+            self._display.console.print(message, markup=False, highlight=False)
+        else:
+            print(message, file=sys.stderr, flush=True)
+
+    def _table(self) -> RenderableType:
+        from rich.table import Table
+        from rich.text import Text
+
+        progress = self._progress
+        table = Table(
+            title=f"{progress.request.study}: {progress.done} of {progress.request.budget} trials",
+            caption=progress.standing() or "waiting for the first trial",
+            title_justify="left",
+            caption_justify="left",
+        )
+        table.add_column("trial", justify="right")
+        table.add_column("origin")
+        table.add_column(progress.request.scenario.objective, justify="right")
+        table.add_column("over default", justify="right")
+        for trial, improved in self._recent:
+            gain = ""
+            if trial.result and trial.result.objective is not None and progress.default is not None:
+                gain = change(progress.objective.gain(trial.result.objective, progress.default))
+            style = "bold green" if improved else "" if trial.succeeded else "red"
+            text = Text(progress.describe(trial), style=style)
+            table.add_row(str(trial.number), trial.origin, text, gain)
+        return table

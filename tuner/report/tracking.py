@@ -1,0 +1,356 @@
+"""A study in MLflow: a parent run per study, a child run per trial. A copy of the log, never its
+source.
+
+All of it happens on a thread of its own, so that no trial waits for a database. What cannot be
+tracked is said once and costs nothing else: trials that are missing in MLflow, for whatever reason,
+are added when the study is resumed, and none is added twice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import queue
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from tuner.model import content_hash
+from tuner.objective import OBJECTIVES
+from tuner.report.importance import Importance
+from tuner.run.trial import Status
+from tuner.scenario import label
+from tuner.study.log import HEADER, StudyData, TrialRecord
+
+POINTS = 200  # of a time series, at most
+ROWS = 1000  # metric values per trial, at most; also MLflow's limit for one call
+STUDY_TAG = "tiertune.study"
+TRIAL_TAG = "tiertune.trial"
+PARENT_TAG = "mlflow.parentRunId"
+
+
+def default_store(out: Path) -> str:
+    """URI of the tracking store of a folder of studies."""
+    return f"sqlite:///{out.absolute() / 'mlflow.db'}"
+
+
+class Tracker:
+    """Copies a study to the tracking store at `uri`, in the background.
+
+    Args:
+        study: trials that are finished already are tracked first, unless the store has them.
+        uri: of the MLflow tracking store.
+        notify: is told, once, if tracking does not work.
+    """
+
+    def __init__(self, study: StudyData, uri: str, notify: Callable[[str], None]) -> None:
+        self._study = study
+        self._uri = uri
+        self._notify = notify
+        self._failed = False
+        self._queue: queue.SimpleQueue[Callable[[_Store], None] | None] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._backlog = list(study.done)
+        self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
+        self._thread.start()
+
+    def add(self, trial: TrialRecord, best: float | None) -> None:
+        """A trial finished; `best` is the best objective so far."""
+        self._queue.put(lambda store: store.add(trial, best))
+
+    def conclude(self, importance: Importance, files: Sequence[Path]) -> None:
+        """The study is complete: its scores and files, and whatever is still missing."""
+        trials = list(self._study.done)
+
+        def finish(store: _Store) -> None:
+            store.add_missing(trials)
+            store.conclude(importance, files)
+
+        self._queue.put(finish)
+
+    def close(self, *, interrupted: bool = False) -> None:
+        """Waits until all is stored. When interrupted, only for what is being stored now."""
+        if interrupted:
+            self._stop.set()
+        self._queue.put(None)
+        self._thread.join(timeout=20 if interrupted else None)
+
+    def _work(self) -> None:
+        try:
+            store = _Store(self._study, self._uri)
+        except Exception as error:
+            self._report(error)
+            return
+        self._attempt(store, lambda store: store.add_missing(self._backlog, self._stop))
+        while (task := self._queue.get()) is not None and not self._stop.is_set():
+            self._attempt(store, task)
+        if self._stop.is_set():
+            self._attempt(store, lambda store: store.interrupted())
+
+    def _attempt(self, store: _Store, task: Callable[[_Store], None]) -> None:
+        try:
+            task(store)
+        except Exception as error:  # a store of any kind can fail in any way; the study goes on
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        if not self._failed:
+            self._failed = True
+            text = str(error).strip().splitlines()
+            self._notify(
+                f"warning: MLflow at {self._uri} does not take this study "
+                f"({type(error).__name__}: {text[0] if text else 'no message'}); the study goes on "
+                "without it, and --resume adds what is missing"
+            )
+
+
+def study_id(study: StudyData) -> str:
+    """Tells studies of the same name apart: one may have been deleted and started anew."""
+    header = study.header
+    return f"{header.request.study}-{content_hash([header.request.study, header.created])[:8]}"
+
+
+class _Store:
+    """The study's runs in one tracking store. Used by one thread."""
+
+    def __init__(self, study: StudyData, uri: str) -> None:
+        # A server that does not answer must not hold up the end of a study for minutes.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+        from mlflow import MlflowClient
+        from mlflow.entities import Metric, Param, RunTag
+
+        for name in ("mlflow", "alembic"):  # both announce every migration of a new database
+            logging.getLogger(name).setLevel(logging.ERROR)
+        self._metric, self._param, self._run_tag = Metric, Param, RunTag
+        self._study = study
+        self._request = study.header.request
+        if uri.startswith("sqlite:///"):
+            Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        self._client = MlflowClient(tracking_uri=uri)
+        self._experiment = self._find_experiment(uri)
+        self._parent = self._find_parent()
+        self._tracked = self._find_children()
+
+    def _find_experiment(self, uri: str) -> str:
+        """One experiment per workload: its studies are what people compare."""
+        name = f"tiertune-{self._request.workload.name}"
+        found = self._client.get_experiment_by_name(name)
+        if found is not None:
+            return str(found.experiment_id)
+        # MLflow's own default for a database is ./mlruns of whatever directory we are in.
+        local = uri.startswith("sqlite:///")
+        folder = Path(self._request.out).absolute() / "mlartifacts" if local else None
+        try:
+            return str(
+                self._client.create_experiment(
+                    name, artifact_location=folder.as_uri() if folder else None
+                )
+            )
+        except Exception:
+            found = self._client.get_experiment_by_name(name)  # another study was quicker
+            if found is None:
+                raise
+            return str(found.experiment_id)
+
+    def _find_parent(self) -> str:
+        identity = study_id(self._study)
+        found = self._client.search_runs(
+            [self._experiment], filter_string=f"tags.`{STUDY_TAG}` = '{identity}'", max_results=1
+        )
+        if found:
+            run_id = str(found[0].info.run_id)
+            self._client.update_run(run_id, status="RUNNING")
+            return run_id
+        request, header = self._request, self._study.header
+        run = self._client.create_run(
+            self._experiment,
+            start_time=_milliseconds(header.created),
+            run_name=request.study,
+            tags=self._common_tags() | {STUDY_TAG: identity},
+        )
+        settings = {
+            **{name: label(str(value)) for name, value in request.scenario.plain().items()},
+            "budget": request.budget,
+            "workers": request.workers,
+        }
+        if request.sampling:
+            settings |= {f"sampling.{k}": v for k, v in request.sampling.model_dump().items()}
+        params = [self._param(key, str(value)) for key, value in settings.items()]
+        self._client.log_batch(run.info.run_id, params=params)
+        self._client.log_artifact(run.info.run_id, str(self._study.directory / HEADER))
+        return str(run.info.run_id)
+
+    def _common_tags(self) -> dict[str, str]:
+        header = self._study.header
+        tags = {
+            "seed": str(self._request.scenario.seed),
+            "engine.version": self._request.engine_version,
+            "engine.build": self._request.engine_build,
+            "workload": self._request.workload.name,
+            "policy": self._request.policy.name,
+        }
+        if header.git_commit:
+            tags["mlflow.source.git.commit"] = header.git_commit
+        return tags
+
+    def _find_children(self) -> set[int]:
+        """Numbers of the trials that are completely tracked. Half-tracked ones are removed."""
+        tracked: set[int] = set()
+        token = None
+        while True:
+            page = self._client.search_runs(
+                [self._experiment],
+                filter_string=f"tags.`{PARENT_TAG}` = '{self._parent}'",
+                max_results=1000,
+                page_token=token,
+            )
+            for run in page:
+                number = int(run.data.tags.get(TRIAL_TAG, -1))
+                if run.info.status == "RUNNING" or number in tracked:
+                    self._client.delete_run(run.info.run_id)
+                else:
+                    tracked.add(number)
+            token = page.token
+            if not token:
+                return tracked
+
+    def add_missing(
+        self, trials: Sequence[TrialRecord], stop: threading.Event | None = None
+    ) -> None:
+        for trial in trials:
+            if stop is not None and stop.is_set():
+                return
+            self.add(trial, None)
+
+    def add(self, trial: TrialRecord, best: float | None) -> None:
+        """One child run, unless the trial has one."""
+        result = trial.result
+        if result is None or trial.number in self._tracked:
+            return
+        assert trial.finished is not None
+        ended = _milliseconds(trial.finished)
+        tags = self._common_tags() | {
+            PARENT_TAG: self._parent,
+            TRIAL_TAG: str(trial.number),
+            "status": result.status.value,
+            "origin": trial.origin,
+            "host": result.host,
+        }
+        if result.error:
+            tags["error"] = result.error[:4000]
+        run = self._client.create_run(
+            self._experiment,
+            start_time=ended - round(1000 * result.seconds),
+            run_name=f"trial {trial.number}",
+            tags=tags,
+        )
+        params = [self._param(_name(key), str(value)) for key, value in trial.knobs.items()]
+        metrics = [
+            self._metric(name, value, ended, 0) for name, value in _scalars(trial) if _finite(value)
+        ]
+        series = self._study.series(trial.number)
+        metrics += [
+            self._metric(f"series/{_name(name)}", value, ended, step)
+            for name, values in series.items()
+            for step, value in thin(values, min(POINTS, (ROWS - len(metrics)) // len(series)))
+        ]
+        run_id = run.info.run_id
+        self._client.log_batch(run_id, metrics=metrics, params=params[:100])
+        for start in range(100, len(params), 100):
+            self._client.log_batch(run_id, params=params[start : start + 100])
+        if best is not None:
+            self._client.log_metric(
+                self._parent, "best_objective", best, timestamp=ended, step=trial.number
+            )
+        ok = result.status is Status.success
+        self._client.set_terminated(run_id, "FINISHED" if ok else "FAILED", ended)
+        self._tracked.add(trial.number)
+
+    def conclude(self, importance: Importance, files: Sequence[Path]) -> None:
+        done = self._study.done
+        now = max((_milliseconds(t.finished) for t in done if t.finished), default=0)
+        objective = OBJECTIVES[self._request.scenario.objective]
+        values = [t.result.objective for t in done if t.result and t.result.objective is not None]
+        metrics = {f"importance/{_name(k)}": v for k, v in importance.scores.items()}
+        metrics["importance_r2"] = importance.r2
+        metrics["trials"] = float(len(done))
+        metrics["failed"] = float(sum(not trial.succeeded for trial in done))
+        if values:
+            best = max(values) if objective.higher_is_better else min(values)
+            metrics["best"] = best
+            if done[0].number == 0 and done[0].result and done[0].result.objective is not None:
+                metrics["default"] = done[0].result.objective
+                metrics["gain"] = objective.gain(best, done[0].result.objective)
+        self._client.log_batch(
+            self._parent,
+            metrics=[self._metric(k, v, now, 0) for k, v in metrics.items() if _finite(v)],
+            tags=[
+                self._run_tag("importance.method", importance.method),
+                self._run_tag("importance.reliability", importance.reliability),
+            ],
+        )
+        # What `mlflow.log_table` would write, which appends when it is called again.
+        table = {
+            "columns": ["knob", "importance"],
+            "data": [[name, score] for name, score in importance.scores.items()],
+        }
+        self._client.log_text(self._parent, json.dumps(table), "importance.json")
+        for file in files:
+            if file.exists():
+                self._client.log_artifact(self._parent, str(file))
+        self._mark_table("importance.json")
+        self._client.set_terminated(self._parent, "FINISHED", now)
+
+    def _mark_table(self, artifact: str) -> None:
+        """The UI shows an artifact as a table if this tag lists it."""
+        value = json.dumps([{"path": artifact, "type": "table"}])
+        self._client.set_tag(self._parent, "mlflow.loggedArtifacts", value)
+
+    def interrupted(self) -> None:
+        self._client.set_terminated(self._parent, "KILLED")
+
+
+def thin(values: Sequence[float], points: int) -> Iterator[tuple[int, float]]:
+    """At most so many of the values, evenly spread, the first and the last among them, with their
+    indices. Values that are not finite are left out: MLflow would store something else."""
+    if points < 2:
+        return
+    count = min(points, len(values))
+    seen = -1
+    for k in range(count):
+        index = round(k * (len(values) - 1) / max(1, count - 1))
+        if index != seen and _finite(values[index]):
+            yield index, values[index]
+        seen = index
+
+
+def _scalars(trial: TrialRecord) -> Iterator[tuple[str, float]]:
+    result = trial.result
+    assert result is not None
+    groups: dict[str, Mapping[str, float]] = {"": result.metrics, "breakdown/": result.breakdown}
+    groups |= {f"latency/{kind}/": values for kind, values in result.latency.items()}
+    for prefix, values in groups.items():
+        for name, value in values.items():
+            yield _name(prefix + name), value
+    yield "wall_seconds", result.seconds
+    if result.objective is not None and result.cost is not None:
+        yield "objective", result.objective
+        yield "cost", result.cost
+
+
+def _name(text: str) -> str:
+    """MLflow allows letters, digits and `_-. /` in names."""
+    return re.sub(r"[^\w\-. /]", "_", text, flags=re.ASCII)
+
+
+def _finite(value: float) -> bool:
+    return math.isfinite(value)
+
+
+def _milliseconds(time: str) -> int:
+    return round(1000 * datetime.fromisoformat(time).timestamp())

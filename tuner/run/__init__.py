@@ -1,0 +1,1 @@
+"""One trial: what it is, where it runs, and the access stream that it replays."""

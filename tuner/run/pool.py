@@ -1,0 +1,293 @@
+"""Where trials run: worker processes that may die without taking the study with them.
+
+A pool runs `runner(trial)` on other processes and hands back one TrialResult per trial, whatever
+happened: a runner that raises, hangs past its deadline or takes its process down costs its own
+trial and nothing else.
+
+Two pools with the same behaviour: `RayPool` (a local Ray instance, or a cluster) and, for a single
+worker, `ProcessPool`: one child process, which starts in a fraction of Ray's five seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import multiprocessing
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
+
+from tuner.errors import UserError
+from tuner.run.trial import Status, Trial, TrialResult
+
+Runner = Callable[[Trial], TrialResult]
+"""Runs one trial. Must be importable by name in another process (no lambda, no closure)."""
+
+GRACE_SECONDS = 60.0
+"""A worker's start, and the making of a stream that its host does not have."""
+
+logger = logging.getLogger(__name__)
+
+
+class Pool(Protocol):
+    """Trials in, results out, at most `workers` at a time."""
+
+    workers: int
+
+    def submit(self, trial: Trial) -> None:
+        """Starts the trial and returns at once."""
+
+    def wait(self, timeout: float) -> list[TrialResult]:
+        """Results that are there now, or the first that comes within `timeout` seconds."""
+
+    def close(self) -> None:
+        """Ends running trials, without results, and the processes."""
+
+
+def open_pool(runner: Runner, *, workers: int, ray_address: str | None = None) -> Pool:
+    """The pool for so many workers. UserError if a cluster does not answer."""
+    if workers == 1 and ray_address is None:
+        return ProcessPool(runner)
+    return RayPool(runner, workers=workers, address=ray_address)
+
+
+def hard_limit(trial: Trial) -> float:
+    """Seconds after which a trial is killed. A runner keeps its own deadline; this is for one that
+    no longer can, so it leaves room for the start of a worker."""
+    if trial.deadline_seconds is None:
+        return math.inf
+    return 1.25 * trial.deadline_seconds + GRACE_SECONDS
+
+
+def without_result(trial: Trial, status: Status, error: str, seconds: float) -> TrialResult:
+    """What is recorded for a trial that did not come back with a result of its own."""
+    return TrialResult(
+        study=trial.study,
+        number=trial.number,
+        status=status,
+        error=error,
+        seconds=seconds,
+        engine_build=trial.engine_build,
+        host=socket.gethostname(),
+    )
+
+
+def execute(runner: Runner, trial_json: str) -> str:
+    """Runs in the worker: the runner's result as JSON, or what went wrong as a result."""
+    trial = Trial.model_validate_json(trial_json)
+    start = time.monotonic()
+    try:
+        result = runner(trial)
+        if result.number != trial.number:
+            raise ValueError(f"the runner answered trial {result.number}")
+        if result.status is Status.success:
+            for name, value in (("objective", result.objective), ("cost", result.cost)):
+                if value is None or not (math.isfinite(value) and value > 0):
+                    raise ValueError(f"the {name} is {value}, not a positive number")
+    except TimeoutError as error:
+        result = without_result(trial, Status.timeout, _line(error), time.monotonic() - start)
+    except Exception as error:  # whatever a runner raises is the trial's failure, not the study's
+        result = without_result(trial, Status.failed, _line(error), time.monotonic() - start)
+    return result.model_dump_json()
+
+
+def _line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+# --- One child process ----------------------------------------------------------------------------
+
+
+class ProcessPool:
+    """One worker in a child process that is replaced when it dies."""
+
+    workers = 1
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        # spawn: the parent has threads (tracking, Ray's start), which fork does not survive.
+        self._context = multiprocessing.get_context("spawn")
+        self._running: tuple[Trial, float] | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self._pipe, theirs = self._context.Pipe()
+        self._process = self._context.Process(
+            target=_serve, args=(self._runner, theirs), name="tune-worker", daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    def submit(self, trial: Trial) -> None:
+        if self._running is not None:
+            raise RuntimeError("the pool's one worker is busy")
+        if not self._process.is_alive():  # it died while idle, through no fault of this trial
+            self._start()
+        self._running = (trial, time.monotonic())
+        with contextlib.suppress(BrokenPipeError):  # wait() sees a death and accounts for it
+            self._pipe.send(trial.model_dump_json())
+
+    def wait(self, timeout: float) -> list[TrialResult]:
+        if self._running is None:
+            return []
+        trial, started = self._running
+        limit = hard_limit(trial)
+        left = started + limit - time.monotonic()
+        if self._pipe.poll(max(0.0, min(timeout, left))):
+            try:
+                result = TrialResult.model_validate_json(self._pipe.recv())
+            except (EOFError, ConnectionResetError):
+                self._process.join()
+                error = f"its worker process {_death(self._process.exitcode)}"
+                result = without_result(trial, Status.crashed, error, time.monotonic() - started)
+                self._start()
+        elif time.monotonic() - started >= limit:
+            error = f"killed: still running {limit:.0f} s after its start"
+            result = without_result(trial, Status.timeout, error, time.monotonic() - started)
+            self._kill()
+            self._start()
+        else:
+            return []
+        self._running = None
+        return [result]
+
+    def _kill(self) -> None:
+        # The worker leads its own process group: whatever the runner started goes with it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid or 0, signal.SIGKILL)
+        self._process.kill()  # in case it had not yet made its group
+        self._process.join()
+        self._pipe.close()
+
+    def close(self) -> None:
+        self._running = None
+        self._kill()
+
+
+def _serve(runner: Runner, pipe: Connection) -> None:
+    """The child: trials come in until the parent closes the pipe or dies."""
+    os.setsid()  # Ctrl-C at the terminal is for the study, which decides what happens to trials
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            pipe.send(execute(runner, pipe.recv()))
+
+
+def _death(exitcode: int | None) -> str:
+    if exitcode is not None and exitcode < 0:
+        return f"was killed by {signal.Signals(-exitcode).name}"
+    return f"exited with {exitcode}"
+
+
+# --- Ray ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Flight:
+    trial: Trial
+    started: float
+    retried: bool = False
+
+
+class RayPool:
+    """Workers of a local Ray instance of our own, or of the cluster at `address`.
+
+    A process that already has Ray initialised (a notebook, a test) shares it and keeps it.
+    """
+
+    def __init__(self, runner: Runner, *, workers: int, address: str | None = None) -> None:
+        # Both must be set before the import.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        import ray
+
+        self._ray = ray
+        self.workers = workers
+        self._owner = not ray.is_initialized()
+        if self._owner:
+            self._connect(address)
+        # max_retries: Ray would run a trial that kills its worker three more times.
+        self._execute = ray.remote(num_cpus=1, max_retries=0)(execute)
+        self._runner = ray.put(runner)
+        self._flights: dict[Any, _Flight] = {}
+
+    def _connect(self, address: str | None) -> None:
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if address is None:
+            # "local": never join somebody's cluster because RAY_ADDRESS happens to be set.
+            self._ray.init(
+                address="local",
+                num_cpus=self.workers,
+                include_dashboard=False,
+                object_store_memory=128 << 20,
+                **quiet,
+            )
+            return
+        try:
+            self._ray.init(address=address, **quiet)
+        except ConnectionError as error:
+            raise UserError(f"no Ray cluster answers at {address}: {_line(error)}") from error
+
+    def submit(self, trial: Trial) -> None:
+        self._launch(_Flight(trial, time.monotonic()))
+
+    def _launch(self, flight: _Flight) -> None:
+        reference = self._execute.remote(self._runner, flight.trial.model_dump_json())
+        self._flights[reference] = flight
+
+    def wait(self, timeout: float) -> list[TrialResult]:
+        if not self._flights:
+            return []
+        clock = time.monotonic()
+        left = min(f.started + hard_limit(f.trial) - clock for f in self._flights.values())
+        ready, _ = self._ray.wait(
+            list(self._flights), num_returns=1, timeout=max(0.0, min(timeout, left))
+        )
+        results = [self._collect(reference) for reference in ready]
+        clock = time.monotonic()
+        for reference, flight in list(self._flights.items()):
+            limit = hard_limit(flight.trial)
+            if clock - flight.started >= limit:
+                del self._flights[reference]
+                self._ray.cancel(reference, force=True)
+                error = f"killed: still running {limit:.0f} s after its start"
+                results.append(
+                    without_result(flight.trial, Status.timeout, error, clock - flight.started)
+                )
+        return [result for result in results if result is not None]
+
+    def _collect(self, reference: Any) -> TrialResult | None:
+        """The result, or None if the trial was started again because its host failed."""
+        flight = self._flights.pop(reference)
+        seconds = time.monotonic() - flight.started
+        errors = self._ray.exceptions
+        try:
+            return TrialResult.model_validate_json(self._ray.get(reference))
+        except (
+            errors.NodeDiedError,
+            errors.LocalRayletDiedError,
+            errors.OutOfMemoryError,
+        ) as error:
+            reason = f"its host failed ({type(error).__name__})"
+            if not flight.retried:
+                logger.warning("trial %d: %s, started again", flight.trial.number, reason)
+                self._launch(_Flight(flight.trial, time.monotonic(), retried=True))
+                return None
+            reason += ", twice"
+        except errors.WorkerCrashedError:
+            reason = "its worker process died (killed, out of memory, or a fault in the engine)"
+        except errors.RayError as error:
+            reason = _line(error).splitlines()[0]
+        return without_result(flight.trial, Status.crashed, reason, seconds)
+
+    def close(self) -> None:
+        for reference in self._flights:
+            self._ray.cancel(reference, force=True)
+        self._flights.clear()
+        if self._owner:
+            self._ray.shutdown()

@@ -1,0 +1,152 @@
+"""`run(trial) -> result` on the simulated machine: all that Ray, the optimizer and replay know.
+
+A trial's own failure is a result with a status and a message, never an exception. Ctrl-C and a
+defect of the runner itself do get out.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tuner import engine
+from tuner.errors import UserError
+from tuner.objective import OBJECTIVES
+from tuner.run import streams
+from tuner.run.trial import Status, Trial, TrialResult
+
+
+def run(trial: Trial, *, progress: Callable[[float], None] | None = None) -> TrialResult:
+    """Makes sure of the stream, replays it under the trial's knobs, and reports.
+
+    Repeats use the seeds seed, seed+1, ...; the result is that of the median run (the lower of the
+    two middle ones for an even number, so that it is a run that happened). `progress` hears the
+    fraction of the simulation that is done. The deadline covers the simulations, not the making of
+    the stream.
+    """
+    started = time.monotonic()
+
+    def finish(status: Status, **fields: Any) -> TrialResult:
+        return TrialResult(
+            study=trial.study,
+            number=trial.number,
+            status=status,
+            seconds=time.monotonic() - started,
+            engine_version=engine.version(),
+            engine_build=engine.build_id(),
+            host=platform.node(),
+            **fields,
+        )
+
+    try:
+        outcome = _measure(trial, progress)
+    except TimeoutError as error:
+        return finish(Status.timeout, error=str(error) or "its deadline passed")
+    except (ValueError, RuntimeError, OSError, UserError) as error:
+        return finish(Status.failed, error=str(error) or type(error).__name__)
+    except Exception as error:  # the boundary: whatever it is, it is this trial's own
+        return finish(Status.failed, error=f"{type(error).__name__}: {error}")
+    return finish(Status.success, **outcome)
+
+
+def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str, Any]:
+    if trial.engine_build != engine.build_id():
+        raise ValueError(
+            f"the trial was made for engine build {trial.engine_build}, but this worker has "
+            f"{engine.build_id()}; install the same version on every host"
+        )
+    path = streams.ensure(trial.stream)
+    started = time.monotonic()  # making a stream is not the trial's own time
+    scenario = trial.scenario
+    objective = OBJECTIVES[scenario.objective]
+    runs: list[tuple[float, Mapping[str, Any]]] = []
+    for repeat in range(scenario.repeats):
+        watch = _part(progress, repeat, scenario.repeats)
+        result = _simulate(trial, path, scenario.seed + repeat, started, watch)
+        runs.append((objective.value(result, trial.operation), result))
+    values = [value for value, _ in runs]
+    middle = statistics.median_low(values)
+    result = next(result for value, result in runs if value == middle)
+    metrics = dict(result["metrics"])
+    metrics |= {
+        "seconds": result["seconds"],
+        "total_seconds": result["total_seconds"],
+        "operations": result["operations"],
+    }
+    if scenario.repeats > 1:
+        metrics |= {
+            "repeat.count": float(scenario.repeats),
+            "repeat.min": min(values),
+            "repeat.max": max(values),
+            "repeat.stdev": statistics.stdev(values),
+        }
+    return {
+        "objective": middle,
+        "cost": objective.cost(middle),
+        "metrics": {name: float(value) for name, value in metrics.items()},
+        "latency": {
+            kind: {name: float(value) for name, value in summary.items()}
+            for kind, summary in result["latency"].items()
+        },
+        "breakdown": dict(result["breakdown"]),
+        "series": {name: list(values) for name, values in result["series"].items()},
+    }
+
+
+def _part(
+    progress: Callable[[float], None] | None, part: int, parts: int
+) -> Callable[[float], bool] | None:
+    """The engine's progress of one part, told as progress of the whole."""
+    if progress is None:
+        return None
+
+    def watch(fraction: float) -> bool:
+        progress((part + fraction) / parts)
+        return True
+
+    return watch
+
+
+def _simulate(
+    trial: Trial,
+    path: Path,
+    seed: int,
+    started: float,
+    progress: Callable[[float], bool] | None,
+) -> Mapping[str, Any]:
+    def once() -> Mapping[str, Any]:
+        left = None
+        if trial.deadline_seconds is not None:
+            left = trial.deadline_seconds - (time.monotonic() - started)
+            if left <= 0:
+                raise TimeoutError(f"its deadline of {trial.deadline_seconds:g} s passed")
+        try:
+            simulated: Mapping[str, Any] = engine.native().simulate(
+                str(path),
+                machine=trial.machine.document(),
+                policy=trial.scenario.policy,
+                knobs=trial.knobs,
+                seed=seed,
+                deadline_seconds=left,
+                progress=progress,
+                **trial.scenario.simulate(trial.machine),
+            )
+        except TimeoutError as error:
+            raise TimeoutError(f"its deadline of {trial.deadline_seconds:g} s passed") from error
+        return simulated
+
+    try:
+        return once()
+    except RuntimeError:
+        # Either the policy failed or the file rotted under its note. Only a bad file is made again.
+        try:
+            streams.check(path)
+        except streams.CorruptStream:
+            streams.invalidate(trial.stream)
+            streams.ensure(trial.stream)
+            return once()
+        raise

@@ -1,0 +1,177 @@
+"""Settings: a scenario with everything that it names looked up and every default filled in."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from tuner import engine
+from tuner.declarations import KnobValue, PolicyDecl
+from tuner.documents import catalog
+from tuner.documents.machine import MachineSpec
+from tuner.documents.workload import Sampling, WorkloadSpec
+from tuner.errors import UserError, unknown
+from tuner.model import NAME, Model, Name, Positive
+from tuner.run.trial import RecordedStream, Stream, StreamRequest, Trial
+from tuner.scenario import Scenario, defaults, flag, options
+
+_SCENARIO = TypeAdapter(Scenario)
+
+
+class Setting(Model):
+    """A scenario with everything that it names looked up: the documents as they were then, the
+    policy's declarations, and the engine."""
+
+    study: Name
+    scenario: Scenario
+    workload: WorkloadSpec
+    policy: PolicyDecl
+    machine: MachineSpec
+    deadline_seconds: Positive | None = None
+    engine_version: str
+    engine_build: str
+    stream_maker: str
+
+    @property
+    def study_name(self) -> str:
+        """Made from the scenario. The budget is not part of it, so that a study can be resumed with
+        a larger one."""
+        return self.scenario.study_name(defaults(self.workload, self.policy, self.scenario.input))
+
+    @property
+    def sampling(self) -> Sampling | None:
+        return self.workload.inputs[self.scenario.input].sampling
+
+    def stream(self) -> Stream:
+        scenario = self.scenario
+        input = self.workload.inputs[scenario.input]
+        if self.workload.kernel is None:
+            assert input.trace is not None and input.content is not None  # the catalog saw to it
+            return RecordedStream(
+                workload=self.workload.name,
+                input=scenario.input,
+                trace=input.trace,
+                content=input.content,
+                scale=scenario.scale,
+            )
+        return StreamRequest(
+            workload=self.workload.name,
+            input=scenario.input,
+            kernel=self.workload.kernel,
+            parameters=input.parameters,
+            scale=scenario.scale,
+            threads=scenario.threads,
+            llc_bytes=self.machine.llc_bytes,
+            seed=scenario.stream_seed,
+            maker=self.stream_maker,
+        )
+
+    def trial(self, number: int, knobs: Mapping[str, KnobValue]) -> Trial:
+        """A trial in this setting; `knobs` may leave out those that keep their default."""
+        own = {knob.name: knob.default for knob in self.policy.knobs}
+        return Trial(
+            study=self.study,
+            number=number,
+            scenario=self.scenario,
+            knobs=own | dict(knobs),
+            stream=self.stream(),
+            machine=self.machine,
+            operation=self.workload.operation,
+            deadline_seconds=self.deadline_seconds,
+            engine_build=self.engine_build,
+        )
+
+
+def given(args: Namespace) -> dict[str, Any]:
+    """The scenario's fields that the command line sets, without workload and policy."""
+    return {
+        name: value
+        for name in options()
+        if name not in ("workload", "policy") and (value := getattr(args, name, None)) is not None
+    }
+
+
+def resolve(
+    workload_name: str,
+    *,
+    policy: PolicyDecl,
+    study: str | None = None,
+    deadline_seconds: float | None = None,
+    **given: Any,
+) -> Setting:
+    """The setting of a scenario of which some fields are given; None stands for the default.
+
+    UserError for anything that does not exist or does not fit.
+    """
+    workload = catalog.workload(workload_name).spec
+    input = given.get("input") or workload.default_input
+    if input not in workload.inputs:
+        raise unknown(f"input of workload {workload.name}", input, workload.inputs)
+    values = defaults(workload, policy, input) | {
+        name: value for name, value in given.items() if value is not None
+    }
+    values |= {
+        "workload": catalog.absolute(workload_name) or workload_name,
+        "policy": policy.name,
+        "machine": catalog.absolute(values["machine"]) or values["machine"],
+    }
+    machine = catalog.machine(values["machine"]).spec
+    scenario = _checked(values, workload)
+    setting = Setting(
+        study="x",
+        scenario=scenario,
+        workload=workload,
+        policy=policy,
+        machine=machine,
+        deadline_seconds=deadline_seconds,
+        engine_version=engine.version(),
+        engine_build=engine.build_id(),
+        stream_maker=engine.stream_id(workload.kernel) if workload.kernel else "",
+    )
+    return setting.model_copy(update={"study": _checked_name(study) or setting.study_name})
+
+
+def _checked(values: Mapping[str, Any], workload: WorkloadSpec) -> Scenario:
+    """The scenario. UserError if a field has a value that it may not have with this workload."""
+    try:
+        scenario = _SCENARIO.validate_python(values)
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        found = detail["input"]
+        shown = f"{found:g}" if isinstance(found, float) else repr(found)
+        message = detail["msg"].removeprefix("Value error, ")
+        raise UserError(f"{flag(str(detail['loc'][0]))}: found {shown}; {message}") from error
+    if scenario.objective not in (workload.objective, *workload.objectives):
+        raise unknown(
+            f"objective of workload {workload.name}", scenario.objective, workload.objectives
+        )
+    if workload.kernel is None:
+        _check_recorded(scenario, workload)
+    return scenario
+
+
+def _check_recorded(scenario: Scenario, workload: WorkloadSpec) -> None:
+    """What happened once has one scale, and no seed."""
+    recorded = workload.scale_of(scenario.input)
+    if scenario.scale != recorded:
+        raise UserError(
+            f"--scale: found {scenario.scale:g}; {workload.name} ({scenario.input}) is a "
+            f"recording of scale {recorded:g}"
+        )
+    if scenario.stream_seed:
+        raise UserError(
+            f"--stream-seed: found {scenario.stream_seed}; {workload.name} "
+            f"({scenario.input}) is a recording, which has no seed"
+        )
+
+
+def _checked_name(name: str | None) -> str | None:
+    if name is not None and not re.fullmatch(NAME, name):
+        raise UserError(
+            f"--name: found '{name}'; must consist of letters, digits, '.', '_' and '-'"
+        )
+    return name

@@ -1,0 +1,112 @@
+"""A trial and its result: all that a worker needs to know, and all that it says."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from tuner.declarations import KnobValue, ParameterValue
+from tuner.documents.machine import MachineSpec
+from tuner.model import Model, Positive, Scale, content_hash
+from tuner.scenario import Scenario
+
+
+class StreamRequest(Model):
+    """Everything that makes an access stream; equal requests give equal bytes.
+
+    `maker` is the kernel's `tuner._engine.stream_id()`: another recorder or kernel may make another
+    stream, so it is part of the key.
+    """
+
+    workload: str
+    input: str
+    kernel: str
+    parameters: dict[str, ParameterValue]
+    scale: Scale
+    threads: Positive
+    llc_bytes: Annotated[int, Field(ge=1)]
+    seed: Annotated[int, Field(ge=0)] = 0
+    maker: str
+
+    @property
+    def key(self) -> str:
+        """Content hash. The names are labels: equal contents share one stream."""
+        return content_hash(self.model_dump(exclude={"workload", "input"}))
+
+
+class RecordedStream(Model):
+    """A stream that was recorded or imported, and cannot be made again: the file is all there is.
+
+    `content` is its identity (`tuner._engine.stream_info()["identity"]`), so a file that was
+    replaced is noticed.
+    """
+
+    workload: str
+    input: str
+    trace: str  # absolute
+    content: str
+    scale: Scale
+
+    @property
+    def key(self) -> str:
+        return self.content
+
+    @property
+    def seed(self) -> int:
+        """It happened once."""
+        return 0
+
+
+Stream = StreamRequest | RecordedStream
+
+
+class Trial(Model):
+    """One run of one configuration. Any worker on any host can run it from this alone."""
+
+    study: str
+    number: Annotated[int, Field(ge=0)]
+    scenario: Scenario
+    knobs: dict[str, KnobValue]
+    stream: Stream
+    machine: MachineSpec
+    operation: str | None = None
+    deadline_seconds: Positive | None = None
+    engine_build: str  # a worker with another engine refuses the trial
+
+    @property
+    def workload(self) -> str:
+        return self.stream.workload
+
+
+class Status(StrEnum):
+    success = "success"
+    failed = "failed"  # the trial itself raised: a bad knob, no such operation, a bad stream
+    timeout = "timeout"  # its deadline passed
+    crashed = "crashed"  # its process or its host died
+
+
+class TrialResult(Model):
+    """What a trial came to. `objective` and `cost` are None unless the status is success.
+
+    `cost` is positive and lower is better (`Objective.cost`). `latency` is in ns per kind of
+    operation, `breakdown` in seconds of the timed part, `series` one value per virtual second;
+    with repeats they are those of the median run, and `metrics` has the spread as `repeat.*`.
+    `seconds` is wall time.
+    """
+
+    study: str
+    number: int
+    status: Status
+    objective: float | None = None
+    cost: float | None = None
+    metrics: dict[str, float] = Field(default_factory=dict)
+    latency: dict[str, dict[str, float]] = Field(default_factory=dict)
+    breakdown: dict[str, float] = Field(default_factory=dict)
+    series: dict[str, list[float]] = Field(default_factory=dict)
+    error: str = ""
+    seconds: float = 0
+    engine_version: str = ""
+    engine_build: str = ""
+    host: str = ""

@@ -1,0 +1,324 @@
+"""What is run: workload, machine, policy and conditions, each declared once.
+
+A field of `Scenario` carries its `Option`. Everything that lists the fields derives from these
+declarations: the options of the command line, the name of a study, the command that resumes it,
+which configurations `tune best` compares, MLflow's parameters, and the arguments of the engine.
+
+The command line imports this module for its help, so it imports nothing heavy. Annotations are
+evaluated here and not postponed, because the declarations are in them.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
+
+from tuner.objective import OBJECTIVES
+
+if TYPE_CHECKING:
+    from tuner.declarations import PolicyDecl
+    from tuner.documents.machine import MachineSpec
+    from tuner.documents.workload import WorkloadSpec
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field of `Scenario` appears everywhere else.
+
+    Attributes:
+        help: one line for the command line. A default that is declared with the field is added.
+        metavar: of its value in the help.
+        short: a second, one-letter option.
+        text: the value in prose; without spaces, its part of a study's name.
+        named: whether a study's name has it even if it is the default.
+        comparable: whether the results of two runs may be compared only if it is the same.
+        choices: all values that it may have.
+        rule: raises ValueError, "must be ...", for any other value that it may not have.
+        default: from the workload, the policy and the name of the input, where it depends on them.
+        simulate: the arguments of `tuner._engine.simulate` that the value sets on a machine.
+            Of two fields that set the same argument, the later one wins.
+    """
+
+    help: str
+    metavar: str | None = None
+    short: str | None = None
+    text: str = "{}"
+    named: bool = False
+    comparable: bool = False
+    choices: tuple[int, ...] | None = None
+    rule: Callable[[Any], None] | None = None
+    default: Callable[["WorkloadSpec", "PolicyDecl", str], Any] | None = None
+    simulate: Callable[[Any, "MachineSpec"], dict[str, Any]] | None = None
+
+    def check(self, value: Any) -> Any:
+        """The value. ValueError if it may not be that."""
+        if self.choices and value not in self.choices:
+            raise ValueError(f"must be {' or '.join(map(str, self.choices))}")
+        if self.rule:
+            self.rule(value)
+        return value
+
+    def show(self, value: Any) -> str:
+        """The value in prose; of a document that is named by its path, the document's name."""
+        return self.text.format(label(value) if isinstance(value, str) else value)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """What pydantic asks for: the type without coercion, and the check."""
+        from pydantic import AfterValidator, Strict
+
+        return handler.generate_schema(Annotated[source, Strict(), AfterValidator(self.check)])
+
+
+def label(argument: str) -> str:
+    """Name of a document that was given by name or by path: path/to/gups.yaml is gups."""
+    return re.sub(r"\.ya?ml$", "", argument.rpartition("/")[2])
+
+
+def at_least(least: float) -> Callable[[float], None]:
+    def rule(value: float) -> None:
+        if not math.isfinite(value) or value < least:
+            raise ValueError(f"must be at least {least:g}")
+
+    return rule
+
+
+def fast_share(ratio: str) -> float:
+    """Fast-tier capacity as a share of the footprint: 1:8 is 1/9. ValueError for a bad ratio."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?):(\d+(?:\.\d+)?)", ratio)
+    if not match or float(match[1]) <= 0 or float(match[2]) <= 0:
+        raise ValueError("must be FAST:SLOW with two positive numbers, such as 1:8")
+    fast, slow = float(match[1]), float(match[2])
+    return fast / (fast + slow)
+
+
+def _ratio(value: str) -> None:
+    fast_share(value)
+
+
+def _objective(value: str) -> None:
+    if value not in OBJECTIVES:
+        raise ValueError(f"must be one of {', '.join(OBJECTIVES)}")
+
+
+def _seed(value: int) -> None:
+    if not 0 <= value < 2**63:
+        raise ValueError("must be at least 0 and below 2^63")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """What is run, as plain data: the same scenario, knobs and engine give the same result.
+
+    `workload` and `machine` are names, or the absolute paths of YAML files. A study's name has the
+    fields in this order.
+    """
+
+    # pydantic refuses plain mappings for strict dataclasses; each field is strict by itself.
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+
+    workload: Annotated[
+        str, Option("name or YAML file", "W", short="-w", named=True, comparable=True)
+    ]
+    input: Annotated[
+        str,
+        Option(
+            "input of the workload",
+            metavar="I",
+            short="-i",
+            named=True,
+            comparable=True,
+            default=lambda workload, policy, input: workload.default_input,
+        ),
+    ]
+    policy: Annotated[str, Option("tiering policy", "P", named=True)] = "hybridtier"
+    machine: Annotated[
+        str,
+        Option(
+            "name or YAML file of a machine profile (default: the workload's)",
+            metavar="M",
+            named=True,
+            comparable=True,
+            default=lambda workload, policy, input: workload.machine,
+        ),
+    ]
+    ratio: Annotated[
+        str,
+        Option(
+            "fast to slow capacity",
+            metavar="F:S",
+            named=True,
+            comparable=True,
+            rule=_ratio,
+            simulate=lambda ratio, machine: {
+                "fast_share": fast_share(ratio),
+                "fast_bytes": machine.fast_bytes(ratio),
+            },
+        ),
+    ] = "1:8"
+    fast_gib: Annotated[
+        float,
+        Option(
+            "full-scale capacity of the fast tier, whatever the ratio; 0: by the ratio",
+            metavar="GIB",
+            text="{:g} GiB fast",
+            comparable=True,
+            rule=at_least(0),
+            simulate=lambda gib, machine: {"fast_bytes": round(gib * 2**30)} if gib else {},
+        ),
+    ] = 0.0
+    objective: Annotated[
+        str,
+        Option(
+            f"{', '.join(OBJECTIVES)} (default: the workload's)",
+            metavar="O",
+            named=True,
+            comparable=True,
+            rule=_objective,
+            default=lambda workload, policy, input: workload.objective,
+        ),
+    ]
+    threads: Annotated[
+        float,
+        Option(
+            "application threads (default: the workload's)",
+            metavar="N",
+            text="{:g} threads",
+            comparable=True,
+            rule=at_least(1),
+            default=lambda workload, policy, input: workload.threads,
+            simulate=lambda threads, machine: {"threads": threads},
+        ),
+    ]
+    scale: Annotated[
+        float,
+        Option(
+            "real pages per simulated page (default: the input's)",
+            metavar="R",
+            text="scale {:g}",
+            comparable=True,
+            rule=at_least(1),
+            default=lambda workload, policy, input: workload.scale_of(input),
+        ),
+    ]
+    page_bytes: Annotated[
+        int,
+        Option(
+            "managed page (default: the policy's)",
+            text="{} bytes",
+            comparable=True,
+            choices=(4096, 2 << 20),
+            default=lambda workload, policy, input: policy.page_bytes,
+            simulate=lambda page_bytes, machine: {"page_bytes": page_bytes},
+        ),
+    ]
+    repeats: Annotated[
+        int,
+        Option(
+            "runs per trial, of which the median counts",
+            metavar="N",
+            text="{} repeats",
+            rule=at_least(1),
+        ),
+    ] = 1
+    stream_seed: Annotated[
+        int,
+        Option(
+            "seed of the workload's access stream",
+            metavar="N",
+            text="stream {}",
+            comparable=True,
+            rule=_seed,
+        ),
+    ] = 0
+    seed: Annotated[
+        int,
+        Option("seed of search and sampling", metavar="N", text="seed {}", named=True, rule=_seed),
+    ] = 0
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def comparable(self) -> dict[str, Any]:
+        """Fields that two scenarios must share if their results are to be compared. Documents count
+        by name."""
+        return {
+            name: label(value) if isinstance(value, str) else value
+            for name, value in self.plain().items()
+            if options()[name].comparable
+        }
+
+    def show(self, *names: str) -> str:
+        """Some fields in prose: 1:8, throughput, 16 threads."""
+        return ", ".join(options()[name].show(getattr(self, name)) for name in names)
+
+    def conditions(self) -> str:
+        """Under which conditions it runs: 1:8, 16 threads, scale 64, 4096 bytes, seed 0."""
+        what = ("workload", "input", "policy", "machine", "objective")
+        return self.show(
+            *(
+                name
+                for name, option in options().items()
+                if name not in what
+                and (option.named or getattr(self, name) != declared_defaults().get(name))
+            )
+        )
+
+    def simulate(self, machine: "MachineSpec") -> dict[str, Any]:
+        """The arguments of `tuner._engine.simulate` on the machine that `machine` names."""
+        arguments: dict[str, Any] = {}
+        for name, option in options().items():
+            if option.simulate:
+                arguments |= option.simulate(getattr(self, name), machine)
+        return arguments
+
+    def study_name(self, defaults: Mapping[str, Any]) -> str:
+        """Equal scenarios have equal names. `defaults` are the values that a name leaves out."""
+        parts = [
+            option.show(getattr(self, name)).replace(" ", "").replace(":", "to")
+            for name, option in options().items()
+            if option.named or getattr(self, name) != defaults[name]
+        ]
+        return "-".join(parts)
+
+    def arguments(self) -> list[str]:
+        """Words for a command line that runs this scenario."""
+        return [
+            word
+            for name, value in self.plain().items()
+            if value != declared_defaults().get(name)
+            for word in (flag(name), str(value).removesuffix(".0"))
+        ]
+
+
+@cache
+def options() -> dict[str, Option]:
+    """The declaration of each field, in order."""
+    return {field.name: get_args(field.type)[1] for field in fields(Scenario)}
+
+
+@cache
+def types() -> dict[str, type]:
+    return {field.name: get_args(field.type)[0] for field in fields(Scenario)}
+
+
+@cache
+def declared_defaults() -> dict[str, Any]:
+    """Defaults that depend on nothing."""
+    return {field.name: field.default for field in fields(Scenario) if field.default is not MISSING}
+
+
+def defaults(workload: "WorkloadSpec", policy: "PolicyDecl", input: str) -> dict[str, Any]:
+    """The value of each field that has a default."""
+    depending = {
+        name: option.default(workload, policy, input)
+        for name, option in options().items()
+        if option.default
+    }
+    return declared_defaults() | depending
+
+
+def flag(name: str) -> str:
+    """page_bytes is set by --page-bytes."""
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,1 @@
+"""A study at rest: what was asked for, everything that happened, and the best configuration."""

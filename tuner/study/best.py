@@ -1,0 +1,149 @@
+"""best.yaml: the best known configuration of a scenario, and how it was found."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tuner import engine
+from tuner.declarations import KnobValue
+from tuner.documents import catalog, document
+from tuner.documents.document import Document
+from tuner.errors import UserError
+from tuner.files import write_atomically
+from tuner.model import Model
+from tuner.objective import OBJECTIVES
+from tuner.run.trial import Trial, TrialResult
+from tuner.scenario import Scenario, options
+from tuner.study.request import Fingerprints, StudyRequest
+
+FILE = "best.yaml"
+
+
+class BestObjective(Model):
+    """Values of the scenario's objective, in its unit."""
+
+    value: float
+    default_value: float | None
+    gain: float | None
+
+
+class Provenance(Model):
+    study: str
+    trial: int
+    date: str  # ISO 8601, UTC
+    engine_version: str
+    engine_build: str
+    fingerprints: Fingerprints
+    git_commit: str | None = None
+    host: str
+
+
+class BestConfiguration(Model):
+    """best.yaml, read and written here only: a configuration and how it was found.
+
+    `knobs` holds every knob of the policy at full scale. Together with the documents that the
+    scenario names it reproduces `objective.value` exactly.
+    """
+
+    scenario: Scenario
+    knobs: dict[str, KnobValue]
+    objective: BestObjective
+    provenance: Provenance
+
+    @classmethod
+    def of(
+        cls,
+        request: StudyRequest,
+        trial: Trial,
+        result: TrialResult,
+        *,
+        default_value: float | None,
+        date: datetime,
+        git_commit: str | None,
+    ) -> BestConfiguration:
+        """From a successful trial of a study. `default_value`: objective of the default."""
+        if result.objective is None:
+            raise ValueError(f"trial {trial.number} has no objective")
+        objective = OBJECTIVES[trial.scenario.objective]
+        gain = None if default_value is None else objective.gain(result.objective, default_value)
+        return cls(
+            scenario=trial.scenario,
+            knobs=trial.knobs,
+            objective=BestObjective(value=result.objective, default_value=default_value, gain=gain),
+            provenance=Provenance(
+                study=request.study,
+                trial=trial.number,
+                date=date.isoformat(timespec="seconds"),
+                engine_version=result.engine_version,
+                engine_build=result.engine_build,
+                fingerprints=request.fingerprints,
+                git_commit=git_commit,
+                host=result.host,
+            ),
+        )
+
+
+def render(best: BestConfiguration) -> str:
+    """The YAML text; `read` of it gives an equal object."""
+    scenario, gain = best.scenario, best.objective.gain
+    workload = shlex.quote(scenario.workload)
+    against = "" if gain is None else f", {gain:+.1%} against the default"
+    head = (
+        f"# {scenario.show('policy')} for {scenario.show('workload')} ({scenario.input}): "
+        f"{scenario.objective}{against}.\n"
+    )
+    reuse = f"# Replay: tune sim --workload {workload} --config {FILE}\n"
+    content = {key: value for key, value in best.model_dump().items() if value is not None}
+    return head + reuse + document.render(content)
+
+
+def write(best: BestConfiguration, path: Path) -> None:
+    write_atomically(path, render(best))
+
+
+def read(path: Path) -> BestConfiguration:
+    """UserError naming file, line and key when it is not a best configuration."""
+    document = Document.read(path)
+    if "scenario" not in document.data and "workload" in document.data:
+        document.data = _of_0_1(document.data)
+    return document.parse(BestConfiguration)
+
+
+def _of_0_1(data: dict[str, Any]) -> dict[str, Any]:
+    """From what version 0.1.0 wrote: the scenario's fields beside the others, a page of 0 bytes for
+    the policy's own, and paths of documents apart from their names."""
+    rest = dict(data)
+    scenario = {name: rest.pop(name) for name in options() if name in rest}
+    for name in ("workload", "machine"):
+        scenario[name] = rest.pop(f"{name}_file", None) or scenario.get(name)
+    scenario["page_bytes"] = (
+        scenario.get("page_bytes") or engine.policy(str(scenario.get("policy"))).page_bytes
+    )
+    if isinstance(objective := scenario.get("objective"), dict):
+        rest["objective"] = {k: v for k, v in objective.items() if k != "name"}
+        scenario["objective"] = objective.get("name")
+    return {"scenario": scenario, **rest}
+
+
+def changes_since(best: BestConfiguration) -> list[str]:
+    """What has changed since the configuration was found, so that it may now do otherwise."""
+    changed = []
+    then, now = best.provenance.engine_build, engine.build_id()
+    if then != now:
+        changed.append(f"found with engine build {then}, this one is {now}")
+    for kind, name, load in (
+        ("workload", best.scenario.workload, catalog.workload),
+        ("machine", best.scenario.machine, catalog.machine),
+    ):
+        then = getattr(best.provenance.fingerprints, kind)
+        try:
+            now = load(name).spec.fingerprint()
+        except UserError as error:
+            changed.append(f"its {kind} cannot be loaded: {error}")
+            continue
+        if then != now:
+            changed.append(f"the {kind} {name} has changed since ({then} then, {now} now)")
+    return changed

@@ -1,0 +1,72 @@
+"""How numbers are written for people."""
+
+from __future__ import annotations
+
+
+def si(value: float) -> str:
+    """1234567 as `1.23 M`."""
+    for unit in ("", " k", " M", " G", " T"):
+        if abs(value) < 999.5:
+            return f"{value:.3g}{unit}"
+        value /= 1000
+    return f"{value:.3g} P"
+
+
+def size(count: float) -> str:
+    """Bytes: 12884902 as `12.3 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def gib(value: float) -> str:
+    """GiB without their unit, with more digits where they are few."""
+    return f"{value:.3g}" if value >= 0.01 or value == 0 else f"{value:.1g}"
+
+
+def quantity(value: float, unit: str) -> str:
+    """1234567 ops/s as `1.235 M ops/s`; other units plainly, `4,012 ns`."""
+    if unit == "ops/s":
+        for factor, prefix in ((1e9, "G "), (1e6, "M "), (1e3, "k ")):
+            if value >= factor:
+                return f"{value / factor:.4g} {prefix}{unit}"
+    return f"{value:,.0f} {unit}" if value >= 10_000 else f"{value:.4g} {unit}"
+
+
+def change(gain: float) -> str:
+    """0.123 as `+12.3 %`."""
+    return f"{gain:+.1%}".replace("%", " %")
+
+
+def percent(part: float) -> str:
+    """0.123 as `12.3%`; what rounds to nothing is not shown as nothing."""
+    return f"{part:.1%}" if part == 0 or part >= 0.001 else "<0.1%"
+
+
+def clock(seconds: float) -> str:
+    """83 as `1:23`, 3723 as `1:02:03`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def exact(value: bool | int | float | str) -> str:
+    """5, 0.25, 1048576, 1e+08, true, paper: a knob's value with all its digits."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    return str(int(value)) if value == int(value) and abs(value) < 1e7 else f"{value:.12g}"
+
+
+def short(value: bool | int | float | str) -> str:
+    """A knob's value with four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 object`, `2 processes`."""
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}{ending}"
