@@ -327,7 +327,8 @@ def try_out(
     for name, seconds in timings.items():
         say(f"{seconds:8.1f} s  {name}")
     if out is not None:
-        out.write_text(json.dumps({"commit": rev, "seconds": timings}, indent=1) + "\n")
+        report = {"commit": rev, "cores": os.cpu_count(), "mbit": mbit, "seconds": timings}
+        out.write_text(json.dumps(report, indent=1) + "\n")
     say(f"FAILED: {failed}" if failed else "passed")
     return 1 if failed else 0
 
