@@ -36,7 +36,7 @@ def study(data: Mapping[str, Any]) -> str:
     trials = [None if value is None else value / scale for value in data["trials"]]
     good = [value for value in trials if value is not None]
     lines = [(name, value / scale) for name, value in data["references"].items()]
-    lines.append(("published defaults", data["default"] / scale))
+    lines.append(("default knobs", data["default"] / scale))
     high: float = max([*good, *(value for _, value in lines)]) * 1.06
     step = nice_step(high)
     across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
@@ -97,6 +97,6 @@ def study(data: Mapping[str, Any]) -> str:
                 f'<path d="M{LEFT} {level:.1f}h{across}" stroke="{GREY}" stroke-dasharray="5 4"/>'
             )
         weight = ' font-weight="600"' if name == "tuned" else ""
-        label = f"{name} {value:.3g}"
+        label = f"{name} {value:.0f}" if value >= 100 else f"{name} {value:.3g}"
         out.append(text((LEFT + across + 8, place), label, colour=colour, more=weight))
     return "\n".join([*out, "</svg>"]) + "\n"
