@@ -169,10 +169,12 @@ def tuned_with() -> str:
 
 
 def inputs() -> str:
+    """Figures are the shipped ones: the listing also knows those of streams in the cache."""
+    measured = json.loads((ROOT / "workloads/characteristics.json").read_text(encoding="utf-8"))
     rows = []
     for workload in tune("workloads"):
         for name, given in workload["inputs"].items():
-            figures = given.get("characteristics")
+            figures = measured.get(workload["name"], {}).get(name)
             gib = figures["footprint_gib"] if figures else given["footprint_gib"]
             default = " (default)" if name == workload["default_input"] else ""
             rows.append(
