@@ -51,18 +51,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def si(value: float) -> str:
+def si(value: float, digits: int = 3) -> str:
     """1234567 as 1.23 M"""
     for unit in ("", " k", " M", " G", " T"):
         if abs(value) < 999.5:
-            return f"{value:.3g}{unit}"
+            return f"{value:.{digits}g}{unit}"
         value /= 1000
-    return f"{value:.3g} P"
+    return f"{value:.{digits}g} P"
 
 
 def objective(value: float, name: str) -> str:
     """`runtime` in seconds, `throughput` in operations a second."""
-    return f"{value:.4g} s" if name == "runtime" else f"{si(value)}/s"
+    return f"{value:.4g} s" if name == "runtime" else f"{si(value, 4)}/s"
 
 
 def percent(share: float) -> str:
@@ -116,28 +116,34 @@ def study_sentence() -> str:
 # --- docs/tuning-results.md -----------------------------------------------------------------------
 
 TUNED = {"hybridtier": "HybridTier", "hemem": "HeMem"}
-REFERENCES = ("first-touch", "static-hot", "all-fast")
+REFERENCES = {
+    "first-touch": "never moves a page",
+    "static-hot": "places the hottest pages of the whole run once",
+    "all-fast": "has fast memory for everything",
+}
+
+
+def measured_references() -> list[str]:
+    """The references that every row has: older files have none."""
+    rows = results("workloads.json")["workloads"].values()
+    return [name for name in REFERENCES if all(name in row.get("references", {}) for row in rows)]
 
 
 def tuned_workloads() -> str:
     rows = []
     for workload, row in results("workloads.json")["workloads"].items():
         name = row["objective"]
-        references = row.get("references", {})
         cells = [f"`{workload}`", f"`{row['machine']}`"]
         for policy in TUNED:
             default, tuned = row[policy]["default"], row[policy]["tuned"]
             cells.append(f"{objective(default, name)} → {objective(tuned, name)}")
             cells.append(gain(row[policy]["gain"]))
-        cells += [
-            objective(references[policy], name) if policy in references else "not measured"
-            for policy in REFERENCES
-        ]
+        cells += [objective(row["references"][other], name) for other in measured_references()]
         rows.append(cells)
     head = ["workload", "machine"]
     for label in TUNED.values():
         head += [f"{label}: default → tuned", "gain"]
-    return table([*head, *REFERENCES], rows)
+    return table([*head, *measured_references()], rows)
 
 
 def streams() -> str:
@@ -162,7 +168,9 @@ def tuned_with() -> str:
     rows = results("workloads.json")["workloads"].values()
     budgets = " or ".join(str(n) for n in sorted({row["budget"] for row in rows}))
     builds = ", ".join(f"`{b}`" for b in sorted({row["engine_build"] for row in rows}))
-    return f"Budget: {budgets} trials. Engine build: {builds}."
+    parts = [f"`{name}` {REFERENCES[name]}" for name in measured_references()]
+    beside = f" Without knobs: {', '.join(parts)}." if parts else ""
+    return f"Budget: {budgets} trials. Engine build: {builds}.{beside}"
 
 
 # --- docs/workloads.md, machines.md, policies.md --------------------------------------------------
@@ -365,7 +373,7 @@ def documents() -> Iterator[Path]:
 
 def rewritten(text: str) -> str:
     """The text with its generated parts made anew. KeyError for a part that nothing makes."""
-    return PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]()}\n{found[3]}", text)
+    return PART.sub(lambda found: f"{found[1]}\n{PARTS[found[2]]()}\n\n{found[3]}", text)
 
 
 def pictures() -> dict[Path, str]:

@@ -1,4 +1,4 @@
-"""Rules that hold for the tests themselves: what `conftest.py` promises, and what nobody writes."""
+"""Rules for tests, commits and formatting, as `conftest.py` and CONTRIBUTING state them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import HEAVY, ROOT, Refusal
 
-# Of C, C++ and Python, and in a shell's command: what a test waits for has to be an event.
+# In C, C++, Python and shell commands: a test waits for an event, never for time to pass.
 SLEEP = re.compile(r"\b(?:u|nano|clock_nano)?sle{2}p(?:_for|_until)?[\"']*\s*(?:\(|,|[\d.])")
 
 
