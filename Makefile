@@ -1,5 +1,5 @@
-# Everything a newcomer needs: `make run` and `make test`. What the machine must have is in README.md
-# and checked by cmake/preflight.sh; all else is installed into .venv from PyPI.
+# A new user needs `make run` and `make test`. What the machine must have is in README.md and checked by
+# cmake/preflight.sh; everything else is installed into .venv from PyPI.
 PYTHON ?= python3
 # make's own default is g++, which a machine with clang alone does not have.
 ifeq ($(origin CXX),default)
@@ -26,13 +26,13 @@ OR_EXPLAIN = || { cmake/pip_failed.sh $(PIP_LOG); exit 1; }
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # one pip at a time; the compiler runs in JOBS processes as it is
-.PHONY: help setup run test test-quick engine-test lint format sanitize fuzz bench smoke wheel lock \
-	clean preflight
+.PHONY: help setup run test test-quick engine-test lint tidy format docs hooks sanitize fuzz bench smoke \
+	wheel lock clean preflight
 
 help: ## Show this list
-	@echo "make run tunes the cachelib workload; make test runs the tests. Both install what they need."
+	@echo "make run tunes the cachelib workload, make test runs the tests; both install what they need."
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
-	@echo "ARGS=... is passed on by run, test, test-quick and bench; PYTHON, CXX and JOBS choose tools."
+	@echo "run, test, test-quick, bench and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
 
 preflight:
 	@cmake/preflight.sh "$(PYTHON)" "$(CXX)"
@@ -77,47 +77,64 @@ engine-test: setup ## Build and run the engine's unit tests
 	@$(BIN)/cmake --build $(BUILD) --target engine_tests
 	@$(BUILD)/engine_tests
 
-test: setup engine-test $(VENV)/.test ## Run the whole test suite
+test: setup engine-test $(VENV)/.test ## Run all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-quick: setup $(VENV)/.test ## The half without Ray and MLflow, in under a minute
+test-quick: setup $(VENV)/.test ## Run the half without Ray and MLflow, in under a minute
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
-lint: $(VENV)/.dev ## ruff, mypy --strict, clang-format
-	@$(BIN)/ruff check tuner tests cmake .ci
-	@$(BIN)/ruff format --check tuner tests cmake .ci
-	@$(BIN)/mypy tuner
+PYTHON_FOLDERS := tuner tests cmake .ci docs
+MARKDOWN = git ls-files '*.md'
+
+lint: $(VENV)/.dev ## Check style, types, Markdown, links and spelling
+	@$(BIN)/ruff check $(PYTHON_FOLDERS)
+	@$(BIN)/ruff format --check $(PYTHON_FOLDERS)
+	@$(BIN)/mypy
 	@git ls-files '*.cpp' '*.hpp' | xargs $(BIN)/clang-format --dry-run --Werror
+	@$(MARKDOWN) | xargs $(BIN)/pymarkdown scan
+	@$(MARKDOWN) | xargs $(BIN)/python docs/links.py
+	@git ls-files ':!*.json' ':!*.png' ':!constraints.txt' ':!tests/fuzz/corpus' | xargs $(BIN)/codespell
+
+# Kernels are left out: a stream is known by its kernel's source, so a changed line makes it stale.
+tidy: setup $(VENV)/.dev ## Run clang-tidy on the engine (ARGS=REGEX: on files whose path matches)
+	@$(BIN)/run-clang-tidy.py -clang-tidy-binary $(BIN)/clang-tidy -p $(BUILD) -quiet -hide-progress \
+	  -j $(JOBS) $(or $(ARGS),'^$(CURDIR)/engine/.*\.cpp$$')
 
 format: $(VENV)/.dev ## Format all sources
-	@$(BIN)/ruff check --fix --quiet tuner tests cmake .ci || true
-	@$(BIN)/ruff format --quiet tuner tests cmake .ci
+	@$(BIN)/ruff check --fix --quiet $(PYTHON_FOLDERS) || true
+	@$(BIN)/ruff format --quiet $(PYTHON_FOLDERS)
 	@git ls-files '*.cpp' '*.hpp' | xargs $(BIN)/clang-format -i
 
-sanitize: $(VENV)/.packages ## Engine tests under address and undefined-behaviour sanitizers
+docs: setup ## Write the tables and pictures of the documents from results/ and the engine
+	@$(BIN)/python docs/tables.py --write
+
+hooks: $(VENV)/.dev ## Check format, types, prose and the subject at every commit
+	@$(BIN)/pre-commit install
+
+sanitize: $(VENV)/.packages ## Run the engine's tests under address and undefined-behaviour sanitizers
 	@cmake --preset sanitize --log-level=WARNING
 	@cmake --build --preset sanitize
 	@build/sanitize/engine_tests
 
-fuzz: $(VENV)/.packages ## Ten minutes of fuzzing per target (FUZZ_SECONDS=600), under sanitizers
+fuzz: $(VENV)/.packages ## Fuzz each reader for ten minutes (FUZZ_SECONDS=600), under sanitizers
 	@cmake --preset fuzz --log-level=WARNING
 	@cmake --build --preset fuzz
 	@for target in stream spool import; do \
 	  build/fuzz/fuzz $$target --corpus tests/fuzz/corpus/$$target --seconds $(FUZZ_SECONDS) || exit 1; done
 
-smoke: setup ## Every policy on every workload's smoke input
+smoke: setup ## Run every policy on every workload's smoke input
 	@$(BIN)/tune smoke
 
-bench: setup ## All speed figures in one run, beside a native build; writes results/bench.json
+bench: setup ## Measure all speed figures, beside a native build; writes results/bench.json
 	@for build in bench bench-native; do \
 	  cmake --preset $$build --log-level=WARNING && cmake --build --preset $$build || exit 1; done
 	@$(BIN)/python tests/bench/run.py --build build/bench --native build/bench-native \
 	  --out results/bench.json $(ARGS)
 
-wheel: $(VENV)/.pip ## Build dist/*.whl, which needs neither compiler nor checkout where it is installed
+wheel: $(VENV)/.pip ## Build dist/*.whl, which runs without compiler and checkout
 	@$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
 
-lock: $(VENV)/.pip ## Resolve constraints.txt anew: the newest versions that pyproject.toml allows
+lock: $(VENV)/.pip ## Write constraints.txt: the newest versions that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/python cmake/lock.py
 

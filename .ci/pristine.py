@@ -1,4 +1,4 @@
-"""Runs the README's own commands on a machine that never saw the project.
+"""Runs the README's own commands on a machine without any trace of the project.
 
     .ci/pristine.py [--rev REV] [--suite NAME] [--chroot] [--mbit N] [--json FILE] [COMMAND ...]
 
@@ -30,10 +30,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-# What an older README, which names no packages, means by "a C++20 compiler, git and make".
+# For a README that names no packages, as older ones did.
 DEFAULT_PACKAGES = "git make g++ python3-dev python3-venv"
 FIRST_TRIAL = re.compile(r"^trial +\d+ \(1/\d+\)")
-# Reaching the package index is the machine's business; finding packages already there is not.
+# Only what is needed to reach the package index; no cache of packages.
 PASSED_ON = re.compile(
     r"^(PIP_(INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST|DEFAULT_TIMEOUT|PROXY)|(https?|no)_proxy)$",
     re.IGNORECASE,
@@ -43,7 +43,7 @@ HOME = "/home/newcomer"
 
 
 class Unusable(Exception):
-    """The root could not be made: nothing is said about the project."""
+    """The root could not be made; this says nothing about the project."""
 
 
 def say(text: str) -> None:
@@ -111,11 +111,11 @@ def make_root(root: Path, packages: str, suite: str | None) -> None:
         run(*enter, *install)
         run(*enter, "useradd", "--create-home", "--shell", "/bin/bash", "newcomer")
         run(*enter, "apt-get", "clean")
-    trust(root)  # once more: Debian's certificates came with the packages
+    trust(root)  # again: the packages brought Debian's certificates
 
 
 def trust(root: Path) -> None:
-    """This machine's certificates, which its proxy may need, to where Debian has its own."""
+    """Copies this machine's certificates, which a proxy may need, to where Debian has its own."""
     if CERTIFICATES.exists():
         inside = Path(str(root) + str(CERTIFICATES))
         inside.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def trust(root: Path) -> None:
 
 @contextlib.contextmanager
 def mounted(root: Path) -> Iterator[None]:
-    """The kernel's file systems, for what runs by a change of root."""
+    """The kernel's file systems, for processes in the changed root."""
     done: list[str] = []
     try:
         for kind, place in (("proc", "proc"), ("devtmpfs", "dev"), ("tmpfs", "dev/shm")):
@@ -239,7 +239,7 @@ class Container:
         return start([*command, "--env", f"HOME={HOME}", self._name, "bash", "-c", script])
 
     def limit(self, mbit: float) -> None:
-        """What reaches the container crosses its network's bridge."""
+        """Limits the bridge of the container's network."""
         bridge = "br-" + str(self._network.id)[:12]
         rate = ["tbf", "rate", f"{mbit:g}mbit", "burst", "256kb", "latency", "100ms"]
         run("tc", "qdisc", "add", "dev", bridge, "root", *rate)
@@ -255,8 +255,8 @@ def docker_answers() -> bool:
         client = docker.from_env(timeout=10)
         client.ping()
         client.close()
-    except Exception as error:  # no SDK, no socket, no daemon: all the same here
-        say(f"no Docker Engine ({type(error).__name__}): a change of root instead")
+    except Exception as error:  # no SDK, no socket or no daemon: the result is the same
+        say(f"no Docker Engine ({type(error).__name__}): using a change of root instead")
         return False
     return True
 
@@ -327,7 +327,8 @@ def try_out(
     for name, seconds in timings.items():
         say(f"{seconds:8.1f} s  {name}")
     if out is not None:
-        out.write_text(json.dumps({"commit": rev, "seconds": timings}, indent=1) + "\n")
+        report = {"commit": rev, "cores": os.cpu_count(), "mbit": mbit, "seconds": timings}
+        out.write_text(json.dumps(report, indent=1) + "\n")
     say(f"FAILED: {failed}" if failed else "passed")
     return 1 if failed else 0
 

@@ -1,6 +1,5 @@
 #!/bin/sh
-# What the build needs from the machine, checked before anything is installed: one error that says
-# what to do. Usage: preflight.sh PYTHON CXX
+# Checks what the build needs from the machine before anything is installed; one error says what to do. Usage: preflight.sh PYTHON CXX
 set -u
 python=$1
 cxx=$2
@@ -37,7 +36,7 @@ END
   fail "the C++ compiler ($cxx) cannot build a C++20 program: install g++ 12 or clang 16 or newer, or set CXX"
 }
 
-# A finished environment needs no more room.
+# A finished installation needs no more room.
 if [ ! -e .venv/.engine ]; then
   needed=3
   free=$(df -Pk . | awk 'NR == 2 { printf "%d", $4 / 1048576 }')

@@ -192,7 +192,7 @@ struct PerfRecorder::Impl {
 
 PerfRecorder::PerfRecorder(int pid, const std::vector<PerfEvent>& events,
                            std::filesystem::path folder, std::string sampler,
-                           std::uint64_t begin_ns, std::filesystem::path raw)
+                           std::uint64_t begin_ns, const std::filesystem::path& raw)
     : impl_(std::make_unique<Impl>(std::move(folder), std::move(sampler), begin_ns)) {
   if (events.empty()) throw std::invalid_argument("no perf events to record");
   if (!raw.empty()) impl_->raw.open(raw, std::ios::binary);

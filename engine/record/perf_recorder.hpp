@@ -24,7 +24,7 @@ class PerfRecorder {
   /// `raw`: a file for the bytes of all rings as they come, for tests; may be empty.
   /// std::system_error naming the event and what is wrong.
   PerfRecorder(int pid, const std::vector<PerfEvent>& events, std::filesystem::path folder,
-               std::string sampler, std::uint64_t begin_ns, std::filesystem::path raw = {});
+               std::string sampler, std::uint64_t begin_ns, const std::filesystem::path& raw = {});
   ~PerfRecorder();
   PerfRecorder(const PerfRecorder&) = delete;
   PerfRecorder& operator=(const PerfRecorder&) = delete;

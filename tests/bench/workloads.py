@@ -1,12 +1,13 @@
-"""Tunes every workload with HybridTier and HeMem and writes the table of what came out.
+"""Tunes every workload with HybridTier and HeMem and writes what came out.
 
     python tests/bench/workloads.py --out results/workloads.json [--budget 20] [--workload W ...]
 
 Per workload: footprint, accesses, R, seconds to make the stream, seconds per trial, and default and
-tuned objective per policy, at the workload's own machine and a ratio of 1:8. What is already in the
-file for the same engine build and budget is kept, so that an interrupted run goes on. `--table`
-only prints the file as Markdown. Takes one to three minutes per workload; streams are removed once
-they were used, and their figures are kept in workloads/characteristics.json, too.
+tuned objective per policy, and the objective of placements without knobs, on the workload's own
+machine at a ratio of 1:8. What is already in the file for the same engine build and budget is kept,
+so that an interrupted run continues. Takes one to three minutes per workload; streams are removed
+after use, and their figures are also kept in workloads/characteristics.json. `make docs` writes
+docs/tuning-results.md from the file.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 POLICIES = ("hybridtier", "hemem")
+REFERENCES = ("first-touch", "static-hot", "all-fast")
 
 
 def say(text: str) -> None:
@@ -29,7 +31,7 @@ def say(text: str) -> None:
 
 
 def stream_of(workload: str) -> dict[str, Any]:
-    """Figures of the default stream, which the studies have made; kept as characteristics, too."""
+    """Figures of the default stream, which the studies have made; also kept as characteristics."""
     from tuner.documents import catalog
     from tuner.report import characteristics
 
@@ -75,34 +77,11 @@ def tune(workload: str, policy: str, budget: int, out: Path) -> dict[str, Any]:
     }
 
 
-def table(rows: dict[str, Any]) -> str:
-    """Markdown, as the README has it."""
-
-    def value(x: float, objective: str) -> str:
-        if objective == "runtime":
-            return f"{x:.4g} s"
-        return f"{x / 1e6:.3g} M/s" if x >= 1e6 else f"{x / 1e3:.4g} k/s"
-
-    lines = [
-        "| workload | GiB | accesses | R | s to make | s a trial | HybridTier: default → tuned "
-        "| gain | HeMem: default → tuned | gain |",
-        "| --- " * 10 + "|",
-    ]
-    for name, row in rows.items():
-        accesses = row["accesses"]
-        cells = [
-            f"`{name}`",
-            f"{row['footprint_gib']:.3g}",
-            f"{accesses / 1e12:.3g} T" if accesses >= 1e12 else f"{accesses / 1e9:.3g} G",
-            f"{row['scale']:g}",
-            f"{row['make_cpu_seconds']:.0f}",
-            " / ".join(f"{row[policy]['trial_seconds']:.1f}" for policy in POLICIES),
-        ]
-        for policy in POLICIES:
-            default, tuned = (value(row[policy][k], row["objective"]) for k in ("default", "tuned"))
-            cells += [f"{default} → {tuned}", f"{100 * row[policy]['gain']:+.1f} %"]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def reference(workload: str, policy: str) -> float:
+    """The objective under a policy without knobs."""
+    command = [sys.executable, "-m", "tuner", "sim", "--workload", workload, "--policy", policy]
+    done = subprocess.run([*command, "--json"], stdout=subprocess.PIPE, text=True, check=True)
+    return float(json.loads(done.stdout)["objective"])
 
 
 def _rows(file: Path) -> dict[str, Any]:
@@ -117,13 +96,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/workloads.json"))
     parser.add_argument("--budget", type=int, default=20)
     parser.add_argument("--workload", nargs="+")
-    parser.add_argument("--table", action="store_true", help="print the file, run nothing")
     args = parser.parse_args()
     rows = _rows(args.out)
-    if args.table:
-        print(table(rows))
-        return
-
     from tuner import engine
     from tuner.documents import catalog
 
@@ -137,13 +111,13 @@ def main() -> None:
             for policy in POLICIES:
                 say(f"{workload}: {policy}")
                 row[policy] = tune(workload, policy, args.budget, Path(work) / "results")
+            row["references"] = {policy: reference(workload, policy) for policy in REFERENCES}
             row = made_by | stream_of(workload) | row
-        # Another process may have written meanwhile.
+        # Another process may have written in the meantime.
         rows = _rows(args.out) | {workload: row}
         rows = {name: rows[name] for name in known if name in rows}
         args.out.write_text(json.dumps({"workloads": rows}, indent=1) + "\n")
         say(json.dumps(row))
-    print(table(rows))
 
 
 if __name__ == "__main__":

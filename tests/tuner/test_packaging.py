@@ -1,4 +1,4 @@
-"""What is declared is used, and what is used is declared and locked."""
+"""Dependencies that are declared are used; those that are used are declared and locked."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def imports(*folders: str) -> dict[str, set[str]]:
-    """Modules of others that Python files below the folders import, and the distributions that
-    have them: more than one where a distribution is split."""
+    """Third-party modules that Python files below the folders import, each with the distributions
+    that provide it (several where a project is split)."""
     owners = packages_distributions()
     found: dict[str, set[str]] = {}
     for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Rules that hold for the tests themselves: what `conftest.py` promises, and what nobody writes."""
+"""Rules for tests, commits and formatting, as `conftest.py` and CONTRIBUTING state them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import HEAVY, ROOT, Refusal
 
-# Of C, C++ and Python, and in a shell's command: what a test waits for has to be an event.
+# In C, C++, Python and shell commands: a test waits for an event, never for time to pass.
 SLEEP = re.compile(r"\b(?:u|nano|clock_nano)?sle{2}p(?:_for|_until)?[\"']*\s*(?:\(|,|[\d.])")
 
 
@@ -58,3 +58,84 @@ def test_the_quick_half_does_without(name: str) -> None:
     )
     assert done.returncode == os.EX_SOFTWARE
     assert f"starts a program that imports {name}" in done.stderr
+
+
+# --- Commit messages ------------------------------------------------------------------------------
+
+
+def commit_message(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    file = folder / "message"
+    file.write_text(text)
+    return subprocess.run(
+        [sys.executable, ROOT / ".ci/commit_msg.py", file],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Charge stores for their write-back",
+        "Process huge pages whole\n\nThe body may be long, and may end with a full stop.",
+        "Embed the pictures\n# what git adds: is ignored\n",
+        "Merge branch 'words'",
+        "fixup! engine: whatever it was called",
+        "A" + "x" * 71,
+    ],
+)
+def test_a_good_commit_message_passes(tmp_path: Path, text: str) -> None:
+    done = commit_message(text, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("A" + "x" * 72, "73 characters; at most 72"),
+        ("engine: charge stores", "label 'engine:'"),
+        ("Added a test", "'Added' does not look imperative"),
+        ("Adding a test", "'Adding' does not look imperative"),
+        ("Adds a test", "'Adds' does not look imperative"),
+        ("add a test", "capital letter"),
+        ("Add a test.", "full stop"),
+        ("(wip)", "must begin with a verb"),
+        ("Add a test\nand say why", "empty line between subject and body"),
+    ],
+)
+def test_a_bad_commit_message_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    done = commit_message(text, tmp_path)
+    assert done.returncode == 1
+    assert complaint in done.stderr
+
+
+# --- The formatter --------------------------------------------------------------------------------
+
+
+def test_no_line_of_c_plus_plus_has_more_than_100_columns() -> None:
+    """The formatter sees to code; comments are left to their authors."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for folder in ("engine", "workloads", "tests")
+        for path in sorted((ROOT / folder).rglob("*.[ch]pp"))
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if len(line) > 100
+    ]
+    assert found == []
+
+
+CLANG_FORMAT = Path(sys.executable).with_name("clang-format")
+
+
+@pytest.mark.skipif(not CLANG_FORMAT.exists(), reason="clang-format is not installed (make lint)")
+@pytest.mark.parametrize("name", ["text.cpp", "text.md"])
+def test_the_formatter_leaves_comments_and_documents_as_they_are(tmp_path: Path, name: str) -> None:
+    for config in (".clang-format", ".clang-format-ignore"):
+        (tmp_path / config).write_text((ROOT / config).read_text())
+    text = f"// A list after a line that is too long {'-' * 80}\n//   first   item\n//   second\n"
+    if name.endswith(".md"):
+        text = "# Title\n\nSee `tests/engine/test_sim*.cpp`: one-line notes.\n"
+    (tmp_path / name).write_text(text)
+    subprocess.run([CLANG_FORMAT, "-i", tmp_path / name], check=True)
+    assert (tmp_path / name).read_text() == text

@@ -37,17 +37,17 @@ def preflight(
 
 @pytest.fixture
 def compiler(tmp_path: Path) -> str:
-    """Takes everything."""
+    """Compiles anything."""
     return script(tmp_path / "c++", "exit 0")
 
 
 @pytest.fixture
 def python(tmp_path: Path) -> str:
-    """Answers every question with yes."""
+    """Passes every check."""
     return script(tmp_path / "python", "exit 0")
 
 
-def test_a_machine_that_has_all_passes_without_a_word(
+def test_a_machine_that_has_everything_passes_silently(
     tmp_path: Path, python: str, compiler: str
 ) -> None:
     done = preflight(python, compiler, tmp_path, code=0)
@@ -72,7 +72,7 @@ def test_no_python(tmp_path: Path, compiler: str) -> None:
         ("Python.h", "has no C headers", "apt install python3-dev"),
     ],
 )
-def test_a_python_that_will_not_do(
+def test_an_unusable_python(
     tmp_path: Path, compiler: str, question: str, answer: str, remedy: str
 ) -> None:
     python = script(
@@ -102,7 +102,7 @@ def test_no_disk(tmp_path: Path, python: str, compiler: str) -> None:
     path = f"{tmp_path}:{os.environ['PATH']}"
     error = preflight(python, compiler, tmp_path, PATH=path).stderr
     assert f"error: 3 GiB of free disk are needed in {tmp_path}, found 1" in error
-    # What is installed needs no more room.
+    # A finished installation needs no more room.
     (tmp_path / ".venv").mkdir()
     (tmp_path / ".venv/.engine").touch()
     preflight(python, compiler, tmp_path, code=0, PATH=path)
@@ -119,10 +119,10 @@ def test_no_temporary_folder(tmp_path: Path, python: str, compiler: str) -> None
     [
         ("Retrying after NameResolutionError('...')", "the package index cannot be reached"),
         ("[Errno 28] No space left on device", "the disk is full"),
-        ("ERROR: something else", "pip's last lines above tell why"),
+        ("ERROR: something else", "see pip's last lines above"),
     ],
 )
-def test_what_pip_failed_of(tmp_path: Path, log: str, means: str) -> None:
+def test_why_pip_failed(tmp_path: Path, log: str, means: str) -> None:
     file = tmp_path / "pip.log"
     file.write_text(log + "\n")
     done = subprocess.run(
@@ -133,7 +133,7 @@ def test_what_pip_failed_of(tmp_path: Path, log: str, means: str) -> None:
     assert means in done.stderr
 
 
-def test_make_alone_lists_what_there_is() -> None:
+def test_make_alone_lists_its_targets() -> None:
     done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
     for target in ("run", "test", "test-quick", "bench", "wheel"):
         assert f"make {target} " in done.stdout

@@ -1,0 +1,407 @@
+"""Writes the tables and pictures of the documents from the files in results/ and the engine.
+
+    python docs/tables.py            which files are out of date (exit code 1 if any is)
+    python docs/tables.py --write    write them anew
+
+In a Markdown file a generated part stands between `<!-- made: NAME -->` and `<!-- end -->`; its
+text is what `PARTS[NAME]` returns. `tests/tuner/test_docs.py` fails when a part differs from its
+source. What a results file holds, and which command measures it, is in results/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import picture
+
+ROOT = Path(__file__).resolve().parents[1]
+PART = re.compile(r"(<!-- made: ([\w.-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+# --- Sources --------------------------------------------------------------------------------------
+
+
+@cache
+def results(name: str) -> Any:
+    """A file of results/."""
+    return json.loads((ROOT / "results" / name).read_text(encoding="utf-8"))
+
+
+@cache
+def tune(*words: str) -> Any:
+    """What a listing command of the installed tuner prints as JSON."""
+    command = [sys.executable, "-m", "tuner", *words, "--json"]
+    return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)
+
+
+# --- Text -----------------------------------------------------------------------------------------
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def si(value: float, digits: int = 3) -> str:
+    """1234567 as 1.23 M"""
+    for unit in ("", " k", " M", " G", " T"):
+        if abs(value) < 999.5:
+            return f"{value:.{digits}g}{unit}"
+        value /= 1000
+    return f"{value:.{digits}g} P"
+
+
+def objective(value: float, name: str) -> str:
+    """`runtime` in seconds, `throughput` in operations a second."""
+    return f"{value:.4g} s" if name == "runtime" else f"{si(value, 4)}/s"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def gain(value: float) -> str:
+    return f"{100 * value:+.1f} %"
+
+
+def better(value: float, reference: float, name: str) -> float:
+    """The gain of a value over a reference, as the tuner counts it: above 0 is better."""
+    return reference / value - 1 if name == "runtime" else value / reference - 1
+
+
+# --- README ---------------------------------------------------------------------------------------
+
+
+def first_result() -> str:
+    measured = results("pristine.json")
+    seconds = measured["seconds"]
+    first, end = seconds["clone to first trial"], seconds["clone to end of make run"]
+    return (
+        f"From `git clone` to the first trial takes {first:.0f} s, to the end of `make run` "
+        f"{end:.0f} s\n(new Debian, {measured['cores']} cores, {measured['mbit']:g} Mbit/s)."
+    )
+
+
+def study_command() -> str:
+    return f"```sh\n{results('study.json')['command']}\n```"
+
+
+def study_output() -> str:
+    return "```text\n" + "\n".join(results("study.json")["output"]) + "\n```"
+
+
+def study_sentence() -> str:
+    study = results("study.json")
+    name, references = study["objective"], study["references"]
+    over_default = gain(better(study["best"], study["default"], name))
+    over_first_touch = 1 + better(study["best"], references["first-touch"], name)
+    fast = 1 + better(study["best"], references["all-fast"], name)
+    return (
+        f"{len(study['trials'])} trials: {over_default} over the default knobs, "
+        f"{over_first_touch:.1f} times the speed of never moving a page\n"
+        f"(`first-touch`), and {100 * fast:.0f} % of the speed of a machine with fast memory only "
+        "(`all-fast`)."
+    )
+
+
+# --- docs/tuning-results.md -----------------------------------------------------------------------
+
+TUNED = {"hybridtier": "HybridTier", "hemem": "HeMem"}
+REFERENCES = {
+    "first-touch": "never moves a page",
+    "static-hot": "places the hottest pages of the whole run once",
+    "all-fast": "has fast memory for everything",
+}
+
+
+def measured_references() -> list[str]:
+    """The references that every row has: older files have none."""
+    rows = results("workloads.json")["workloads"].values()
+    return [name for name in REFERENCES if all(name in row.get("references", {}) for row in rows)]
+
+
+def tuned_workloads() -> str:
+    rows = []
+    for workload, row in results("workloads.json")["workloads"].items():
+        name = row["objective"]
+        cells = [f"`{workload}`", f"`{row['machine']}`"]
+        for policy in TUNED:
+            default, tuned = row[policy]["default"], row[policy]["tuned"]
+            cells.append(f"{objective(default, name)} → {objective(tuned, name)}")
+            cells.append(gain(row[policy]["gain"]))
+        cells += [objective(row["references"][other], name) for other in measured_references()]
+        rows.append(cells)
+    head = ["workload", "machine"]
+    for label in TUNED.values():
+        head += [f"{label}: default → tuned", "gain"]
+    return table([*head, *measured_references()], rows)
+
+
+def streams() -> str:
+    return table(
+        ("workload", "input", "GiB", "accesses", "R", "s to make", "s a trial: HybridTier / HeMem"),
+        [
+            (
+                f"`{workload}`",
+                f"`{row['input']}`",
+                f"{row['footprint_gib']:.3g}",
+                si(row["accesses"]),
+                f"{row['scale']:g}",
+                f"{row['make_cpu_seconds']:.0f}",
+                " / ".join(f"{row[policy]['trial_seconds']:.1f}" for policy in TUNED),
+            )
+            for workload, row in results("workloads.json")["workloads"].items()
+        ],
+    )
+
+
+def tuned_with() -> str:
+    rows = results("workloads.json")["workloads"].values()
+    budgets = " or ".join(str(n) for n in sorted({row["budget"] for row in rows}))
+    builds = ", ".join(f"`{b}`" for b in sorted({row["engine_build"] for row in rows}))
+    parts = [f"`{name}` {REFERENCES[name]}" for name in measured_references()]
+    beside = f" Without knobs: {', '.join(parts)}." if parts else ""
+    return f"Budget: {budgets} trials. Engine build: {builds}.{beside}"
+
+
+# --- docs/workloads.md, machines.md, policies.md --------------------------------------------------
+
+
+def inputs() -> str:
+    """Figures are the shipped ones: the listing also knows those of streams in the cache."""
+    measured = json.loads((ROOT / "workloads/characteristics.json").read_text(encoding="utf-8"))
+    rows = []
+    for workload in tune("workloads"):
+        for name, given in workload["inputs"].items():
+            figures = measured.get(workload["name"], {}).get(name)
+            gib = figures["footprint_gib"] if figures else given["footprint_gib"]
+            default = " (default)" if name == workload["default_input"] else ""
+            rows.append(
+                (
+                    f"`{workload['name']}`",
+                    f"`{name}`{default}",
+                    f"{gib or workload['footprint_gib']:.3g}",
+                    si(figures["accesses"] * figures["scale"]) if figures else "not measured",
+                    f"{given['scale'] or workload['scale']:g}",
+                    f"`{workload['machine']}`",
+                    given["summary"],
+                )
+            )
+    return table(("workload", "input", "GiB", "accesses", "R", "machine", "summary"), rows)
+
+
+def machines() -> str:
+    head = ("machine", "threads", "fast: ns", "GB/s", "slow: ns", "read GB/s", "write GB/s")
+    return table(
+        (*head, "summary"),
+        [
+            (
+                f"[`{m['name']}`](../engine/machines/{m['name']}.yaml)",
+                f"{m['threads']:g}",
+                f"{m['fast']['latency_ns']:g}",
+                f"{m['fast']['read_gbps']:g}",
+                f"{m['slow']['latency_ns']:g}",
+                f"{m['slow']['read_gbps']:g}",
+                f"{m['slow']['write_gbps']:g}",
+                m["summary"],
+            )
+            for m in tune("machines")
+        ],
+    )
+
+
+def policies() -> str:
+    return table(
+        ("policy", "family", "knobs", "what it is", "published in"),
+        [
+            (f"`{p['name']}`", p["family"], str(len(p["knobs"])), p["summary"], p["citation"])
+            for p in tune("policies")
+        ],
+    )
+
+
+def value(knob: Mapping[str, Any], key: str) -> str:
+    found = knob[key]
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    return found if isinstance(found, str) else f"{found:g}"
+
+
+def tuned_in(knob: Mapping[str, Any]) -> str:
+    tuned = knob["tuned"]
+    if tuned is None:
+        return "not tuned"
+    if knob["type"] == "boolean":
+        return "true, false"
+    if knob["type"] == "choice":
+        return ", ".join(tuned["choices"])
+    return f"{tuned['min']:g} to {tuned['max']:g}" + (", log" if knob["log"] else "")
+
+
+def knobs() -> str:
+    """A section per policy. What several policies declare alike (AOL's) is listed once, last."""
+    declared = {p["name"]: tune("knobs", p["name"]) for p in tune("policies") if p["knobs"]}
+    sections = [
+        (f"`{name}`", [k for k in listed if not k["name"].startswith("aol.")])
+        for name, listed in declared.items()
+    ]
+    regulated = max(declared.values(), key=lambda listed: len([k for k in listed if k["tuned"]]))
+    aol = [k for k in regulated if k["name"].startswith("aol.")]
+    sections.append(("Regulation by amortised offcore latency", aol))
+    return "\n\n".join(
+        f"### {title}\n\n"
+        + table(
+            ("knob", "default", "tuned in", "unit", "meaning", "source"),
+            [
+                (
+                    f"`{k['name']}`",
+                    value(k, "default"),
+                    tuned_in(k),
+                    k["unit"].replace("_", " "),
+                    k["meaning"].replace("|", "\\|"),
+                    k["source"].replace("|", "\\|"),
+                )
+                for k in listed
+            ],
+        )
+        for title, listed in sections
+        if listed
+    )
+
+
+# --- docs/accuracy.md, benchmarks.md --------------------------------------------------------------
+
+
+def checks() -> str:
+    return table(
+        ("check", "published", "here"),
+        [
+            (
+                row["check"],
+                percent(row["published"]) if "published" in row else "",
+                percent(row["here"]) if "published" in row else gain(row["here"]),
+            )
+            for row in results("checks.json")["checks"]
+        ],
+    )
+
+
+def benchmarks() -> str:
+    bench = runpy.run_path(str(ROOT / "tests/bench/run.py"))
+    return f"```text\n{bench['table'](results('bench.json'))}\n```"
+
+
+# --- results/recorded/README.md -------------------------------------------------------------------
+
+
+def recorded_studies() -> str:
+    rows = []
+    for row in results("recorded/figures.json")["studies"]:
+        rows.append(
+            (
+                row["program"],
+                f"{row['mib']:g}",
+                si(row["accesses"]),
+                f"{row['all_fast']:g}",
+                row["policy"],
+                f"{row['default']:g}",
+                f"{row['best']:g}",
+                gain(row["default"] / row["best"] - 1),
+                f"{row['default_hits']:.0%} → {row['best_hits']:.0%}".replace("%", " %"),
+                f"{row['trial_seconds']:.2f}",
+                f"`{row['matters']}`",
+            )
+        )
+    head = ("program", "MiB", "accesses", "all fast, s", "policy", "default, s", "best, s", "gain")
+    return table((*head, "fast hits", "s per trial", "matters most"), rows)
+
+
+def recorded_curves() -> str:
+    return table(
+        ("native kernel", "recorded", "cache : footprint, native", "recorded", "apart", "at"),
+        [
+            (
+                row["kernel"],
+                row["recorded"],
+                row.get("cache_native", ""),
+                row.get("cache_recorded", ""),
+                f"{row['points']} points",
+                f"the hottest {row['at']}",
+            )
+            for row in results("recorded/figures.json")["curves"]
+        ],
+    )
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "first-result": first_result,
+    "study-command": study_command,
+    "study-output": study_output,
+    "study-sentence": study_sentence,
+    "tuned-workloads": tuned_workloads,
+    "tuned-with": tuned_with,
+    "streams": streams,
+    "inputs": inputs,
+    "machines": machines,
+    "policies": policies,
+    "knobs": knobs,
+    "checks": checks,
+    "benchmarks": benchmarks,
+    "recorded-studies": recorded_studies,
+    "recorded-curves": recorded_curves,
+}
+
+
+# --- Files ----------------------------------------------------------------------------------------
+
+
+def documents() -> Iterator[Path]:
+    """The Markdown files that may have generated parts."""
+    yield ROOT / "README.md"
+    yield from sorted((ROOT / "docs").glob("*.md"))
+    yield ROOT / "results/recorded/README.md"
+
+
+def rewritten(text: str) -> str:
+    """The text with its generated parts made anew. KeyError for a part that nothing makes."""
+    return PART.sub(lambda found: f"{found[1]}\n{PARTS[found[2]]()}\n\n{found[3]}", text)
+
+
+def pictures() -> dict[Path, str]:
+    """Generated pictures and their content."""
+    return {ROOT / "docs/study.svg": picture.study(results("study.json"))}
+
+
+def changed() -> dict[Path, str]:
+    """Files that are not what their sources make, and what they ought to be."""
+    wanted = {path: rewritten(path.read_text(encoding="utf-8")) for path in documents()}
+    return {
+        path: text
+        for path, text in (wanted | pictures()).items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write what differs")
+    args = parser.parse_args()
+    found = changed()
+    for path, text in found.items():
+        if args.write:
+            path.write_text(text, encoding="utf-8")
+        print(f"{path.relative_to(ROOT)}: {'written' if args.write else 'out of date'}")
+    return 1 if found and not args.write else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
