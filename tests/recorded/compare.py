@@ -23,8 +23,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from tuner import characteristics, engine, streams
+from tuner import engine
 from tuner.errors import UserError
+from tuner.report import characteristics
+from tuner.run import streams
 
 COLUMNS = 200  # steps of time, at least, in which a part can be chosen
 SHARES = (0.01, 0.1, 0.2, 0.5)
