@@ -183,13 +183,13 @@ def inputs() -> str:
     for workload in tune("workloads"):
         for name, given in workload["inputs"].items():
             figures = measured.get(workload["name"], {}).get(name)
-            gib = figures["footprint_gib"] if figures else given["footprint_gib"]
+            gib = (figures or given)["footprint_gib"]
             default = " (default)" if name == workload["default_input"] else ""
             rows.append(
                 (
                     f"`{workload['name']}`",
                     f"`{name}`{default}",
-                    f"{gib or workload['footprint_gib']:.3g}",
+                    f"{gib:.3g}" if gib else "not measured",
                     si(figures["accesses"] * figures["scale"]) if figures else "not measured",
                     f"{given['scale'] or workload['scale']:g}",
                     f"`{workload['machine']}`",

@@ -3,6 +3,7 @@ version is the same everywhere."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -14,15 +15,20 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from tuner import engine
-
 README = (ROOT / "README.md").read_text()
-MARKDOWN = sorted(
-    ROOT / name
-    for name in subprocess.run(
+
+
+def tune(*words: str) -> str:
+    """What a command prints."""
+    command = [sys.executable, "-m", "tuner", *words]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def markdown() -> list[Path]:
+    listed = subprocess.run(
         ["git", "ls-files", "*.md"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
-    ).stdout.splitlines()
-)
+    ).stdout
+    return [ROOT / name for name in listed.splitlines()]
 
 
 @pytest.fixture
@@ -105,7 +111,7 @@ def test_a_figure_written_by_hand_is_found() -> None:
 
 
 def test_every_link_leads_somewhere(links: ModuleType) -> None:
-    assert [complaint for path in MARKDOWN for complaint in links.broken(path)] == []
+    assert [complaint for path in markdown() for complaint in links.broken(path)] == []
 
 
 def test_broken_links_are_found(links: ModuleType, tmp_path: Path) -> None:
@@ -136,10 +142,7 @@ def test_every_page_is_in_the_index() -> None:
 def test_commands_that_documents_name_exist() -> None:
     """`tune X` and `make X`, in code."""
     known = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    usage = subprocess.run(
-        [sys.executable, "-m", "tuner", "--help"], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
-    commands = set(re.findall(r"^ {4}([a-z]+)", usage, re.MULTILINE))
+    commands = set(re.findall(r"^ {4}([a-z]+)", tune("--help"), re.MULTILINE))
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
     for page in pages:
         text = page.read_text()
@@ -160,7 +163,7 @@ def test_one_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     latest = re.search(r"^## (\d+\.\d+\.\d+) · (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
     assert latest is not None
-    assert engine.version() == version
+    assert json.loads(tune("--version", "--json"))["version"] == version
     assert (citation["version"], str(citation["date-released"])) == (version, latest[2])
     assert latest[1] == version
 

@@ -129,13 +129,14 @@ CLANG_FORMAT = Path(sys.executable).with_name("clang-format")
 
 
 @pytest.mark.skipif(not CLANG_FORMAT.exists(), reason="clang-format is not installed (make lint)")
-@pytest.mark.parametrize("name", ["text.cpp", "text.md"])
+@pytest.mark.parametrize("name", ["text.cpp", "text.md", "some/where/text.md"])
 def test_the_formatter_leaves_comments_and_documents_as_they_are(tmp_path: Path, name: str) -> None:
     for config in (".clang-format", ".clang-format-ignore"):
         (tmp_path / config).write_text((ROOT / config).read_text())
     text = f"// A list after a line that is too long {'-' * 80}\n//   first   item\n//   second\n"
     if name.endswith(".md"):
         text = "# Title\n\nSee `tests/engine/test_sim*.cpp`: one-line notes.\n"
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text(text)
     subprocess.run([CLANG_FORMAT, "-i", tmp_path / name], check=True)
     assert (tmp_path / name).read_text() == text
