@@ -28,8 +28,8 @@ namespace tt::sim {
 /// When the first of n accesses comes that are spread evenly and independently over a block, as a
 /// share of the block: it is later than x with probability (1 - x)^n. `u` in [0, 1) is the draw.
 [[nodiscard]] double first_access(std::uint64_t n, double u);
-/// How many of n such accesses lie within a share x of the block: binomial, by inversion of `u`.
-/// None with probability (1 - x)^n, which is the same law.
+/// How many of n such accesses lie within a share x of the block: binomial, by inversion of `u`, so
+/// that there is none with probability (1 - x)^n; the mean where that is as good as impossible.
 [[nodiscard]] std::uint32_t accesses_within(std::uint32_t n, double x, double u);
 
 class Traps {

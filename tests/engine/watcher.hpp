@@ -67,7 +67,7 @@ class Watcher final : public Policy {
   }
   void tick(Nanos now) override {
     if (pages_.empty()) return;
-    const PageRange window = next_window();
+    const PageRange window = next_window(scanned_);
     untouched_.assign(mask_words(window.count), 0);
     memory_.protect(window, Tiers::slow, untouched_);
     for (std::uint64_t i = 0; i < window.count; ++i)
@@ -100,7 +100,7 @@ class Watcher final : public Policy {
   }
   Heat heat(PageId) const override { return Heat::cold; }
   void report(Rows& out) const override {
-    // Halves, so that a number holds them without loss.
+    // The digest by halves, which a number holds without loss.
     out.push_back({"watcher",
                    {{"faults", static_cast<double>(seen.faults)},
                     {"probes", static_cast<double>(seen.probes)},
@@ -116,16 +116,16 @@ class Watcher final : public Policy {
 
  private:
   void note(std::uint64_t value) { seen.digest = mix64(seen.digest ^ value) + 1; }
-  PageRange next_window() {
-    auto at = pages_.lower_bound(cursor_);
+  PageRange next_window(std::uint64_t& cursor) const {
+    auto at = pages_.lower_bound(cursor);
     if (at == pages_.end()) at = pages_.begin();
-    cursor_ = *at + 64;
+    cursor = *at + 64;
     return {{*at}, 64};
   }
   /// Idle pages of the next stretch of the address space, as far as there are some.
   void demote(std::size_t most) {
     if (pages_.empty()) return;
-    const PageRange range = next_window();
+    const PageRange range = next_window(cleared_);
     std::vector<std::uint64_t> mask(mask_words(range.count));
     memory_.accessed(range, mask, true);
     std::vector<PageId> idle;
@@ -140,7 +140,7 @@ class Watcher final : public Policy {
   Rng rng_;
   const bool units_;
   std::set<std::uint64_t> pages_;
-  std::uint64_t cursor_ = 0;
+  std::uint64_t scanned_ = 0, cleared_ = 0;  // where the next window of each begins
   std::vector<std::uint64_t> untouched_;
 };
 
