@@ -1,7 +1,7 @@
 """`tune import`: makes a workload of what another tool saw of a program.
 
-The formats are read by the engine (`engine/record/import.hpp`); `importers.md` tells how to get
-each. Nothing appears unless all of the input was understood.
+The formats are read by the engine (`engine/record/import.hpp`); `tuner/record/importers.md` shows
+how to get each. Nothing appears unless all of the input was understood.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _period(args: Namespace) -> float:
 
 @contextmanager
 def _input(file: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
-    """The input's name, and a function that reads on: a file or standard input, gzipped or not."""
+    """The name of the input (a file or standard input, gzipped or not), and what reads from it."""
     if file == "-":
         yield "standard input", _unpacked(cast(BufferedReader, sys.stdin.buffer)).read
         return
@@ -102,7 +102,7 @@ def _input(file: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
 
         def read(count: int) -> bytes:
             got = stream.read(count)
-            if size and len(got) == count:  # not the first and last piece at once: worth telling
+            if size and len(got) == count:  # not all of it at once: worth reporting
                 update(raw.tell() / size)
             return got
 
