@@ -420,10 +420,10 @@ def test_best_says_what_there_is(run: Any, fake: FakeNative) -> None:
     assert outcome.code == 2
     assert (
         "no configuration is known for walker (big, testbed, 1:8, throughput, 16 threads, "
-        "scale 64, 4096 bytes, stream 0)"
+        "scale 64, 4096 bytes)"
     ) in outcome.err
     assert (
-        "\n  big, testbed, 1:4, throughput, 16 threads, scale 64, 4096 bytes, stream 0, toy\n"
+        "\n  big, testbed, 1:4, throughput, 16 threads, scale 64, 4096 bytes, toy\n"
     ) in outcome.err
 
 
