@@ -250,8 +250,8 @@ class Scenario:
         }
 
     def show(self, *names: str) -> str:
-        """Some fields in prose: 1:8, throughput, 16 threads. Defaults that a study's name leaves out
-        are left out here too."""
+        """Some fields in prose: 1:8, throughput, 16 threads. Defaults that a study's name does not
+        have are left out."""
         return ", ".join(
             options()[name].show(getattr(self, name))
             for name in names

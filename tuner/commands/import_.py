@@ -24,11 +24,9 @@ from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
 from tuner.errors import UserError
 from tuner.record import workload as recorded
+from tuner.record.samplers import CYCLES_PER_INSTRUCTION
 from tuner.terminal import print_json, progress, say
 from tuner.text import size
-
-CYCLES_PER_INSTRUCTION = 0.5
-"""While nothing waits for memory: lackey's clock. As `tune record` takes it."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 

@@ -60,6 +60,20 @@ class StreamClass:
     store_fill: float = 1
 
 
+# What overlaps is not seen by any sampler. Estimates: out-of-order execution finds about four
+# independent misses in its window of some 200 instructions, prefetchers keep eight to ten lines in
+# flight, and a pointer that has not arrived cannot be followed. The engine has the same figures for
+# importers (record/import.hpp) and its recording libraries.
+RANDOM = StreamClass("random", mlp=4)
+SEQUENTIAL = StreamClass("sequential", mlp=8)
+DEPENDENT = StreamClass("dependent", mlp=1)
+RESIDENT = StreamClass("resident", mlp=RANDOM.mlp, store_fill=0)
+"""Stores to lines that were in the cache."""
+
+CYCLES_PER_INSTRUCTION = 0.5
+"""While nothing waits for memory: the clock of a program whose real one was not recorded."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """How to start the program. `environment` is added to the user's own."""

@@ -13,10 +13,14 @@ from pathlib import Path
 from tuner.documents.machine import MachineSpec
 from tuner.errors import UserError
 from tuner.record.samplers import (
+    CYCLES_PER_INSTRUCTION,
+    DEPENDENT,
+    RANDOM,
+    RESIDENT,
+    SEQUENTIAL,
     Launch,
     Option,
     Sampler,
-    StreamClass,
     interpreter,
     library,
     program_head,
@@ -34,7 +38,7 @@ class Emulation(Sampler):
         Option("ghz", None, 0.1, 10, "GHz", "clock of the simulated processor"),
         Option(
             "cpi",
-            0.5,
+            CYCLES_PER_INSTRUCTION,
             0.05,
             10,
             "cycles",
@@ -43,15 +47,8 @@ class Emulation(Sampler):
         Option("latency_ns", None, 1, 10_000, "ns", "of a miss, for the recording's clock"),
         Option("interval_ms", 5, 0.1, 1000, "ms", "time over which misses of a page are counted"),
     )
-    # In the order of the observer's patterns. Estimates: out-of-order execution finds about four
-    # independent misses in its window, prefetchers keep eight lines in flight, and a pointer
-    # that has not arrived cannot be followed. Resident: stores to lines that were in the cache.
-    classes = (
-        StreamClass("random", mlp=4),
-        StreamClass("sequential", mlp=8),
-        StreamClass("dependent", mlp=1),
-        StreamClass("resident", mlp=4, store_fill=0),
-    )
+    # In the order of the observer's patterns.
+    classes = (RANDOM, SEQUENTIAL, DEPENDENT, RESIDENT)
     wall_time = False
 
     def from_machine(self, name: str, machine: MachineSpec) -> float:

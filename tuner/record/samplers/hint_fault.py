@@ -16,10 +16,11 @@ from pathlib import Path
 from tuner.documents.machine import MachineSpec
 from tuner.errors import UserError
 from tuner.record.samplers import (
+    RANDOM,
+    SEQUENTIAL,
     Launch,
     Option,
     Sampler,
-    StreamClass,
     interpreter,
     library,
     program_head,
@@ -40,7 +41,7 @@ class HintFault(Sampler):
         Option("llc_mib", None, 0.0625, 4096, "MiB", "last-level cache whose misses are estimated"),
     )
     # As the library counts them (engine/record/preload/sampler.hpp).
-    classes = (StreamClass("random", mlp=4), StreamClass("sequential", mlp=8))
+    classes = (RANDOM, SEQUENTIAL)
     wall_time = False  # the library knows the program's processor time
 
     def __init__(self, given: Mapping[str, float], machine: MachineSpec) -> None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from tuner import engine
 from tuner.errors import UserError
-from tuner.record.samplers import Launch, Option, Sampler, StreamClass
+from tuner.record.samplers import RANDOM, SEQUENTIAL, Launch, Option, Sampler
 
 DEVICES = Path("/sys/bus/event_source/devices")
 INSTEAD = "; --sampler hint-fault needs no such hardware, --sampler emulation no privileges either"
@@ -42,9 +42,7 @@ class Pebs(Sampler):
         Option("period", 2000, 100, 1e8, "accesses", "between two samples of a kind"),
         Option("latency", 3, 3, 1000, "cycles", "loads that took at least this long (Intel)"),
     )
-    # A sweep keeps the prefetchers busy, eight to ten lines; other loads overlap as far as a window
-    # of some 200 instructions goes. Estimates.
-    classes = (StreamClass("random", mlp=4), StreamClass("sequential", mlp=8))
+    classes = (RANDOM, SEQUENTIAL)
     wall_time = True
 
     devices: ClassVar[Path] = DEVICES
