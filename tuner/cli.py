@@ -1,7 +1,7 @@
 """The command line. A command is a module of `tuner.commands` with `run(args)`, imported when it
 runs, so that `tune --help` answers at once.
 
-Exit codes: 0 done, 1 the command ran and failed (or a defect of ours), 2 the user can put it right,
+Exit codes: 0 done, 1 the command ran and failed (or has a defect), 2 the user can correct it,
 130 interrupted.
 """
 
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.version:
             return _version(args.version_json)
         if args.version_json:
-            parser.error("--json goes behind the command, or with --version")
+            parser.error("--json belongs after the command, or with --version")
         if args.command is None:
             parser.error("the following arguments are required: COMMAND")
         name = MODULES.get(args.command, args.command)

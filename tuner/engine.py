@@ -65,7 +65,8 @@ def stream_info(path: Path) -> dict[str, Any]:
 
 
 def characteristics(path: Path, *, rows: int = 0, columns: int = 0) -> dict[str, Any]:
-    """How a stream uses its memory; with a size also its sites and a heat map. Errors likewise."""
+    """How a stream uses its memory; with rows and columns also its sites and a heat map. UserError
+    as `stream_info`."""
     try:
         return dict(native().characteristics(str(path), rows, columns))
     except RuntimeError as error:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 
 class UserError(Exception):
-    """Something that the user can put right: the message says what, where and how.
+    """Something that the user can correct: the message says what, where and how.
 
     The command line prints it as ``tune: error: MESSAGE`` and exits with 2. Anything else that
-    escapes is a defect of ours and shows its traceback.
+    escapes is a defect and shows its traceback.
     """
 
 

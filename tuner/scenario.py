@@ -250,20 +250,18 @@ class Scenario:
         }
 
     def show(self, *names: str) -> str:
-        """Some fields in prose: 1:8, throughput, 16 threads."""
-        return ", ".join(options()[name].show(getattr(self, name)) for name in names)
+        """Some fields in prose: 1:8, throughput, 16 threads. Defaults that a study's name does not
+        have are left out."""
+        return ", ".join(
+            options()[name].show(getattr(self, name))
+            for name in names
+            if options()[name].named or getattr(self, name) != declared_defaults().get(name)
+        )
 
     def conditions(self) -> str:
         """Under which conditions it runs: 1:8, 16 threads, scale 64, 4096 bytes, seed 0."""
         what = ("workload", "input", "policy", "machine", "objective")
-        return self.show(
-            *(
-                name
-                for name, option in options().items()
-                if name not in what
-                and (option.named or getattr(self, name) != declared_defaults().get(name))
-            )
-        )
+        return self.show(*(name for name in options() if name not in what))
 
     def simulate(self, machine: "MachineSpec") -> dict[str, Any]:
         """The arguments of `tuner._engine.simulate` on the machine that `machine` names."""

@@ -166,7 +166,7 @@ def overhead(budget: int = 100) -> dict[str, float]:
         with tempfile.TemporaryDirectory() as work:
             base = request(Path(work))
             study = request(
-                Path(work), budget=budget, workers=2, knobs=KNOBS, json_output=True,
+                Path(work), budget=budget, workers=2, tuned=KNOBS, json_output=True,
                 policy=base.policy.model_copy(update={"knobs": KNOBS}),
                 space=SpaceSpec.model_validate(
                     {"policy": "paper", "summary": "all", "knobs": {k.name: {} for k in KNOBS}}

@@ -119,7 +119,7 @@ def request(out: Path, **changes: Any) -> StudyRequest:
         "space": SpaceSpec(
             policy="paper", summary="all", knobs={knob.name: KnobRange() for knob in KNOBS}
         ),
-        "knobs": KNOBS,
+        "tuned": KNOBS,
         "machine": MACHINE,
         "budget": 10,
         "workers": 1,

@@ -246,8 +246,8 @@ def test_run_resolves_everything(fake: FakeNative) -> None:
         seed=0,
     )
     assert request.budget == 7
-    assert [knob.name for knob in request.knobs][:2] == ["threshold", "period"]
-    assert request.knobs[0].max == 50
+    assert [knob.name for knob in request.tuned][:2] == ["threshold", "period"]
+    assert request.tuned[0].max == 50
     assert request.workers == len(os.sched_getaffinity(0))
     assert StudyRequest.model_validate_json(request.model_dump_json()) == request
 
@@ -266,7 +266,7 @@ def test_run_takes_every_option(fake: FakeNative) -> None:
         "walker-small-toy-testbed-1to4-p50-8threads-scale128-2097152bytes-3repeats-stream6-seed5"
     )
     assert request.out == str(Path("elsewhere").absolute())
-    assert request.knobs[0].max == 40
+    assert request.tuned[0].max == 40
     scenario = request.scenario
     assert (scenario.seed, scenario.stream_seed, scenario.repeats) == (5, 6, 3)
     assert scenario.workload == str(Path("workloads/walker.yaml").absolute())
@@ -420,10 +420,10 @@ def test_best_says_what_there_is(run: Any, fake: FakeNative) -> None:
     assert outcome.code == 2
     assert (
         "no configuration is known for walker (big, testbed, 1:8, throughput, 16 threads, "
-        "scale 64, 4096 bytes, stream 0)"
+        "scale 64, 4096 bytes)"
     ) in outcome.err
     assert (
-        "\n  big, testbed, 1:4, throughput, 16 threads, scale 64, 4096 bytes, stream 0, toy\n"
+        "\n  big, testbed, 1:4, throughput, 16 threads, scale 64, 4096 bytes, toy\n"
     ) in outcome.err
 
 

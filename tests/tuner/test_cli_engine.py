@@ -93,7 +93,7 @@ def test_an_instruction_set_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_json_before_a_command_is_refused_rather_than_ignored() -> None:
-    assert "--json goes behind the command" in tune("--json", "machines", code=2).stderr
+    assert "--json belongs after the command" in tune("--json", "machines", code=2).stderr
 
 
 def test_a_result_does_not_depend_on_the_instruction_set(

@@ -95,7 +95,7 @@ def test_only_what_is_missing_or_stale_is_measured(tune: Any, measured: FakeNati
     assert code == 0
     assert rows(out)["big"][2] == "1*"
     assert not any("*" in cell for cell in rows(out)["small"])
-    assert "* of a stream that was made otherwise" in err
+    assert "* of an older stream" in err
     (walker,) = (w for w in json.loads(tune("workloads", "--json")[1]) if w["name"] == "walker")
     assert walker["inputs"]["big"]["characteristics_stale"] is True
     tune("workloads", "--measure", "walker")

@@ -41,7 +41,7 @@ def request() -> StudyRequest:
         workload=workload,
         policy=policy,
         space=space,
-        knobs=catalog.tuned_knobs(space, policy),
+        tuned=catalog.tuned_knobs(space, policy),
         machine=catalog.machine("testbed").spec,
         budget=10,
         workers=2,

@@ -165,7 +165,7 @@ def test_finite_space_ends_the_study_early(
 ) -> None:
     mode = [knob for knob in KNOBS if knob.name == "mode"]
     space = SpaceSpec(policy="paper", summary="one", knobs={"mode": KnobRange()})
-    summary = run(tmp_path, store, budget=10, knobs=mode, space=space)
+    summary = run(tmp_path, store, budget=10, tuned=mode, space=space)
     assert summary.trials == 3
     assert "all 3 configurations" in capsys.readouterr().err
 

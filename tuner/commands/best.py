@@ -20,10 +20,10 @@ from tuner.terminal import print_json, say
 
 
 def run(args: Namespace) -> int:
-    """Prints best.yaml of the best study; what is wrong with other studies is said on the side.
+    """Prints best.yaml of the best study; errors in other studies are notes.
 
-    Two configurations compete when their scenarios are comparable. What the command line leaves
-    open is as `tune run` has it.
+    Configurations of comparable scenarios compete. Fields that the command line does not set have
+    the defaults of `tune run`.
     """
     policy = engine.policy(args.policy or Scenario.policy)
     setting = settings.resolve(args.workload, policy=policy, **settings.given(args))
@@ -101,4 +101,4 @@ def _nothing(
     if not others:
         return f"{message}; `tune run --workload {workload}` finds one"
     listed = "".join(f"\n  {other}" for other in sorted(others))
-    return f"{message}; known are, to be chosen with the options of these names:{listed}"
+    return f"{message}; there are others, which the options of these names choose:{listed}"

@@ -19,7 +19,7 @@ def run(args: Namespace) -> int:
             print(f"removed {count} streams, {size(freed)}, from {streams.folder()}")
         return 0
     if args.stale:
-        raise UserError("--stale goes with `tune cache clear`")
+        raise UserError("--stale belongs to `tune cache clear`")
     entries, total = streams.entries(), streams.size()
     if args.json:
         print_json(

@@ -1,7 +1,7 @@
 """`tune import`: makes a workload of what another tool saw of a program.
 
-The formats are read by the engine (`engine/record/import.hpp`); `importers.md` tells how to get
-each. Nothing appears unless all of the input was understood.
+The formats are read by the engine (`engine/record/import.hpp`); `tuner/record/importers.md` shows
+how to get each. Nothing appears unless all of the input was understood.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
 from tuner.errors import UserError
 from tuner.record import workload as recorded
+from tuner.record.samplers import CYCLES_PER_INSTRUCTION
 from tuner.terminal import print_json, progress, say
 from tuner.text import size
-
-CYCLES_PER_INSTRUCTION = 0.5
-"""While nothing waits for memory: lackey's clock. As `tune record` takes it."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -88,7 +86,7 @@ def _period(args: Namespace) -> float:
 
 @contextmanager
 def _input(file: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
-    """The input's name, and a function that reads on: a file or standard input, gzipped or not."""
+    """The name of the input (a file or standard input, gzipped or not), and what reads from it."""
     if file == "-":
         yield "standard input", _unpacked(cast(BufferedReader, sys.stdin.buffer)).read
         return
@@ -102,7 +100,7 @@ def _input(file: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
 
         def read(count: int) -> bytes:
             got = stream.read(count)
-            if size and len(got) == count:  # not the first and last piece at once: worth telling
+            if size and len(got) == count:  # not all of it at once: worth reporting
                 update(raw.tell() / size)
             return got
 

@@ -27,8 +27,8 @@ from tuner.text import plural, size
 
 
 def run(args: Namespace) -> int:
-    """The program's exit status (128 + N when signal N killed it); 1 when it has succeeded but left
-    nothing to play."""
+    """The program's exit status (128 + N when signal N killed it); 1 when it has succeeded, but
+    nothing was recorded."""
     command = _program(args.program)
     machine = catalog.machine(args.machine).spec
     sampler = samplers.find(args.sampler)(_options(args.set), machine)
@@ -84,8 +84,8 @@ def _assemble(
     """Writes the trace and its workload document; returns the summary."""
     if not any(spools.glob("*.spool")):
         raise UserError(
-            f"{shlex.join(command)}: nothing was recorded: the program ended before it began, or "
-            f"cannot be looked into by the sampler {sampler.name}"
+            f"{shlex.join(command)}: nothing was recorded: the program ended too early, or "
+            f"cannot be observed by the sampler {sampler.name}"
         )
     title = f"writing {trace.name}"
     with progress(title) as update:

@@ -51,7 +51,7 @@ def study_request(args: Namespace) -> StudyRequest:
         out=str(Path(args.out).absolute()),
         space=space,
         space_argument=args.space and (catalog.absolute(args.space) or args.space),
-        knobs=catalog.tuned_knobs(space, policy),
+        tuned=catalog.tuned_knobs(space, policy),
         budget=args.budget,
         importance=args.importance,
         workers=args.workers,

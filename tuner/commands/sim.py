@@ -1,7 +1,7 @@
 """`tune sim`: runs one configuration, and checks a recorded one.
 
-With a best.yaml and nothing changed on the command line the recorded objective must come out again,
-to the last bit: the simulator is deterministic. If it does not, either something that it depends on
+With a best.yaml and nothing changed on the command line, the objective must be that of the file to
+the last bit: the simulator is deterministic. If it does not, either something that it depends on
 has changed (which is named), or it is a defect (exit code 1).
 """
 
@@ -34,7 +34,7 @@ def run(args: Namespace) -> int:
     if result.status is not Status.success:
         if args.json:
             print_json(_object(trial, result, None, None))
-        say(f"tune: error: the simulation {result.status}: {result.error}")
+        say(f"tune: error: the simulation ended: {result.status}: {result.error}")
         return 1
     if args.series:
         _write_series(Path(args.series), result.series)
@@ -112,10 +112,10 @@ def _verdict(
     if then == now:
         return f"reproduced exactly: {name} {then!r} {unit}", 0
     reasons = best_file.changes_since(recorded)
-    told = f"recorded {then!r} {unit}, reproduced {now!r} {unit}"
+    values = f"recorded {then!r} {unit}, reproduced {now!r} {unit}"
     if reasons:
-        return f"not the recorded objective ({told}), because:\n  " + "\n  ".join(reasons), 0
-    return f"NOT REPRODUCED although nothing has changed: {told}; please report this", 1
+        return f"not the recorded objective ({values}), because:\n  " + "\n  ".join(reasons), 0
+    return f"NOT REPRODUCED although nothing has changed: {values}; please report this", 1
 
 
 def _changed(asked: Scenario, recorded: Scenario) -> bool:

@@ -3,7 +3,7 @@
 Every policy on every workload's smoke input: the default configuration, and two random ones from
 the policy's space if it has knobs. Any error, of a document, a kernel or a trial, fails the
 command. Making a stream takes longer than all trials on it together, so that is the workers' task
-too; a stream's trials follow as soon as it is there.
+too; a stream's trials follow as soon as it is made.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _draw(knob: KnobDecl, rng: random.Random) -> KnobValue:
 
 
 def _trials(args: Namespace, errors: list[str]) -> list[Trial]:
-    """All trials; documents that are wrong are told in `errors` and left out."""
+    """All trials. Documents that are wrong are left out and reported in `errors`."""
     policies = [engine.policy(name) for name in args.policy or engine.policies()]
     known = catalog.names(Kind.workload)
     workloads: list[WorkloadSpec] = []
@@ -135,7 +135,7 @@ def _pair(
 
 def _run(trials: list[Trial], workers: int, errors: list[str]) -> list[tuple[Trial, TrialResult]]:
     """Every trial whose stream could be made, in order, with its result; those of a worker that
-    died are `crashed`. A stream that cannot be made is told in `errors`."""
+    died are `crashed`. A stream that cannot be made is reported in `errors`."""
     by_stream: dict[str, list[int]] = {}
     for i, trial in enumerate(trials):
         by_stream.setdefault(trial.stream.key, []).append(i)
@@ -199,7 +199,7 @@ def _crashed(trial: Trial) -> TrialResult:
         study=trial.study,
         number=trial.number,
         status=Status.crashed,
-        error="a worker process died; --workers 1 with --policy and --workload tells where",
+        error="a worker process died; --workers 1 with --policy and --workload shows which",
     )
 
 

@@ -17,8 +17,7 @@ from tuner.text import si
 
 
 def run(args: Namespace) -> int:
-    """The workloads on their default inputs, or every input of those that are named, with what
-    their streams are like."""
+    """The workloads on their default inputs, or every input of those that are named."""
     if args.measure:
         _measure(args.workload)
     errors: list[str] = []
@@ -71,14 +70,14 @@ def run(args: Namespace) -> int:
     )
     shown = [known[name] for _, known, names in chosen for name in names]
     if any(one.stale for one in shown):
-        say("* of a stream that was made otherwise: `tune workloads --measure W` measures it again")
+        say("* of an older stream: `tune workloads --measure W` measures it again")
     if any(one.figures is None for one in shown):
-        say("- is not known yet: `tune workloads --measure W` makes the stream and tells")
+        say("- is not known yet: `tune workloads --measure W` makes the stream and measures it")
     return code
 
 
 def _chosen(name: str) -> tuple[Entry[WorkloadSpec], dict[str, Known], list[str]]:
-    """A workload as it was named, and its inputs that are meant."""
+    """The workload that `W` or `W:INPUT` names, and the inputs."""
     workload, input = characteristics.split(name)
     entry, known = _with_figures(workload)
     if input is not None and input not in known:

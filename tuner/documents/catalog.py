@@ -60,7 +60,7 @@ def folders(kind: Kind) -> list[Path]:
 
 
 def names(kind: Kind) -> list[str]:
-    """All names that `load_*` would find, sorted."""
+    """All names that `find` finds, sorted."""
     return sorted({path.stem for folder in folders(kind) for path in folder.glob("*.yaml")})
 
 
@@ -69,12 +69,12 @@ def _is_path(name: str) -> bool:
 
 
 def absolute(name: str) -> str | None:
-    """The absolute path, if that is what the document is called by; None for a name."""
+    """The absolute path of a document that is given by path; None for a name."""
     return str(Path(name).absolute()) if _is_path(name) else None
 
 
 def find(kind: Kind, name: str) -> Path:
-    """Path of a document by name or path. UserError naming what there is."""
+    """Path of a document by name or path. UserError naming the known ones."""
     if _is_path(name):
         path = Path(name)
         if not path.is_file():
@@ -266,7 +266,7 @@ _KINDS = {
 
 
 def _wrong_type(declared: ParameterDecl, value: ParameterValue) -> str | None:
-    """What the parameter must be, if it is not that."""
+    """What the parameter must be, if the value is something else."""
     kind = type(declared.default)
     if type(value) is kind or (kind is float and type(value) is int):
         return None

@@ -1,4 +1,4 @@
-"""YAML documents with places: every complaint names the file, the line and the key.
+"""YAML documents whose errors name the file, the line and the key.
 
 YAML is read by the rules of version 1.2's core schema where they differ from PyYAML's 1.1 in ways
 that surprise (`1:8` is text and not 68, `1e-3` is a number, `on` is text), and a key that is
@@ -56,7 +56,7 @@ _Loader.add_constructor(_TAG + "int", lambda _, node: int(node.value))
 
 
 class Document:
-    """A parsed YAML mapping that knows on which line each of its keys stands."""
+    """A parsed YAML mapping with the line of each key."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
@@ -228,7 +228,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 class Spec(Model):
-    """A document of the catalog. Its fingerprint covers what acts on a result, not its prose."""
+    """A document of the catalog. Its fingerprint covers what can change a result, not its prose."""
 
     name: Name
     summary: str

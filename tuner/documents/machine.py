@@ -63,9 +63,8 @@ class TieringSpec(Model):
 class MachineSpec(Spec):
     """engine/machines/NAME.yaml: the hardware that the simulator plays.
 
-    `slow_gib` is the slow tier's capacity where the publication fixes it: a ratio of 1:8 is then an
-    eighth of it of fast memory, whatever the workload's footprint. Without it a ratio divides the
-    footprint.
+    `slow_gib` is the slow tier's capacity where the publication fixes it: the fast tier at 1:8 has
+    an eighth of it, whatever the workload's footprint. Otherwise a ratio divides the footprint.
     """
 
     ghz: Positive

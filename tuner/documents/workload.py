@@ -24,8 +24,8 @@ ObjectiveName = Annotated[str, AfterValidator(_objective_name)]
 class Sampling(Model):
     """How a recorded stream was sampled before it was expanded to all accesses.
 
-    `probability` is the share of accesses that were sampled, where there is one; `error_share` the
-    relative standard error of a page's count that comes of it (0: exact).
+    `probability` is the share of accesses that were sampled, where there is one; `error_share` is
+    the relative standard error of a page's count that results (0: exact).
     """
 
     sampler: str
@@ -48,8 +48,8 @@ class InputSpec(Model):
     """One input of a workload: full-scale values for its kernel's parameters, or a recording.
 
     `trace` is the recording's file, relative to the YAML file's folder (the catalog makes it
-    absolute). `content` is the recording's identity: the catalog finds it in the file and, where it
-    is written down, insists on it.
+    absolute). `content` is the recording's identity: the catalog reads it from the file, and
+    refuses a document that states another.
     """
 
     summary: str
@@ -89,7 +89,7 @@ class WorkloadSpec(Spec):
         return self.inputs[input].scale or self.scale
 
     def fingerprint(self) -> str:
-        """A recording counts by its content, wherever it lies and whatever is said about it."""
+        """Of a recording only the content counts, not its place or what is said about it."""
         content = self.model_dump(exclude={"summary", "sources", "notes"})
         for input in content["inputs"].values():
             del input["trace"], input["sampling"]

@@ -1,6 +1,6 @@
 """A study: ask, run, record, tell, until the budget is spent.
 
-This is the only place that knows the order of things. A trial is written to the log before it runs
+The order of things is decided here alone. A trial is written to the log before it runs
 and its result before anything is concluded from it; everything else that is shown or stored is made
 from the log, so that a study can be killed at any moment and resumed.
 """
@@ -34,10 +34,10 @@ from tuner.text import size
 if TYPE_CHECKING:
     from tuner.optimize.optimizer import Optimizer
 
-POLL_SECONDS = 0.5  # how often the deadline and Ctrl-C are looked at while trials run
+POLL_SECONDS = 0.5  # between two checks for deadlines and Ctrl-C while trials run
 
 PROSE = {"summary", "sources", "source", "notes", "citation", "meaning", "trace", "sampling"}
-"""Keys of documents and declarations that act on no result."""
+"""Keys of documents and declarations that change no result."""
 
 
 def run_study(request: StudyRequest, *, runner: Runner | None = None) -> StudySummary:
@@ -50,8 +50,8 @@ def run_study(request: StudyRequest, *, runner: Runner | None = None) -> StudySu
     Raises:
         UserError: the study exists (without `resume`), was started with other settings, is being
             written by another process, or cannot be stored.
-        KeyboardInterrupt: after everything that had finished was stored, and the command that goes
-            on was printed.
+        KeyboardInterrupt: after everything that had finished was stored, and the command that
+            continues the study was printed.
     """
     started = time.monotonic()
     directory = Path(request.out) / request.study
@@ -82,7 +82,7 @@ def _open(directory: Path, request: StudyRequest) -> StudyLog:
         data = log.load(directory)
         raise UserError(
             f"study '{request.study}' exists in {directory} with {len(data.done)} finished trials; "
-            "go on with --resume, or start another with --name"
+            "continue with --resume, or start another with --name"
         )
     study = StudyLog(directory)
     try:
@@ -94,7 +94,7 @@ def _open(directory: Path, request: StudyRequest) -> StudyLog:
 
 
 def _refuse_changes(study: StudyLog, request: StudyRequest) -> None:
-    """Trials of one study must be comparable: whatever acts on a result must be as it was."""
+    """Trials of one study must be comparable: nothing that changes a result may have changed."""
     before = _depends_on(study.data.header.request)
     changes = list(_differences(before, _depends_on(request)))
     if changes:
@@ -114,9 +114,9 @@ def _refuse_changes(study: StudyLog, request: StudyRequest) -> None:
 
 
 def _depends_on(request: StudyRequest) -> dict[str, Any]:
-    """What acts on the trials: the scenario with its documents instead of their names, the tuned
+    """What the results depend on: the scenario with its documents instead of their names, the tuned
     knobs, and the engine."""
-    fields = {"workload", "policy", "machine", "space", "knobs", "engine_build", "stream_maker"}
+    fields = {"workload", "policy", "machine", "space", "tuned", "engine_build", "stream_maker"}
     return request.scenario.plain() | request.model_dump(include=fields)
 
 
@@ -216,9 +216,9 @@ def _optimizer(request: StudyRequest, study: StudyLog) -> Optimizer:
     from tuner.optimize.optimizer import Optimizer
 
     header = study.data.header
-    tuned = {knob.name for knob in request.knobs}
+    tuned = {knob.name for knob in request.tuned}
     optimizer = Optimizer(
-        request.knobs,
+        request.tuned,
         seed=request.scenario.seed,
         initial=header.initial,
         lag=header.lag,
@@ -293,25 +293,25 @@ def _write_best(request: StudyRequest, study: StudyLog, standing: Progress) -> N
 
 @contextmanager
 def _tracking(request: StudyRequest, study: StudyLog) -> Iterator[Tracker]:
-    """MLflow beside the study. Whatever ends it early leaves a note of how to go on."""
+    """Tracks the study in MLflow. If it ends early, says how to continue."""
     tracker = Tracker(study.data, request.mlflow_uri or default_store(Path(request.out)), say)
     try:
         yield tracker
     except BaseException as error:
         tracker.close(interrupted=True)
         if isinstance(error, KeyboardInterrupt):
-            # Counted in the file: the interrupt may have come between the write and our own note.
+            # Read from the file: the interrupt may have come between writing it and `study.data`.
             done = len(log.load(study.directory).done)
             say(
                 f"stopped: {done} of {request.budget} trials are done and stored "
-                f"in {study.directory}\ngo on with: {resume_command(request)}"
+                f"in {study.directory}\ncontinue with: {resume_command(request)}"
             )
         raise
     tracker.close()
 
 
 def resume_command(request: StudyRequest) -> str:
-    """The command that goes on with the study."""
+    """The command that continues the study."""
     options = {
         "--space": request.space_argument,
         "--importance": request.importance,

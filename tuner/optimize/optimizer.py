@@ -85,7 +85,7 @@ class Optimizer:
         return len(self._proposed)
 
     def ready(self) -> bool:
-        """Whether `ask` may be called: every trial it has to learn from has been told."""
+        """Whether `ask` may be called: the costs of all trials that it learns from are known."""
         return all(number in self._costs for number in range(max(0, self.asked - self.lag + 1)))
 
     def ask(self) -> Proposal:
@@ -151,15 +151,15 @@ class Optimizer:
         without drowning the differences between successes. A pending one is assumed to come out
         at the median of the known ones, which keeps the next proposal away from it.
         """
-        told = {
+        finished = {
             index: self._costs[index]
             for index in range(number - self.lag + 1)
             if index in self._costs
         }
-        good = [cost for cost in told.values() if cost is not None]
+        good = [cost for cost in finished.values() if cost is not None]
         if not good:
             return {}
         failed = FAILURE_FACTOR * max(good)
-        known = {index: failed if cost is None else cost for index, cost in told.items()}
-        lie = float(np.median(list(known.values())))
-        return known | dict.fromkeys(range(max(0, number - self.lag + 1), number), lie)
+        known = {index: failed if cost is None else cost for index, cost in finished.items()}
+        assumed = float(np.median(list(known.values())))
+        return known | dict.fromkeys(range(max(0, number - self.lag + 1), number), assumed)

@@ -1,4 +1,4 @@
-"""One ask of SMAC: its random forest and expected improvement, with a search of ours."""
+"""One ask of SMAC: its random forest and expected improvement, with our own search."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 def suggest(
     space: ConfigurationSpace, known: Sequence[tuple[Configuration, float]], seed: int
 ) -> Configuration:
-    """The configuration that promises most, given the costs of others."""
+    """The most promising configuration, given the costs of others."""
     with TemporaryDirectory(prefix="tiertune-smac-") as directory:
         smac = _facade(space, seed, directory)
         for configuration, cost in known:
@@ -179,7 +179,7 @@ class _Cube:
         return self._legal(np.column_stack(columns))
 
     def neighbours(self, rng: np.random.Generator, points: Floats, step: float) -> Floats:
-        """Each point with one knob changed, sometimes two: numbers by a step, choices anew."""
+        """Each point with one knob changed, sometimes two: numbers by a step, choices redrawn."""
         count, width = points.shape
         changed = rng.integers(width, size=(count, 1)) == np.arange(width)
         second = rng.integers(width, size=(count, 1)) == np.arange(width)

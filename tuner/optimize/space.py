@@ -21,14 +21,14 @@ from ConfigSpace.exceptions import IllegalValueError
 from tuner.declarations import KnobDecl, KnobValue
 from tuner.errors import UserError
 
-DIGITS = 6  # significant digits of a real knob: what a person would still write down
+DIGITS = 6  # significant digits of a real knob: as many as a person would write
 
 
 class Space:
     """The tuned knobs as a ConfigSpace, and the way between configurations and plain knobs.
 
-    `fixed` are the values of knobs that are not tuned. A condition on one of them is decided for
-    good: the knob is either free or never active; the latter, like a knob narrowed to one value,
+    `fixed` are the values of knobs that are not tuned. A condition on one of them is decided
+    once: the knob is either free or never active; the latter, like a knob narrowed to one value,
     is constant. Parents come first in the ConfigSpace.
     """
 

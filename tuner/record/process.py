@@ -1,7 +1,7 @@
 """Running a program under a sampler.
 
 The program keeps the terminal, its standard streams, its signals and its exit status. What the
-sampler sees goes into spools beside the output: one per process, safe against any death of the
+sampler sees goes into spools beside the output, one per process, which survive whatever ends the
 program.
 """
 
@@ -45,7 +45,7 @@ CHECK_SECONDS = 0.2
 
 @contextmanager
 def spools_beside(trace: Path) -> Iterator[Path]:
-    """The recording's folder, beside the trace: the disk that must have the room anyway."""
+    """The recording's folder, beside the trace, on the disk that must have room for it anyway."""
     try:
         folder = Path(
             tempfile.mkdtemp(prefix=f".{trace.stem}.", suffix=".spools", dir=trace.parent)
@@ -67,7 +67,7 @@ def spools_beside(trace: Path) -> Iterator[Path]:
 
 
 def run(sampler: Sampler, command: Sequence[str], spools: Path, *, quiet: bool) -> int:
-    """Starts the program, hands signals on, and waits. Returns its exit status as a shell would."""
+    """Starts the program, forwards signals, and waits. Returns its exit status as a shell would."""
     launch = sampler.launch(command, spools)
     environment = os.environ | dict(launch.environment)
     environment[samplers.FOLDER_VARIABLE] = str(spools)
@@ -80,7 +80,7 @@ def run(sampler: Sampler, command: Sequence[str], spools: Path, *, quiet: bool) 
             sampler.attach(pid)
             os.write(go, b"\0")
         finally:
-            os.close(go)  # without the byte the process leaves without having begun
+            os.close(go)  # without the byte the process exits before it runs the command
             with os.fdopen(failed, "rb") as pipe:
                 reason = pipe.read()
         status = _wait(pid, waited)
@@ -110,7 +110,7 @@ def _fork(
         os.close(go_write)
         if not os.read(go_read, 1):
             os._exit(0)
-        if quiet:  # standard output belongs to the final object
+        if quiet:  # standard output has nothing but the final object
             os.dup2(2, 1)
         for name in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, a program must not
             signal.signal(name, signal.SIG_DFL)
@@ -123,13 +123,13 @@ def _fork(
 
 
 def _wait(pid: int, waited: set[signal.Signals]) -> int:
-    """Hands signals on until the program has ended. What the terminal sent (SIGINT and its like)
-    has reached the program too, which is in our process group: it must not come twice."""
+    """Forwards signals until the program has ended. Those of the terminal, such as SIGINT, are not
+    forwarded: the program is in the same process group and has got them already."""
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done == pid:
             return os.waitstatus_to_exitcode(status)
-        # Not for ever: the kernel may tell another thread of our process of the child's end.
+        # With a limit: the kernel may deliver SIGCHLD to another thread of this process.
         info = signal.sigtimedwait(waited, CHECK_SECONDS)
         if info is None or info.si_signo == signal.SIGCHLD:
             continue

@@ -1,4 +1,4 @@
-"""What a recording leaves on disk: the trace NAME.tts and the workload NAME.yaml that plays it."""
+"""The files of a recording: the trace NAME.tts, and the workload NAME.yaml that replays it."""
 
 from __future__ import annotations
 

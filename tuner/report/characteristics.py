@@ -1,4 +1,4 @@
-"""What a workload's streams are like: footprint, accesses, how few pages get most of them.
+"""Figures of a workload's streams: footprint, accesses, how few pages get most of them.
 
 Making the streams of all workloads takes many minutes, so figures are measured once and kept in
 `characteristics.json` beside the workloads' YAML files. Each is kept with the key of the stream
@@ -31,12 +31,12 @@ PAGE_BYTES = 4096
 
 
 class Figures(Model):
-    """Measured on one stream. Counts are of the timed part and simulated: each stands for `scale`.
+    """Measured on one stream, over its timed part. A simulated access stands for `scale` real ones.
 
-    `hottest` is the share of accesses that the hottest pages get, by share of the `timed_pages`:
-    all that were there at some time of the timed part, where what is freed and allocated again at
-    the same site counts once. `pages` are the most that are in use at a time. `footprint_gib` and
-    `seconds` (on memory that is fast everywhere) are full-scale.
+    `hottest` is the share of accesses to the hottest pages, by their share of `timed_pages`: all
+    pages that were allocated at some time of the timed part; memory that is freed and allocated
+    again at the same site counts once. `pages` is the largest number in use at a time.
+    `footprint_gib` and `seconds` (virtual, if all memory were fast) are full-scale.
     """
 
     stream: str
@@ -51,7 +51,7 @@ class Figures(Model):
     seconds: float
     hottest: dict[str, float]  # "1%", "10%", ...
     file_bytes: int
-    making_seconds: float | None  # of processor time; None: not known
+    making_seconds: float | None  # processor time; None: not known
 
     @property
     def full_accesses(self) -> float:
@@ -60,7 +60,7 @@ class Figures(Model):
 
 @dataclass(frozen=True)
 class Known:
-    """Figures of an input, if there are any; stale ones are of a stream that was made otherwise."""
+    """Figures of an input, if there are any; stale ones are of an older stream."""
 
     figures: Figures | None
     stale: bool = False
@@ -68,7 +68,7 @@ class Known:
 
 def setting(workload: str, input: str | None = None) -> Setting:
     """A workload as every command runs it by default."""
-    # No policy acts on a stream; a setting just has one.
+    # A stream depends on no policy, but a setting has one.
     return settings.resolve(workload, policy=next(iter(engine.policies().values())), input=input)
 
 
@@ -129,8 +129,8 @@ def of_stream(request: Stream) -> Figures:
 def measure(
     entry: Entry[WorkloadSpec], input: str, progress: streams.Progress | None = None
 ) -> bool:
-    """Measures an input whose figures are missing or stale and writes them down; whether there was
-    anything to do. A stream that had to be made for it does not stay in the cache."""
+    """Measures an input whose figures are missing or stale, and stores them. Returns whether it
+    measured. A stream that had to be made for it does not stay in the cache."""
     file, name, request = _file_of(entry), entry.spec.name, requests(entry)[input]
     before = _read(file).get(name, {}).get(input)
     if isinstance(request, RecordedStream) or (before and before.stream == request.key):

@@ -1,6 +1,6 @@
 """Which knobs matter for a workload: scores from the trials that a study already has.
 
-One door, `importance(...)`, with several evaluators behind it (`METHODS`). The default one is that
+One function, `importance(...)`, with several methods (`METHODS`). The default one is that
 of From Good to Great (2025, §3.1): fit a random forest to the trials; for each knob hold all others
 at their default, sample the knob over its range, and see how much the predicted cost moves.
 """
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 TREES = 200
 SAMPLES = 256  # values of a knob that are tried on the forest
 CLIP = 2.0  # a failed or hopeless trial counts as this many times the median cost, at most
-FEW = 10  # finished trials below which nothing can be said
+FEW = 10  # with fewer trials there are no scores
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def importance(study: StudyData, method: str = "default-slice") -> Importance:
     """
     if method not in METHODS:
         raise unknown("importance method", method, METHODS)
-    knobs = study.header.request.knobs
+    knobs = study.header.request.tuned
     encoder = _Encoder(knobs)
     usable = [trial for trial in study.done if trial.result is not None]
     costs = _clipped([trial.result.cost if trial.result else None for trial in usable])
@@ -80,8 +80,8 @@ def importance(study: StudyData, method: str = "default-slice") -> Importance:
 
 
 def _clipped(costs: Sequence[float | None]) -> Floats | None:
-    """Log costs. Hopeless trials are clipped and failed ones put there, lest they drown the rest;
-    None if nothing succeeded."""
+    """Log costs, or None if nothing succeeded. Failed trials and hopeless ones get the same high
+    cost: a forest fitted to larger ones would learn nothing else."""
     good = [cost for cost in costs if cost is not None]
     if not good:
         return None
@@ -120,8 +120,8 @@ class _Encoder:
     def slice(self, name: str) -> list[dict[str, KnobValue]]:
         """Configurations that differ from the default in one knob, which covers its range evenly.
 
-        A conditional knob is moved with the parents that activate it switched on, else it could
-        have no effect at all.
+        A conditional knob is moved with the parents that activate it switched on, because it
+        has no effect otherwise.
         """
         knob = self.knobs[name]
         base = self.default | self._activation(knob)

@@ -34,7 +34,7 @@ class Progress:
         self._run_done = 0
 
     def start(self) -> None:
-        """The workers are up: the pace counts from here."""
+        """The workers are running: the pace counts from now."""
         self._run_start = time.monotonic()
 
     @property
@@ -135,7 +135,7 @@ class Live:
         )
 
     def notice(self, message: str) -> None:
-        """A remark that stays on the screen."""
+        """A message that stays on the screen."""
         if self._display is not None:
             self._display.console.print(message, markup=False, highlight=False)
         else:

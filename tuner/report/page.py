@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 BARS = "importance.png"
 SERIES = ("operations_per_second", "fast_hit_ratio", "promotions", "demotions", "migrated_bytes")
-"""Time series that are drawn, where a trial has them: those that tell why one is faster."""
+"""Time series that are drawn, where a trial has them: those that show why one is faster."""
 
 
 def best_and_default(study: StudyData) -> tuple[TrialRecord | None, TrialRecord | None]:
@@ -96,7 +96,7 @@ def text(study: StudyData, importance: Importance) -> str:
 
 
 def _default_of(study: StudyData, name: str) -> KnobValue:
-    return next(knob.default for knob in study.header.request.knobs if knob.name == name)
+    return next(knob.default for knob in study.header.request.tuned if knob.name == name)
 
 
 # --- Pictures -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`tune workload show`: pictures of what a workload does to memory.
+"""Pictures of a workload's memory accesses.
 
 Three PNGs: a heat map of accesses over pages and time, the hotness curve (which share of the
 accesses the hottest pages get), and a table of the allocation sites. Everything is shown at full
@@ -54,7 +54,7 @@ class Subject:
 
     @property
     def how_recorded(self) -> str:
-        """What the reader of a picture must know of the stream's making."""
+        """How the stream was made, for the reader of a picture."""
         scale = self.info["scale"]
         pages = f"{self.found['pages']:,} pages in all"
         if scale != 1:
@@ -222,7 +222,7 @@ def _caption(subject: Subject) -> str:
 
 
 def _mark_set_up(axes: Axes, timed: Sequence[tuple[float, float]], end: float) -> None:
-    """Shades what does not count."""
+    """Shades set-up, which is not timed."""
     untimed, at = [], 0.0
     for start, stop in timed:
         untimed.append((at, start))

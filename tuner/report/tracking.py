@@ -2,8 +2,8 @@
 source.
 
 All of it happens on a thread of its own, so that no trial waits for a database. What cannot be
-tracked is said once and costs nothing else: trials that are missing in MLflow, for whatever reason,
-are added when the study is resumed, and none is added twice.
+tracked is reported once and does no other harm: trials that are missing in MLflow, for whatever
+reason, are added when the study is resumed, and none is added twice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Tracker:
     Args:
         study: trials that are finished already are tracked first, unless the store has them.
         uri: of the MLflow tracking store.
-        notify: is told, once, if tracking does not work.
+        notify: called once, with a message, if tracking fails.
     """
 
     def __init__(self, study: StudyData, uri: str, notify: Callable[[str], None]) -> None:
@@ -63,7 +63,7 @@ class Tracker:
         self._queue.put(lambda store: store.add(trial, best))
 
     def conclude(self, importance: Importance, files: Sequence[Path]) -> None:
-        """The study is complete: its scores and files, and whatever is still missing."""
+        """Stores the scores and files of a complete study, and what is still missing."""
         trials = list(self._study.done)
 
         def finish(store: _Store) -> None:
@@ -94,7 +94,7 @@ class Tracker:
     def _attempt(self, store: _Store, task: Callable[[_Store], None]) -> None:
         try:
             task(store)
-        except Exception as error:  # a store of any kind can fail in any way; the study goes on
+        except Exception as error:  # a store of any kind can fail in any way; the study continues
             self._report(error)
 
     def _report(self, error: Exception) -> None:
@@ -103,13 +103,13 @@ class Tracker:
             text = str(error).strip().splitlines()
             self._notify(
                 f"warning: MLflow at {self._uri} does not take this study "
-                f"({type(error).__name__}: {text[0] if text else 'no message'}); the study goes on "
-                "without it, and --resume adds what is missing"
+                f"({type(error).__name__}: {text[0] if text else 'no message'}); the study "
+                "continues without it, and --resume adds what is missing"
             )
 
 
 def study_id(study: StudyData) -> str:
-    """Tells studies of the same name apart: one may have been deleted and started anew."""
+    """Distinguishes studies of the same name: one may have been deleted and started again."""
     header = study.header
     return f"{header.request.study}-{content_hash([header.request.study, header.created])[:8]}"
 
@@ -316,7 +316,7 @@ class _Store:
 
 
 def thin(values: Sequence[float], points: int) -> Iterator[tuple[int, float]]:
-    """At most so many of the values, evenly spread, the first and the last among them, with their
+    """At most `points` of the values with their
     indices. Values that are not finite are left out: MLflow would store something else."""
     if points < 2:
         return

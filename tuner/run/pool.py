@@ -1,4 +1,4 @@
-"""Where trials run: worker processes that may die without taking the study with them.
+"""Where trials run: worker processes whose death does not end the study.
 
 A pool runs `runner(trial)` on other processes and hands back one TrialResult per trial, whatever
 happened: a runner that raises, hangs past its deadline or takes its process down costs its own
@@ -30,7 +30,7 @@ Runner = Callable[[Trial], TrialResult]
 """Runs one trial. Must be importable by name in another process (no lambda, no closure)."""
 
 GRACE_SECONDS = 60.0
-"""A worker's start, and the making of a stream that its host does not have."""
+"""Wall-clock time to start a worker and to make a stream that its host does not have."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,14 +44,14 @@ class Pool(Protocol):
         """Starts the trial and returns at once."""
 
     def wait(self, timeout: float) -> list[TrialResult]:
-        """Results that are there now, or the first that comes within `timeout` seconds."""
+        """Results that are available, or the first one within `timeout` wall-clock seconds."""
 
     def close(self) -> None:
         """Ends running trials, without results, and the processes."""
 
 
 def open_pool(runner: Runner, *, workers: int, ray_address: str | None = None) -> Pool:
-    """The pool for so many workers. UserError if a cluster does not answer."""
+    """A pool of `workers` workers. UserError if a cluster does not answer."""
     if workers == 1 and ray_address is None:
         return ProcessPool(runner)
     return RayPool(runner, workers=workers, address=ray_address)
@@ -158,7 +158,7 @@ class ProcessPool:
         return [result]
 
     def _kill(self) -> None:
-        # The worker leads its own process group: whatever the runner started goes with it.
+        # The worker leads its own process group: what the runner started is killed with it.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid or 0, signal.SIGKILL)
         self._process.kill()  # in case it had not yet made its group
@@ -219,7 +219,7 @@ class RayPool:
     def _connect(self, address: str | None) -> None:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address is None:
-            # "local": never join somebody's cluster because RAY_ADDRESS happens to be set.
+            # "local": never join another cluster because RAY_ADDRESS is set.
             self._ray.init(
                 address="local",
                 num_cpus=self.workers,

@@ -1,7 +1,7 @@
-"""`run(trial) -> result` on the simulated machine: all that Ray, the optimizer and replay know.
+"""`run(trial) -> result` on the simulated machine: the seam between studies and simulations.
 
-A trial's own failure is a result with a status and a message, never an exception. Ctrl-C and a
-defect of the runner itself do get out.
+A trial's own failure is a result with a status and a message, never an exception. Only Ctrl-C
+and a defect of the runner itself raise.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tuner.run.trial import Status, Trial, TrialResult
 
 
 def run(trial: Trial, *, progress: Callable[[float], None] | None = None) -> TrialResult:
-    """Makes sure of the stream, replays it under the trial's knobs, and reports.
+    """Makes the stream if need be, replays it under the trial's knobs, and returns the result.
 
     Repeats use the seeds seed, seed+1, ...; the result is that of the median run (the lower of the
-    two middle ones for an even number, so that it is a run that happened). `progress` hears the
-    fraction of the simulation that is done. The deadline covers the simulations, not the making of
-    the stream.
+    two middle ones for an even number, so that it is an actual run). `progress` is called with
+    the fraction of the simulation that is done. The deadline covers the simulations, but not the
+    making of the stream.
     """
     started = time.monotonic()
 
@@ -48,7 +48,7 @@ def run(trial: Trial, *, progress: Callable[[float], None] | None = None) -> Tri
         return finish(Status.timeout, error=str(error) or "its deadline passed")
     except (ValueError, RuntimeError, OSError, UserError) as error:
         return finish(Status.failed, error=str(error) or type(error).__name__)
-    except Exception as error:  # the boundary: whatever it is, it is this trial's own
+    except Exception as error:  # whatever it is, it concerns this trial alone
         return finish(Status.failed, error=f"{type(error).__name__}: {error}")
     return finish(Status.success, **outcome)
 
@@ -100,7 +100,7 @@ def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str
 def _part(
     progress: Callable[[float], None] | None, part: int, parts: int
 ) -> Callable[[float], bool] | None:
-    """The engine's progress of one part, told as progress of the whole."""
+    """Converts the progress of one part into progress of the whole."""
     if progress is None:
         return None
 
@@ -142,7 +142,8 @@ def _simulate(
     try:
         return once()
     except RuntimeError:
-        # Either the policy failed or the file rotted under its note. Only a bad file is made again.
+        # Either the policy failed, or the file is damaged although its note still fits: then it is
+        # made again.
         try:
             streams.check(path)
         except streams.CorruptStream:

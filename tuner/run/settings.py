@@ -105,7 +105,7 @@ def resolve(
 ) -> Setting:
     """The setting of a scenario of which some fields are given; None stands for the default.
 
-    UserError for anything that does not exist or does not fit.
+    UserError for what does not exist or does not fit.
     """
     workload = catalog.workload(workload_name).spec
     input = given.get("input") or workload.default_input
@@ -155,7 +155,7 @@ def _checked(values: Mapping[str, Any], workload: WorkloadSpec) -> Scenario:
 
 
 def _check_recorded(scenario: Scenario, workload: WorkloadSpec) -> None:
-    """What happened once has one scale, and no seed."""
+    """A recording has one scale, and no seed."""
     recorded = workload.scale_of(scenario.input)
     if scenario.scale != recorded:
         raise UserError(

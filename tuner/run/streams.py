@@ -35,7 +35,7 @@ Progress = Callable[[float], None]
 
 
 class CorruptStream(UserError):
-    """A cached file is not the stream that it should be. The message names it and what is wrong."""
+    """A file is not the stream that it should be. The message names it and what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ def ensure(
 ) -> Path:
     """The stream's file, made now if it is not there.
 
-    `progress` hears the fraction done while it is made; `note` hears one line when another process
-    is making it, or when a bad file is replaced. UserError when it cannot be made, or is a
-    recording that is not what it was.
+    `progress` is called with the fraction done; `note` with one line when another process is making
+    the stream, or when a bad file is replaced. UserError when it cannot be made, or is a
+    recording whose content has changed.
     """
     path = path_of(request)
     if _trusted(request):
@@ -173,7 +173,7 @@ def making_seconds(request: Stream) -> float | None:
 
 
 def remove(request: StreamRequest) -> None:
-    """Takes a stream out of the cache, unless somebody is making it."""
+    """Removes a stream from the cache, unless a process is making it."""
     _remove(request.key)
 
 
@@ -219,7 +219,7 @@ def entries() -> list[CacheEntry]:
             noted = note.stat()
             size = path.stat().st_size + noted.st_size
         except (OSError, ValueError, KeyError):
-            continue  # vanished, or being made: neither is an entry (see `leftovers`)
+            continue  # removed meanwhile, or being made
         found.append(CacheEntry(path.stem, path, request, size, noted.st_mtime))
     return sorted(found, key=lambda entry: (-entry.bytes, entry.key))
 
@@ -230,9 +230,9 @@ def size() -> int:
 
 
 def clear(*, only_stale: bool = False) -> tuple[int, int]:
-    """Removes streams that nobody is making right now; returns how many, and the bytes freed.
+    """Removes the streams that no process is making; returns how many, and the bytes freed.
 
-    A stream in use stays readable for whoever has mapped it.
+    A stream in use stays readable for the processes that have mapped it.
     """
     stale = _stale_keys()
     streams, freed = 0, 0
@@ -246,7 +246,7 @@ def clear(*, only_stale: bool = False) -> tuple[int, int]:
 
 
 def _remove(key: str) -> tuple[int, int]:
-    """Removes an entry that nobody is making; returns the number of streams and the bytes freed."""
+    """Removes an entry that no process is making; returns how many streams, and the bytes freed."""
     streams, freed = 0, 0
     with _try_lock(key) as mine:
         for path in list(folder().glob(f"{key}.*")) if mine else ():
@@ -285,7 +285,7 @@ def _trusted(request: Stream) -> bool:
 
 
 def _identity(path: Path) -> dict[str, Any]:
-    """What tells a file from one that was written there later."""
+    """What distinguishes a file from one that replaces it."""
     found = path.stat()
     return {"path": str(path), "bytes": found.st_size, "mtime_ns": found.st_mtime_ns}
 
@@ -377,7 +377,7 @@ def _run_kernel(request: StreamRequest, path: Path, progress: Progress | None) -
 
 @contextmanager
 def _lock(key: str, note: Callable[[str], None] | None) -> Iterator[None]:
-    """Waits until the entry is ours."""
+    """Waits for the lock of an entry."""
     path = folder() / f"{key}.lock"
     while True:
         try:
@@ -398,7 +398,7 @@ def _lock(key: str, note: Callable[[str], None] | None) -> Iterator[None]:
 
 @contextmanager
 def _try_lock(key: str) -> Iterator[bool]:
-    """Whether nobody makes the entry; until the end of the block nobody will."""
+    """Whether no process makes the entry, nor will before the end of the block."""
     with (folder() / f"{key}.lock").open("a") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -37,7 +37,7 @@ class StreamRequest(Model):
 
 
 class RecordedStream(Model):
-    """A stream that was recorded or imported, and cannot be made again: the file is all there is.
+    """A stream that was recorded or imported, and cannot be made again: there is only the file.
 
     `content` is its identity (`tuner._engine.stream_info()["identity"]`), so a file that was
     replaced is noticed.
@@ -55,7 +55,7 @@ class RecordedStream(Model):
 
     @property
     def seed(self) -> int:
-        """It happened once."""
+        """A recording has no seed."""
         return 0
 
 
@@ -88,7 +88,7 @@ class Status(StrEnum):
 
 
 class TrialResult(Model):
-    """What a trial came to. `objective` and `cost` are None unless the status is success.
+    """The outcome of a trial. `objective` and `cost` are None unless the status is success.
 
     `cost` is positive and lower is better (`Objective.cost`). `latency` is in ns per kind of
     operation, `breakdown` in seconds of the timed part, `series` one value per virtual second;

@@ -129,7 +129,7 @@ def _of_0_1(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def changes_since(best: BestConfiguration) -> list[str]:
-    """What has changed since the configuration was found, so that it may now do otherwise."""
+    """What has changed since the configuration was found, so that its result may differ now."""
     changed = []
     then, now = best.provenance.engine_build, engine.build_id()
     if then != now:

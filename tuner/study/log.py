@@ -191,7 +191,7 @@ class StudyLog:
         return self.data.trials[number]
 
     def finished(self, result: TrialResult) -> TrialRecord:
-        """Records the end of a trial, its series first: a line never names what is not there."""
+        """Records the end of a trial, its series first: a line never refers to a missing file."""
         if result.series:
             with _disk(self.directory):
                 path = _series_path(self.directory, result.number)
@@ -227,7 +227,7 @@ def _series_path(directory: Path, number: int) -> Path:
 
 @contextmanager
 def _disk(directory: Path) -> Iterator[None]:
-    """Turns what a disk can do to us into one clear message."""
+    """Turns a full disk, or one that cannot be written, into one clear message."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A study's request and its summary."""
+"""What a study is asked for, and its summary."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Fingerprints(Model):
 class StudyRequest(Setting):
     """`tune run`, resolved.
 
-    `knobs` are the tuned ones with their narrowed limits, in the space's order; the policy's other
-    knobs stay at their defaults and are not listed. `out` is the folder that holds studies; the
+    `tuned` are the knobs that vary, with their narrowed limits, in the space's order; the policy's
+    others keep their defaults. `out` is the folder that holds studies; the
     study's directory is `out/study`. The scenario's seed is the optimizer's too. `space_argument`
     is what --space was given, absolute if that is a file; None for the policy's own.
     """
@@ -34,14 +34,14 @@ class StudyRequest(Setting):
     out: str
     space: SpaceSpec
     space_argument: str | None = None
-    knobs: list[KnobDecl]
+    tuned: list[KnobDecl]
     budget: Annotated[int, Field(ge=1)]
     importance: str = "default-slice"  # method of `tuner.report.importance`
     workers: Annotated[int, Field(ge=1)]
     resume: bool = False
     ray_address: str | None = None
     mlflow_uri: str | None = None
-    json_output: bool = False  # standard output belongs to the final object
+    json_output: bool = False  # standard output has nothing but the final object
 
     @property
     def fingerprints(self) -> Fingerprints:

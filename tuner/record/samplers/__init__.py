@@ -1,7 +1,7 @@
 """Samplers: ways to see which memory a real program touches.
 
-A sampler gets code inside the program (a preloaded library, an emulator's plugin) or looks at it
-from beside (a ring buffer of the kernel), and leaves one spool per process in the recording's
+A sampler gets code inside the program (a preloaded library, an emulator's plugin) or observes
+it from outside (a ring buffer of the kernel), and leaves one spool per process in the recording's
 folder (`engine/record/spool.hpp`). `tune record` starts the program, waits for it, and makes the
 stream; a sampler only says how to start it. Each has a page of documentation beside its module.
 
@@ -60,6 +60,20 @@ class StreamClass:
     store_fill: float = 1
 
 
+# What overlaps is not seen by any sampler. Estimates: out-of-order execution finds about four
+# independent misses in its window of some 200 instructions, prefetchers keep eight to ten lines in
+# flight, and a pointer that has not arrived cannot be followed. The engine has the same figures for
+# importers (record/import.hpp) and its recording libraries.
+RANDOM = StreamClass("random", mlp=4)
+SEQUENTIAL = StreamClass("sequential", mlp=8)
+DEPENDENT = StreamClass("dependent", mlp=1)
+RESIDENT = StreamClass("resident", mlp=RANDOM.mlp, store_fill=0)
+"""Stores to lines that were in the cache."""
+
+CYCLES_PER_INSTRUCTION = 0.5
+"""While nothing waits for memory: the clock of a program whose real one was not recorded."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """How to start the program. `environment` is added to the user's own."""
@@ -69,11 +83,11 @@ class Launch:
 
 
 class Sampler(ABC):
-    """One way to look; one instance serves one recording.
+    """One way to record; an instance serves one recording.
 
-    `wall_time`: the program runs at full speed, so the clock tells how long it computed; otherwise
-    the sampler says so itself (`compute` records). `classes` are the stream's classes: records name
-    them by index.
+    `wall_time`: the program runs at full speed, so the clock shows how long it computed; otherwise
+    the sampler writes that itself (`compute` records). `classes` are the stream's classes, by the
+    indices that records have.
     """
 
     name: ClassVar[str]
@@ -109,7 +123,7 @@ class Sampler(ABC):
 
     @classmethod
     def unavailable(cls) -> str | None:
-        """Why this sampler cannot work here, and what the user can do; None: it can."""
+        """Why this sampler cannot run here, and what the user can do; None if it can."""
         return None
 
     @abstractmethod
@@ -124,7 +138,7 @@ class Sampler(ABC):
         """Called when the program has ended, before its spools are read; also after a failure."""
 
     def remarks(self) -> list[str]:
-        """Sentences for the summary that only this sampler can tell, after `detach`."""
+        """Sentences for the summary that are specific to this sampler, after `detach`."""
         return []
 
 

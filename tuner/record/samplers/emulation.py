@@ -1,6 +1,6 @@
 """Emulation: every load and store, seen by a plugin in QEMU's user-mode emulator.
 
-What it sees, how well and at what price is in emulation.md beside this file.
+emulation.md beside this file describes its fidelity and its cost.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from pathlib import Path
 from tuner.documents.machine import MachineSpec
 from tuner.errors import UserError
 from tuner.record.samplers import (
+    CYCLES_PER_INSTRUCTION,
+    DEPENDENT,
+    RANDOM,
+    RESIDENT,
+    SEQUENTIAL,
     Launch,
     Option,
     Sampler,
-    StreamClass,
     interpreter,
     library,
     program_head,
@@ -31,27 +35,20 @@ class Emulation(Sampler):
     summary = "every load and store, in QEMU's user-mode emulator; exact, and slow"
     options = (
         Option("llc_mib", None, 0.0625, 4096, "MiB", "last-level cache whose misses are recorded"),
-        Option("ghz", None, 0.1, 10, "GHz", "clock of the machine that is imagined"),
+        Option("ghz", None, 0.1, 10, "GHz", "clock of the simulated processor"),
         Option(
             "cpi",
-            0.5,
+            CYCLES_PER_INSTRUCTION,
             0.05,
             10,
             "cycles",
             "cycles per instruction while nothing waits for memory",
         ),
         Option("latency_ns", None, 1, 10_000, "ns", "of a miss, for the recording's clock"),
-        Option("interval_ms", 5, 0.1, 1000, "ms", "misses of a page are counted over so long"),
+        Option("interval_ms", 5, 0.1, 1000, "ms", "time over which misses of a page are counted"),
     )
-    # In the order of the observer's patterns. Estimates: out-of-order execution finds about four
-    # independent misses in its window, prefetchers keep eight lines in flight, and a pointer
-    # that has not arrived cannot be followed. Resident: stores to lines that were in the cache.
-    classes = (
-        StreamClass("random", mlp=4),
-        StreamClass("sequential", mlp=8),
-        StreamClass("dependent", mlp=1),
-        StreamClass("resident", mlp=4, store_fill=0),
-    )
+    # In the order of the observer's patterns.
+    classes = (RANDOM, SEQUENTIAL, DEPENDENT, RESIDENT)
     wall_time = False
 
     def from_machine(self, name: str, machine: MachineSpec) -> float:
@@ -71,9 +68,9 @@ class Emulation(Sampler):
 
     def launch(self, command: Sequence[str], folder: Path) -> Launch:
         emulator = shutil.which(EMULATOR) or EMULATOR
-        told: dict[str, object] = {"folder": folder, **self.values}
-        told |= {c.name: c.mlp for c in self.classes if c.store_fill > 0}
-        plugin = ",".join([str(library(PLUGIN)), *(f"{name}={told[name]}" for name in told)])
+        options: dict[str, object] = {"folder": folder, **self.values}
+        options |= {c.name: c.mlp for c in self.classes if c.store_fill > 0}
+        plugin = ",".join([str(library(PLUGIN)), *(f"{name}={options[name]}" for name in options)])
         return Launch([emulator, "-cpu", "max", "-plugin", plugin, *_interpreted(command)])
 
 

@@ -1,6 +1,6 @@
-"""Hint faults: pages are taken away for a moment, and whoever wants one back tells how hot it is.
+"""Hint faults: pages are unmapped for a moment, and the faults on them show how hot they are.
 
-How that is safe, what it sees and at what price is in hint-fault.md beside this file.
+hint-fault.md beside this file describes why that is safe, its fidelity and its cost.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from pathlib import Path
 from tuner.documents.machine import MachineSpec
 from tuner.errors import UserError
 from tuner.record.samplers import (
+    RANDOM,
+    SEQUENTIAL,
     Launch,
     Option,
     Sampler,
-    StreamClass,
     interpreter,
     library,
     program_head,
@@ -34,15 +35,13 @@ _INTERPRETER = 3  # PT_INTERP
 
 class HintFault(Sampler):
     name = "hint-fault"
-    summary = "takes random pages away for a moment and learns from the faults; any machine, Linux"
+    summary = "unmaps random pages for a moment and counts the faults; any machine, Linux"
     options = (
-        Option(
-            "overhead", 5, 0.1, 50, "%", "of its processor time that the program may lose at most"
-        ),
+        Option("overhead", 5, 0.1, 50, "%", "of its processor time that the program may lose"),
         Option("llc_mib", None, 0.0625, 4096, "MiB", "last-level cache whose misses are estimated"),
     )
     # As the library counts them (engine/record/preload/estimate_writer.hpp).
-    classes = (StreamClass("random", mlp=4), StreamClass("sequential", mlp=8))
+    classes = (RANDOM, SEQUENTIAL)
     wall_time = False  # the library knows the program's processor time
 
     def __init__(self, given: Mapping[str, float], machine: MachineSpec) -> None:
@@ -93,7 +92,7 @@ class HintFault(Sampler):
 
 def _loads_libraries(path: Path) -> bool:
     """Whether the loader has a part in starting the program: an ELF file that names one. Scripts
-    are as good as their interpreters."""
+    depend on their interpreters."""
     head = program_head(path)
     if head.startswith(b"#!"):
         words = interpreter(head)

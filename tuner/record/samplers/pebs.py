@@ -1,6 +1,6 @@
 """PEBS and IBS: memory samples that the processor takes, read from the kernel's ring buffers.
 
-What they see, how well and at what price is in pebs.md beside this file.
+pebs.md beside this file describes their fidelity and cost.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 from tuner import engine
 from tuner.errors import UserError
-from tuner.record.samplers import Launch, Option, Sampler, StreamClass
+from tuner.record.samplers import RANDOM, SEQUENTIAL, Launch, Option, Sampler
 
 DEVICES = Path("/sys/bus/event_source/devices")
-INSTEAD = "; --sampler hint-fault needs no hardware, --sampler emulation neither that nor rights"
+INSTEAD = "; --sampler hint-fault needs no such hardware, --sampler emulation no privileges either"
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,10 @@ class Pebs(Sampler):
     name = "pebs"
     summary = "memory samples of the processor (Intel PEBS, AMD IBS); hardly slows the program"
     options = (
-        Option("period", 2000, 100, 1e8, "accesses", "one sample of a kind per so many"),
+        Option("period", 2000, 100, 1e8, "accesses", "between two samples of a kind"),
         Option("latency", 3, 3, 1000, "cycles", "loads that took at least this long (Intel)"),
     )
-    # A sweep keeps the prefetchers busy, eight to ten lines; other loads overlap as far as a window
-    # of some 200 instructions goes. Estimates.
-    classes = (StreamClass("random", mlp=4), StreamClass("sequential", mlp=8))
+    classes = (RANDOM, SEQUENTIAL)
     wall_time = True
 
     devices: ClassVar[Path] = DEVICES
@@ -69,11 +67,11 @@ class Pebs(Sampler):
         return None
 
     def events(self) -> list[Event]:
-        """What this machine has."""
+        """The events of this machine."""
         period = round(self.values["period"])
         if (device := self._intel()) is None:
             ibs = self.devices / "ibs_op"
-            # IBS counts operations in sixteens.
+            # IBS counts operations in units of 16.
             return [
                 Event(
                     "ibs_op",
