@@ -65,26 +65,13 @@ nb::dict to_python(const trace::StreamInfo& info) {
   for (const auto& c : info.classes) {
     nb::dict entry;
     entry["name"] = c.name;
-    entry["mlp"] = c.mlp;
-    entry["issue_ns"] = c.issue_ns;
-    entry["lane"] = c.lane;
-    entry["store_fill"] = c.store_fill;
     classes.append(entry);
   }
   out["classes"] = classes;
-  nb::list lanes;
-  for (const auto& lane : info.lanes) {
-    nb::dict entry;
-    entry["name"] = lane.name;
-    entry["thread_share"] = lane.thread_share;
-    lanes.append(entry);
-  }
-  out["lanes"] = lanes;
   nb::list objects;
   for (const auto& object : info.objects) {
     nb::dict entry;
     entry["site"] = object.site;
-    entry["first_page"] = object.first_page;
     entry["pages"] = object.pages;
     objects.append(entry);
   }

@@ -72,7 +72,6 @@ void tt::bind_perf(nb::module_& m) {
             }
             nb::dict out;
             out["samples"] = counts.samples;
-            out["kept"] = counts.kept;
             out["filtered"] = counts.filtered;
             out["lost"] = counts.lost;
             return out;

@@ -16,8 +16,7 @@
 namespace tt::record {
 namespace {
 
-/// Plays a spool's records until its clock passes `until`. Returns its next time, or none at the
-/// end.
+/// Plays the records of a spool into an assembler, until the spool's clock passes a given time.
 class Player {
  public:
   Player(SpoolReader& spool, std::uint32_t number) : spool_(spool), number_(number) {}

@@ -42,21 +42,21 @@ class Assembler {
   Assembler(const Assembler&) = delete;
   Assembler& operator=(const Assembler&) = delete;
 
-  /// Whose addresses the following calls mean. Pages of different processes are different.
+  /// The process whose addresses the following calls mean. Processes share no pages.
   void process(std::uint32_t number);
-  /// The clock; earlier times than before are taken as now (buffers of several threads).
+  /// The clock; times earlier than the last one are ignored (buffers of several threads).
   void time(std::uint64_t ns);
-  /// Whole pages that [address, address + bytes) touches. What lay there before is gone.
+  /// Whole pages that [address, address + bytes) touches. Replaces what lay there.
   void map(std::uint64_t address, std::uint64_t bytes, std::string_view site);
   void unmap(std::uint64_t address, std::uint64_t bytes);
   void discard(std::uint64_t address, std::uint64_t bytes);
   /// An address outside of all mappings gets a 2 MiB range of its own, "unknown".
-  /// std::invalid_argument for a class that the stream has not, or a count that is negative, not
-  /// finite or above 1e12.
+  /// std::invalid_argument for a class that the stream does not have, or a count that is negative,
+  /// not finite or above 1e12.
   void access(std::uint64_t address, AccessKind kind, std::uint32_t stream_class, double count);
   void compute(double thread_ns);
   void phase(bool timed);
-  /// std::runtime_error when nothing was observed: a stream without accesses plays nothing.
+  /// std::runtime_error when nothing was observed: there is nothing to replay.
   trace::StreamInfo finish();
 
  private:

@@ -1,17 +1,17 @@
-// Importers: what other tools saw of a program becomes a stream.
+// Importers: turn what other tools recorded of a program into a stream.
 //
 //   perf-script  `perf script -F comm,pid,tid,time,period,event,addr`: sampled misses, each of
 //                which stands for `period` accesses
 //   damon        `damo report raw`, or the tracepoint damon:damon_aggregated as `perf script` or
 //                trace_pipe print it: regions, and in how many checks of an interval a region was
-//                found accessed; every page of a region is given that many accesses
+//                found accessed; every page of the region gets that many accesses
 //   lackey       `valgrind --tool=lackey --trace-mem=yes`: every access, passed through a
 //                last-level-cache filter
 //   csv          columns time (ns), address, kind (load, store), and optionally count, size,
 //                process
 //
-// Docs in tuner/record/importers.md. Text is read line by line; a line that is not what it should be ends
-// the import with its number, what was found and what was expected, and leaves no file.
+// How to get such traces is in tuner/record/importers.md. Text is read line by line. An invalid line ends
+// the import: the error has its number, what was found and what was expected, and no file is left.
 //
 // Uncertainty. A page that was sampled n times of m accesses has a relative standard error of
 // sqrt((1 - n/m) / n): counting of rare events. What is reported is the mean over accesses, of all
@@ -44,7 +44,7 @@ struct ImportOptions {
   double nominal_latency_ns = 90;
   double mlp_random = 4;               // of accesses of which only the address is known
   double mlp_sequential = 8;           // lackey: of those that go on in an address stream
-  std::uint64_t most_pages = 1 << 25;  // of one region or row (128 GiB): more is no such thing
+  std::uint64_t most_pages = 1 << 25;  // of one region or row (128 GiB)
   std::uint64_t seed = 0;
 };
 
@@ -61,7 +61,7 @@ struct ImportSummary {
   double hot_error_share = 0;  // of the hottest pages that get half of the accesses
 };
 
-/// A line that is not what it should be. what(): "FILE:LINE: found '...', expected ...".
+/// An invalid line. what(): "FILE:LINE: found '...', expected ...".
 struct ImportError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -177,7 +177,7 @@ struct PerfDecoder::Impl {
       item.tid = sample.tid;
       item.ip = sample.ip;
       item.address = sample.address;
-      // The page-fault event tells a period of its own counting; others that of the sampling.
+      // The page-fault event counts by itself and may give no period: it has the one asked for.
       item.amount = sample.period == 0 ? event->second.period : sample.period;
       items.push_back(std::move(item));
       return;

@@ -63,7 +63,7 @@ class PerfDecoder {
   /// Samples with this identifier (PERF_SAMPLE_IDENTIFIER) are of that event.
   void add(std::uint64_t id, const PerfEvent& event);
   /// Records of one ring; returns the bytes consumed (a record that is cut off is left).
-  /// std::runtime_error for a record that cannot be.
+  /// std::runtime_error for an invalid record.
   std::size_t feed(std::span<const std::byte> bytes);
   /// Writes what is older. std::system_error when a spool cannot be created.
   void flush(std::uint64_t until_ns);

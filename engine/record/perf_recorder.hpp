@@ -29,7 +29,7 @@ class PerfRecorder {
   PerfRecorder(const PerfRecorder&) = delete;
   PerfRecorder& operator=(const PerfRecorder&) = delete;
 
-  /// Reads what is left and closes the spools. Throws what went wrong meanwhile.
+  /// Reads what is left and closes the spools. Throws the error that ended the reading, if any.
   PerfCounts stop();
 
  private:

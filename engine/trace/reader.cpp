@@ -1,5 +1,5 @@
-// Reader of access streams. Nothing that the file says is trusted: every offset, length and index
-// is checked before it is used.
+// Reader of access streams. Offsets, lengths and indices that the file gives are checked before
+// they are used; page numbers are checked by verify() alone.
 #include "trace/reader.hpp"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-// Recorder: see recorder.hpp for what counts. Here: the way of a touch through filter, coalescing
-// and blocks.
+// Recorder: recorder.hpp defines what counts. This is the path of a touch through filter,
+// coalescing and blocks.
 #include "trace/recorder.hpp"
 
 #include <algorithm>

@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::size_t at_checksum = 184;
 
-/// Where the header's figures lie (stream.cpp).
+/// Where the header has its figures (trace/layout.hpp).
 struct Field {
   const char* name;
   std::size_t at;

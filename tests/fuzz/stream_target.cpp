@@ -17,8 +17,8 @@
 namespace tt::fuzz {
 namespace {
 
-// Places in the file header and in an index entry; stream.cpp has the layout. That refitting an
-// untouched stream changes nothing (a test) keeps the two together.
+// Places in the file header and in an index entry; trace/layout.hpp has the layout. That refitting
+// an untouched stream changes nothing (a test) keeps the two together.
 constexpr std::size_t block_header_bytes = 64;
 constexpr std::size_t at_file_bytes = 16, at_blocks = 24, at_index = 32, at_totals = 40,
                       at_tables = 48, at_index_sum = 64, at_totals_sum = 72, at_tables_sum = 80,

@@ -22,8 +22,8 @@
 namespace {
 
 constexpr std::size_t page = 4096;
-constexpr double most_seconds = 200;  // of processor time; a sampler that needs more is broken
-double wanted = 100;                  // samples
+constexpr double most_seconds = 30;  // of processor time; a sampler that needs more is broken
+double wanted = 100;                 // samples
 
 double used() {
   timespec now{};

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t page_bytes = trace::base_page_bytes;
 constexpr std::uint64_t leaf_pages = std::uint64_t{1} << 18;  // 1 GiB
 constexpr std::uint64_t root_count = (Record::address_mask + 1) / page_bytes / leaf_pages;
-/// What a drain waits for at most; at 0.5 cycles per instruction about 20 microseconds.
+/// Instructions between two drains, at most; at 0.5 cycles per instruction about 20 microseconds.
 constexpr std::uint64_t drain_instructions = 100'000;
 /// A line this far into a sequential run belongs to an array rather than to an object.
 constexpr std::uint32_t object_lines = 8;
@@ -74,7 +74,7 @@ Observer::~Observer() { finish(nullptr); }
 
 std::uint64_t Observer::now_ns() const { return *clock_; }
 
-// -------------------------------------------------------------------------------- one thread's
+// -------------------------------------------------------------------------------- one thread
 
 std::uint32_t Observer::run_of(ObservedThread& thread, std::uint64_t line) {
   auto& streams = thread.streams_;
@@ -152,7 +152,7 @@ void Observer::drain(ObservedThread& thread) {
   drain_locked(thread);
 }
 
-// -------------------------------------------------------------------------------- all threads'
+// -------------------------------------------------------------------------------- all threads
 
 void Observer::drain_locked(ObservedThread& thread) {
   double stalled = 0;
@@ -219,7 +219,7 @@ void Observer::write_interval() {
 bool Observer::open_spool() {
   if (spool_ != nullptr) return spool_->good();
   spool_ = new SpoolWriter;
-  // A process number may come again, and does when a process executes another program.
+  // A process number may occur again, and does when a process executes another program.
   for (int i = 0; i < 10'000; ++i) {
     const std::string path =
         options_.folder + "/" + std::to_string(::getpid()) + "." + std::to_string(i) + ".spool";

@@ -1,22 +1,22 @@
-// Heat: how often is a page touched, from pages that were taken away for a while.
+// Heat: estimates how often a page is touched, from pages that were taken away for a while.
 //
 // Evidence. A page that is away until it is touched after a time t, or that comes back untouched
 // after t, is a (censored) draw of an exponential waiting time: k = 1 or 0 touches in the exposure
 // t. Time is the program's processor time, so that a program that waits touches nothing.
 //
-// Model. The naive estimate 1 / t has no mean at all. What a page's rate may be is a distribution
-// over ten rates, each four times the last, that is learnt from all that was taken around
-// (empirical Bayes with a non-parametric prior; Kiefer and Wolfowitz, 1956): a page's expected rate
-// is that under the posterior
+// Model. The naive estimate 1 / t has no finite mean. Instead a page's rate has a prior: a
+// distribution over ten rates, each four times the one before, learnt from the pages around it
+// (empirical Bayes with a non-parametric prior; Kiefer and Wolfowitz, 1956). A page's expected rate
+// is that of the posterior
 //
 //     P(rate | k, T) ~ P(rate) * rate^k * exp(-rate * T)
 //
-// with its own touches k and exposure T, and without evidence that of its neighbours. The
-// distribution of a leaf (64 neighbours, 256 KiB) is fitted by expectation maximisation: it is the
-// mean of its pages' posteriors, and leans on that of what is around (a 64th of the mapping, the
-// mapping, the program) as long as it has little evidence of its own; those are fitted likewise, a
-// page at a time. Any mixture of hot and cold pages is one of the model's; a family of
-// distributions, or touches over exposures (a harmonic mean), misses the few hot among many cold.
+// with its own touches k and exposure T; without evidence it is that of the prior. The distribution
+// of a leaf (64 neighbours, 256 KiB) is fitted by expectation maximisation: it is the mean of its
+// pages' posteriors. As long as it has little evidence of its own it leans on what is around (a
+// 64th of the mapping, the mapping, the program); those are fitted page by page. The model can
+// represent any mixture of hot and cold pages. A parametric family, or touches over exposures (a
+// harmonic mean), misses a few hot pages among many cold ones.
 //
 // Change. A page remembers its last four or so exposures, for half a minute or so. If one
 // contradicts them (probability below one per cent) they are forgotten at once: hot sets move.
@@ -24,7 +24,7 @@
 // Sweeps. A sweep over memory touches a page once per pass and then all of its lines. Two
 // neighbours taken away together that come back right after each other, long after they were taken,
 // were swept (less those that do so by chance). The share of such pairs splits a mapping's touches
-// in sequential ones, which stand for all 64 lines, and random ones, which stand for one.
+// into sequential ones, which stand for all 64 lines, and random ones, which stand for one.
 //
 // Cache. Touches are not misses. Che's approximation of an LRU cache (Che, Tung, Wang, 2002) says
 // what misses: a line that is touched at rate r misses r * exp(-r * age), where `age`, the time
@@ -52,14 +52,14 @@ inline double decay(double x) {
   return y;
 }
 
-/// What a page's rate may be: the rates of a grid, and how likely each is.
+/// Distribution of a page's rate: how likely each rate of a grid is.
 struct Rates {
   static constexpr std::size_t size = 10;
   static constexpr double lowest = 1.0 / 16;  // touches per second; the highest is 16,384
   static constexpr float least = 1e-5F;       // no rate is impossible: hot sets move
   float share[size] = {};
 
-  /// Before anything was seen: each half as likely as the last.
+  /// Before any evidence: each rate half as likely as the one before.
   static Rates unknown() {
     Rates out;
     for (std::size_t i = 0; i < size; ++i) out.share[i] = 1.0F / static_cast<float>(2u << i);
@@ -153,7 +153,7 @@ struct Leaf {
   float k[leaf_pages] = {};
   float t[leaf_pages] = {};
 
-  /// Touches per second. `around`: what is known of the surroundings.
+  /// Touches per second. `around`: the distribution of the surroundings.
   [[nodiscard]] double rate(unsigned page, const Rates& around) const {
     const Rates& prior = known ? rates : around;
     if (t[page] <= 0) return prior.mean();
@@ -227,7 +227,7 @@ struct Pair {
   }
 };
 
-/// What of a page's touches misses the cache, per second.
+/// Touches of a page that miss the cache, per second.
 struct Misses {
   double random = 0;
   double sequential = 0;
