@@ -9,7 +9,7 @@
 
 namespace tt::classify {
 
-/// Bin indices, as in MEMTIS (SOSP'23, §4.2.1): bins >= hot belong into the fast tier, bins <= cold
+/// Bin indices, as in MEMTIS (SOSP'23, §4.2.1): bins >= hot belong in the fast tier, bins <= cold
 /// into the slow one, between them pages stay where they are. hot == bins() means that not even
 /// the top bin fits; warm and cold may be -1 or less: no page is that cold.
 struct Thresholds {

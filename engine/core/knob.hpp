@@ -23,7 +23,7 @@ namespace tt {
 enum class KnobType : std::uint8_t { integer, real, boolean, choice };
 
 /// The unit decides how the simulator applies a full-scale value to a miniature of scale R
-/// (one simulated page stands for R real pages; see docs of sim/scale.hpp).
+/// (one simulated page stands for R real pages; see sim/scale.hpp).
 enum class Unit : std::uint8_t {
   none,               // flags, choices, counters, bits: unchanged
   ratio,              // unchanged

@@ -8,7 +8,7 @@
 
 namespace tt::migrate {
 
-/// Sorted, disjoint, merged ranges. Mapping what is mapped or unmapping what is not is harmless:
+/// Sorted, disjoint, merged ranges. It is harmless to map what is mapped, or to unmap what is not:
 /// a live process may report both.
 class AddressSpace {
  public:
@@ -21,8 +21,8 @@ class AddressSpace {
   [[nodiscard]] std::uint64_t bytes() const { return ranges_.capacity() * sizeof(PageRange); }
 
   /// The first run of at most `limit` mapped pages at or after `from`, wrapping to the lowest range
-  /// at the end. Empty only if nothing is mapped. The caller's cursor is nothing but a page number,
-  /// so it survives ranges appearing and vanishing around it.
+  /// at the end. Empty only if nothing is mapped. The caller's cursor is a page number, so it
+  /// stays valid while ranges appear and vanish around it.
   [[nodiscard]] PageRange next(PageId from, std::uint64_t limit) const;
 
  private:

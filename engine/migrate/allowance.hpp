@@ -12,7 +12,8 @@
 
 namespace tt::migrate {
 
-/// So many units per pass. What a pass leaves unused is lost, but for the fraction of a unit.
+/// A number of units per pass. What a pass leaves unused is lost, except for the fraction of a
+/// unit.
 class PerPass {
  public:
   explicit PerPass(double units) : units_(units) {}
@@ -29,7 +30,7 @@ class PerPass {
   double carry_ = 0;
 };
 
-/// So many units per second, with at most `burst` saved up (never less than one unit).
+/// A number of units per second, with at most `burst` saved up (never less than one unit).
 class RateLimiter {
  public:
   RateLimiter(double units_per_second, double burst)

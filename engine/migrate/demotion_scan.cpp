@@ -81,8 +81,8 @@ std::vector<KnobDecl> watermark_knobs(const std::string& source) {
 
 KnobDecl scan_chunk_knob(std::string source) {
   return knob::real("scan_chunk", 1024, {1, 1048576, knob::log}, Unit::pages, std::move(source),
-                    "pages whose residency the demotion scan asks at a time; it stops at a "
-                    "chunk's end");
+                    "pages whose residency the demotion scan asks for at a time; it stops at "
+                    "the end of a chunk");
 }
 
 }  // namespace tt::migrate

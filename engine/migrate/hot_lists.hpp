@@ -36,8 +36,8 @@ class HotLists {
   /// Hands the slow list's pages to take() in order, until it says no.
   using Take = std::function<bool(PageId)>;
   void for_each_slow(const Take& take);
-  /// Of the pages that take() got, the first `count` are on their way to the fast tier: they are on
-  /// its list until told otherwise.
+  /// `pages`, the first of those that take() got, are on their way to the fast tier: they are on
+  /// its list until put() says otherwise.
   void promoted(std::span<const PageId> pages);
 
   /// All hot pages are to be looked at again, in address order. What a sweep under way has looked

@@ -2,14 +2,13 @@
 // 2312.04789v1). Section, algorithm and line numbers are that paper's.
 //
 // filter_     counts samples in one blocked counting Bloom filter, halved now and then (§V-A)
-// threshold_  hot threshold, moved step by step until the hot set has the fast tier's size
-// (§V-C(a)) scan_       walks the address space for demotion (§V-B1) ladder_     how much is
-// sampled: from full rate down to monitoring mode, in which only the hit
+// threshold_  hot threshold, moved in steps until the hot set has the fast tier's size (§V-C(a))
+// scan_       walks the address space for demotion (§V-B1)
+// ladder_     how much is sampled: from full rate down to monitoring mode, in which only the hit
 //             ratio is watched (§V-B2)
 //
-// Inferred, since not published: when counters are halved and by how much the watermarks lie apart
-// (values of HybridTier's artifact, its successor), that the threshold moves once a batch, and the
-// bound on one run of the scan (migrate/demotion_scan).
+// Inferred, since not published: the cooling period and the watermarks (values of the artifact of
+// HybridTier, its successor); one step of the threshold per batch; the bound on a run of the scan.
 #include "classify/adaptive_threshold.hpp"
 #include "core/make_policy.hpp"
 #include "migrate/address_space.hpp"
@@ -135,10 +134,8 @@ std::vector<KnobDecl> knobs() {
       regulate::ladder_knobs("§V-B2"), track::sample_batch_knob("§IV-C"),
       track::threshold_knob("hot_threshold", 5, "§V-C(a)",
                             "count from which a page is hot, until adapted"),
-      track::threshold_knob(
-          "hot_threshold_floor", 1,
-          "ours: the paper sets no limit, a count of one is the least that means anything",
-          "lowest threshold that adaptation may choose"),
+      track::threshold_knob("hot_threshold_floor", 1, "ours: the paper sets no limit",
+                            "lowest threshold that adaptation may choose"),
       real("adaptation_period", 1e5, {1000, 1e8, log}, samples,
            "§V-C(a); period not published: one batch",
            "samples between steps of the hot threshold toward a hot set of the fast tier's size"),

@@ -1,7 +1,7 @@
 // HeMem: Raybuck et al., "HeMem: Scalable Tiered Memory Management for Big Data Applications and
 // Real NVM", SOSP'21, with the ten knobs, defaults and ranges of "From Good to Great: Improving
 // Memory Tiering Performance Through Parameter Tuning", 2025, Table 2 (cited as GG below), which
-// also split the sampling period of stores from that of loads. Quotations are GG's, §3.2.
+// also split the sampling period of stores from that of loads.
 //
 // reads_, writes_  exact counts per page. A count that reaches the cooling threshold halves all
 //                  counts, each when it is next looked at.
@@ -99,7 +99,7 @@ class HeMem final : public Policy {
     auto& tracker = sample.kind == AccessKind::load ? *reads_ : *writes_;
     tracker.increment(std::span{&page, 1});
     const bool listed = lists_.contains(page);
-    // "If the page access count exceeds a threshold, it classifies the page as hot."
+    // GG, §3.2: "If the page access count exceeds a threshold, it classifies the page as hot."
     if (is_hot(page)) {
       if (!listed) {
         hot_ring_.push(page, sample.tier);
@@ -208,7 +208,6 @@ class HeMem final : public Policy {
   const Nanos period_;
   migrate::RateLimiter rate_;
   migrate::PerPass cooling_pages_, hot_requests_, cold_requests_;
-
   migrate::AddressSpace space_;
   std::unique_ptr<track::Tracker> reads_, writes_;
   std::uint64_t coolings_ = 0;
@@ -237,9 +236,9 @@ std::vector<KnobDecl> knobs() {
               table("migration_period", 10, {10, 5000, log}, milliseconds,
                     "time between two passes of the migration thread"),
               table("max_migration_rate", 10, {2, 20}, gib_per_second,
-                    "most bytes moved per second, both ways together"),
+                    "most bytes moved per second, both directions together"),
               table("cooling_pages", 8192, {1024, 65536, log}, pages,
-                    "hot pages per pass whose class is brought up to date after a halving"),
+                    "hot pages per pass that are checked again after a halving"),
               table("hot_ring_reqs_threshold", 1024, {128, 4096, log}, pages,
                     "pages per pass that enter the hot lists"),
               table("cold_ring_reqs_threshold", 32, {8, 256, log}, pages,

@@ -234,7 +234,7 @@ std::vector<KnobDecl> knobs() {
            "artifact; \"within seconds\" in §3.1",
            "samples between halvings of the momentum counters"),
       track::cbf_knobs(4, "§4.2", "§4.2, §4.4, §6.4.2", "§6.4.2, Table 5",
-                       "; 16 with 2 MiB pages whatever this says"),
+                       "; always 16 with 2 MiB pages"),
       real("momentum_cbf_ratio", 128, {1, 4096, log}, ratio, "§4.2",
            "how many times smaller the momentum filter is than the frequency filter"),
       migrate::watermark_knobs("§4.3; artifact"), migrate::second_chance_knobs("§4.3", "artifact"),

@@ -4,7 +4,7 @@
 // "static" bound of tiering studies). No online policy knows that, but one that follows a moving
 // hot set can beat it.
 //
-// State: hot_, the pages that belong into the fast tier: the hottest by total accesses, as many as
+// State: hot_, the pages that belong in the fast tier: the hottest by total accesses, as many as
 // it holds, ties by page number. Pages that are never accessed are not among them.
 #include <algorithm>
 #include <stdexcept>

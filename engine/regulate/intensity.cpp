@@ -77,16 +77,17 @@ void IntensityLadder::empty_scan(Nanos now) {
 }
 
 std::vector<KnobDecl> ladder_knobs(const std::string& source) {
-  return knob::list(knob::real("sampling_frequency", 100000, {100, 1e7, knob::log}, Unit::hertz,
-                               source, "samples per second at the highest sampling level"),
-                    knob::integer("sampling_levels", 3, {1, 6}, Unit::none, source,
-                                  "number of sampling levels (100, 10 and 1 kHz by default)"),
-                    knob::real("sampling_step", 10, {1.1, 100, knob::log}, Unit::ratio, source,
-                               "how many times less a level samples than the one above it"),
-                    knob::real("window", 60, {1, 3600, knob::log}, Unit::seconds, source,
-                               "time between two decisions on the sampling level"),
-                    knob::real("stable_band", 0.005, {0, 0.5}, Unit::ratio, source,
-                               "change of the hit ratio between windows that counts as stable"));
+  return knob::list(
+      knob::real("sampling_frequency", 100000, {100, 1e7, knob::log}, Unit::hertz, source,
+                 "samples per second at the highest sampling level"),
+      knob::integer("sampling_levels", 3, {1, 6}, Unit::none, source,
+                    "number of sampling levels (100, 10 and 1 kHz by default)"),
+      knob::real("sampling_step", 10, {1.1, 100, knob::log}, Unit::ratio, source,
+                 "factor by which a level samples less than the one above it"),
+      knob::real("window", 60, {1, 3600, knob::log}, Unit::seconds, source,
+                 "time between two decisions on the sampling level"),
+      knob::real("stable_band", 0.005, {0, 0.5}, Unit::ratio, source,
+                 "largest change of the hit ratio between windows that counts as stable"));
 }
 
 }  // namespace tt::regulate

@@ -18,7 +18,7 @@ std::vector<KnobDecl> cbf_knobs(std::int64_t hashes, const std::string& sizing,
                     "counters per page in a filter (k)"),
       knob::choice("cbf_counter_bits", {"4", "8", "16"}, width, "width of a counter" + width_note),
       knob::real("cbf_counters_per_fast_page", 0, {0, 256}, Unit::ratio, size,
-                 "counters of the frequency filter per fast-tier page; 0: as cbf_error asks"));
+                 "counters of the frequency filter per fast-tier page; 0: sized by cbf_error"));
 }
 
 CbfOptions cbf_options(const Knobs& knobs, double fast_pages, double smaller, std::uint64_t seed) {

@@ -46,6 +46,7 @@ class SampleBatch {
       if (samples_.size() < size_) continue;
       process();
       samples_.clear();
+      part_ = {};
       taken_ = 0;
     }
   }

@@ -145,7 +145,7 @@ TEST("threshold: the step rule climbs while the hot set is too large, sinks whil
   t.advance(100);
   CHECK_EQ(t.value(), 6u);
   t.advance(100);
-  CHECK_EQ(t.value(), 7u);  // nobody is hot now,
+  CHECK_EQ(t.value(), 7u);  // no page is hot now,
   t.advance(100);
   CHECK_EQ(t.value(), 7u);  // but at 6 too many would be: no swinging
   t.cool();                 // 6 -> 3: all thresholds above 3 fit
