@@ -35,7 +35,7 @@ void add_portable(const Entries& in, std::size_t i, Gathered& found) {
   }
 }
 
-/// Bit j of `lanes`: the entry first + j has tripped.
+/// Notes entry first + j for each bit j of `lanes`.
 [[maybe_unused]] inline void note(unsigned lanes, std::size_t first, const Entries& in,
                                   Gathered& found) {
   for (; lanes != 0; lanes &= lanes - 1)
@@ -45,7 +45,7 @@ void add_portable(const Entries& in, std::size_t i, Gathered& found) {
 
 #if defined(TT_X86_VARIANTS)
 
-// GCC 12 takes the deliberately undefined operands in its own AVX-512 headers for mistakes.
+// GCC 12 warns about the deliberately undefined operands in its own AVX-512 headers.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -55,7 +55,7 @@ void add_portable(const Entries& in, std::size_t i, Gathered& found) {
 #define TT_AVX2 [[gnu::target("avx2")]]
 #define TT_AVX512 [[gnu::target("avx512f,avx512bw,avx512vl")]]
 
-/// A 32-bit lane takes 2^16 counts below 2^16 before it could overflow.
+/// A 32-bit lane can add up 2^16 counts below 2^16 without overflow.
 constexpr std::size_t most_per_lane = std::size_t{1} << 16;
 
 /// All ones where the page's bit is set: its bit is shifted to the sign and spread.

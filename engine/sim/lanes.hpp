@@ -2,8 +2,8 @@
 //
 // A lane is a group of threads that runs on its own. The lanes own the virtual clock, what each
 // access costs on the machine, the current block's accesses by class, kind and tier, and where the
-// time has gone since the start. The replay loop counts the accesses of a block in; solve() turns
-// the counts into work and the work into time (sim/timing.hpp has the equations).
+// time went since the start. The replay loop counts the accesses of a block; solve() turns the
+// counts into work and the work into time (sim/timing.hpp has the equations).
 #pragma once
 
 #include <array>
@@ -19,8 +19,9 @@
 
 namespace tt::sim {
 
-/// Time within `total_ns` in which at least one of the threads has a read outstanding, if all of
-/// them together spend so much thread time with one, independently of each other.
+/// Time out of `total_ns` during which at least one thread has a read outstanding. All threads
+/// together spend `outstanding_ns` of thread time with a read outstanding, independently of each
+/// other. sim/README.md, equation (6).
 [[nodiscard]] double busy_ns(double outstanding_ns, double threads, double total_ns);
 
 class Lanes {
@@ -48,12 +49,12 @@ class Lanes {
   [[nodiscard]] double now_ns() const { return now_ns_; }
   /// Of the timed part so far.
   [[nodiscard]] double timed_ns() const { return timed_before_ns_ + now_ns_ - section_start_ns_; }
-  /// How long a block may be expected to last, by what the last one did.
+  /// Expected length of a block, from the actual and the nominal length of the last one.
   [[nodiscard]] double expected_ns(const trace::Block& block) const {
     return block.nominal_ns * pace_;
   }
 
-  // What the replay loop finds, segment by segment.
+  // Called by the replay loop, segment by segment.
   void clear_counts();
   void count(const trace::Segment& segment, std::uint64_t in_slow, std::uint64_t samples) {
     auto& by = counts_[segment.stream_class].by[index(segment.kind)];
@@ -66,25 +67,25 @@ class Lanes {
   void count_fault(std::uint32_t stream_class) {
     lanes_[info_.classes[stream_class].lane].faults += scale_;
   }
-  /// Accesses of the segment to pages in flight, each of them away for so long.
+  /// Accesses of the segment to pages in flight, each of which is away for `away_ns`.
   void count_in_flight(const trace::Segment& segment, std::uint64_t accesses, double away_ns) {
     lanes_[info_.classes[segment.stream_class].lane].work.in_flight_ns2 +=
         static_cast<double>(accesses) * scale_ * away_ns * away_ns / 2;
   }
 
-  /// Turns counts into work and solves every lane's time. Returns by how much virtual time, the
-  /// latest of the lanes' clocks, went on.
+  /// Turns counts into work and solves every lane's time. Returns by how much virtual time (the
+  /// latest of the lanes' clocks) has advanced.
   double solve(const trace::Block& block, const Interference& interference);
 
-  /// Set-up and timed parts alternate at barriers: all lanes wait for the last one. `timed`: what
-  /// ends here is a timed part.
+  /// Set-up and timed parts alternate at barriers: all lanes wait for the last one. `timed`: the
+  /// part that ends here is a timed one.
   void meet(bool timed);
 
   // The current block once it is solved, and the timed part once it has ended.
   [[nodiscard]] const Lane& of_class(std::uint32_t stream_class) const {
     return lanes_[info_.classes[stream_class].lane];
   }
-  /// What an access waits for at the tier's idle latency.
+  /// Wait of an access at the tier's idle latency.
   [[nodiscard]] double wait_ns(std::uint32_t stream_class, AccessKind kind, Tier tier) const {
     return wait_[stream_class][index(kind)][index(tier)];
   }

@@ -131,7 +131,8 @@ void Machine::play(const trace::Block& block) {
   traps_.draw(lanes_);
 }
 
-/// The segment's accesses to the slow tier; whatever waits for one of the others is told of it.
+/// Returns the segment's accesses to the slow tier, and passes accesses to armed pages on to what
+/// waits for them.
 std::uint64_t Machine::play_armed(const trace::Segment& segment) {
   if (tripped_.size() < segment.pages.size()) tripped_.resize(segment.pages.size());
   const Gathered found =

@@ -35,17 +35,18 @@ namespace tt::sim {
 
 class Machine final : public Memory {
  public:
-  /// What it has of what a policy may need.
+  /// The needs of a policy that this machine can meet.
   static constexpr Need offers = Need::samples | Need::faults | Need::accessed_bits | Need::probes |
                                  Need::tier_counters | Need::sites | Need::future;
 
-  /// Throws std::invalid_argument if it cannot have pages of the size that is asked for.
+  /// Throws std::invalid_argument for a page size that it does not have.
   Machine(const trace::Reader& stream, const MachineProfile& profile, const PolicyTraits& traits,
           const RunOptions& options);
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  /// The policy that it runs: made with this machine as its memory, so the machine is there first.
+  /// Sets the policy that it runs. The policy is made with this machine as its memory, so it cannot
+  /// be an argument of the constructor.
   void attach(Policy& policy);
 
   // Memory: what the policy sees.
@@ -72,7 +73,7 @@ class Machine final : public Memory {
     traps_.accessed(range, out, clear);
   }
   void probe(std::span<const Probe> probes) override { traps_.probe(probes, lanes_.now_ns()); }
-  /// The length of the last block.
+  /// The length of the last block; 1 ms before the first one.
   [[nodiscard]] Nanos quantum() const override { return whole_ns(block_ns_); }
   [[nodiscard]] std::string_view site(std::uint32_t id) const override {
     return id < sites_.size() ? sites_[id] : std::string_view{};
@@ -84,7 +85,7 @@ class Machine final : public Memory {
   void finish_moves() { mover_.finish(lanes_.now_ns(), *policy_); }
   /// From set-up to a timed part or back.
   void enter_section(bool timed);
-  /// What is mapped, touched and unmapped, in order.
+  /// Maps, first touches and unmaps, in order.
   void apply(std::span<const trace::Event> events);
   void start_moves(const trace::Block& block) {
     mover_.start(lanes_.expected_ns(block), tiering_.idle_share());
@@ -93,7 +94,7 @@ class Machine final : public Memory {
   void play(const trace::Block& block);
   /// Returns how long the block takes.
   double solve(const trace::Block& block);
-  /// Of an operation that belongs to the block.
+  /// Latency of an operation of the block that has just been solved.
   [[nodiscard]] double operation_ns(const trace::Operation& operation) const;
   /// Faults and answered probes reach the policy, then samples, and the tick when it is due.
   void call_policy(double block_ns);

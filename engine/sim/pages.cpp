@@ -6,9 +6,8 @@
 namespace tt::sim {
 namespace {
 
-/// Pages that are placed between two looks at the watermarks, and for which a policy that does not
-/// tell neighbours apart is asked at a time: it is asked again now and then, so that it can answer
-/// by what is still free.
+/// Pages that are placed between two checks of the watermarks. A policy with Granularity::range is
+/// asked once for each run, so that it can go by the pages that are still free.
 constexpr std::uint64_t run = 512;
 
 /// Adds 32 bits to a mask, the lowest of them at `place`; those before the mask's start are 0.
@@ -52,8 +51,6 @@ void PageTable::residency(PageId first, std::span<Residency> out) const {
 
 void PageTable::place(const trace::Event& event, Policy& policy, Nanos now) {
   const PageRange range = space_.cover(event);
-  // Base pages and huge ones are placed as one run after the other, so that the policy is woken in
-  // between; it is asked once for each run, for each page, or for the whole.
   const std::uint64_t end = range.end().value;
   const bool by_page = layout_.placement == Granularity::page;
   Tier wanted = Tier::fast;
@@ -81,13 +78,13 @@ void PageTable::remove(PageRange range) {
   free_[index(Tier::fast)] += present_.count(first.value, count) - in_slow;
   present_.clear(first.value, count);
   slow_.clear(first.value, count);
-  for (PageBits& plane : planes_)
-    if (!plane.empty()) plane.clear(first.value, count);
-  for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
-    if (!any_armed(kind)) continue;
-    armed_pages_[index(kind)] -= armed_[index(kind)].count(first.value, count);
-    armed_[index(kind)].clear(first.value, count);
+  for (std::size_t t = 0; t < trap_count; ++t) {
+    if (pages_in_[t] == 0) continue;
+    pages_in_[t] -= planes_[t].count(first.value, count);
+    planes_[t].clear(first.value, count);
   }
+  for (PageBits& armed : armed_)
+    if (!armed.empty()) armed.clear(first.value, count);
 }
 
 void PageTable::set_watermarks(const Watermarks& marks) {
@@ -99,36 +96,20 @@ void PageTable::set_watermarks(const Watermarks& marks) {
 }
 
 void PageTable::allocate(Trap trap) {
-  if (planes_[index(trap)].empty()) planes_[index(trap)] = PageBits{size()};
-  for (PageBits& armed : armed_)
-    if (armed.empty()) armed = PageBits{size()};
+  if (!planes_[index(trap)].empty()) return;
+  planes_[index(trap)] = PageBits{size()};
+  const unsigned before = used_;
+  used_ |= bit(trap);
+  if (!std::has_single_bit(before)) return;
+  const auto only = static_cast<Trap>(std::countr_zero(before));
+  for (const AccessKind kind : {AccessKind::load, AccessKind::store})
+    armed_[index(kind)] = catches(only, kind) ? planes_[index(only)] : PageBits{size()};
 }
 
 bool PageTable::trapped(std::uint64_t page, AccessKind kind) const {
   for (std::size_t t = 0; t < trap_count; ++t)
     if (catches(static_cast<Trap>(t), kind) && armed(static_cast<Trap>(t), page)) return true;
   return false;
-}
-
-void PageTable::arm(Trap trap, std::uint64_t page) {
-  allocate(trap);
-  planes_[index(trap)].set(page);
-  for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
-    PageBits& armed = armed_[index(kind)];
-    if (!catches(trap, kind) || armed.test(page)) continue;
-    armed.set(page);
-    ++armed_pages_[index(kind)];
-  }
-}
-
-void PageTable::disarm(Trap trap, std::uint64_t page) {
-  if (!armed(trap, page)) return;
-  planes_[index(trap)].clear(page);
-  for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
-    if (!catches(trap, kind) || trapped(page, kind)) continue;
-    armed_[index(kind)].clear(page);
-    --armed_pages_[index(kind)];
-  }
 }
 
 std::uint64_t PageTable::arm(Trap trap, PageRange range, Tiers which, PageMask before,
@@ -150,13 +131,11 @@ std::uint64_t PageTable::arm(Trap trap, PageRange range, Tiers which, PageMask b
     add_bits(fresh, place, more);
     plane[word] |= more;
     sum += static_cast<std::uint64_t>(std::popcount(more));
-    for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
-      if (!catches(trap, kind)) continue;
-      std::uint32_t& armed = armed_[index(kind)].words()[word];
-      armed_pages_[index(kind)] += static_cast<std::uint64_t>(std::popcount(more & ~armed));
-      armed |= more;
-    }
+    if (!several()) return;
+    for (const AccessKind kind : {AccessKind::load, AccessKind::store})
+      if (catches(trap, kind)) armed_[index(kind)].words()[word] |= more;
   });
+  pages_in_[index(trap)] += sum;
   return sum;
 }
 

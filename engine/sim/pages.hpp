@@ -1,14 +1,15 @@
 // Where every page is: the page table of the simulated machine.
 //
-// It owns the address space in managed pages, a plane of one bit per page for each thing that can
-// be said of a page, and the free pages of both tiers. A page appears at its first touch, vanishes
-// when its range is unmapped, and changes its tier when the mover says so. The planes are separate
+// It owns the address space in managed pages, the state of each page as planes of one bit per page,
+// and the free pages of both tiers. A page appears at its first touch, vanishes when its range is
+// unmapped, and changes its tier when the mover says so. The planes are separate
 // from each other because the replay loop gathers single bits of millions of pages, and because
 // policies scan their whole address space by words.
 //
 // A page is armed while something waits for an access to it: a Trap, each with a plane that is
-// allocated when it is first used. The loop looks at two more planes, derived from these: the pages
-// that are armed for loads, and for stores.
+// allocated when it is first used. The loop looks at one plane, that of the trap in use, or if
+// there are several of them, one of two that are derived: the pages armed for loads, and for
+// stores.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +32,7 @@ inline constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
   return static_cast<unsigned>(std::countr_zero(page_bytes / trace::base_page_bytes));
 }
 
-/// What an access to a page has to wait for or is noticed by.
+/// Reasons why an access to a page does not simply go through: it waits, or somebody is told.
 enum class Trap : std::uint8_t {
   away,        // the page moves, and every access waits
   write_away,  // the page moves, and stores wait
@@ -41,7 +42,7 @@ enum class Trap : std::uint8_t {
 };
 inline constexpr std::size_t trap_count = 5;
 [[nodiscard]] constexpr std::size_t index(Trap trap) { return static_cast<std::size_t>(trap); }
-/// Whether such an access falls into the trap.
+/// Whether an access of this kind falls into the trap.
 [[nodiscard]] constexpr bool catches(Trap trap, AccessKind kind) {
   return kind == AccessKind::store || trap != Trap::write_away;
 }
@@ -51,8 +52,8 @@ class PageTable {
   struct Layout {
     std::uint64_t base_pages = 0;  // of the stream's address space
     std::uint64_t page_bytes = 0;  // of a managed page
-    // In managed pages: the most that the stream holds at a time, all of which fit the slow tier,
-    // and how many of them fit the fast one.
+    // In managed pages: the peak that the stream holds at a time, which is also the slow tier's
+    // capacity, and the fast tier's capacity.
     std::uint64_t footprint = 0;
     std::uint64_t fast_pages = 0;
     Granularity placement = Granularity::range;
@@ -67,14 +68,14 @@ class PageTable {
   [[nodiscard]] std::uint64_t capacity(Tier tier) const {
     return tier == Tier::fast ? layout_.fast_pages : layout_.footprint;
   }
-  /// A page in flight has its slot where it goes.
+  /// A page in flight takes its slot in the tier that it moves to.
   [[nodiscard]] std::uint64_t free(Tier tier) const { return free_[index(tier)]; }
 
   [[nodiscard]] Residency where(std::uint64_t page) const {
     if (page >= size() || !present_.test(page)) return Residency::absent;
     return slow_.test(page) ? Residency::slow : Residency::fast;
   }
-  /// Of `first` and the pages behind it.
+  /// Of `first` and the pages that follow it.
   void residency(PageId first, std::span<Residency> out) const;
   /// Of a page that is present.
   [[nodiscard]] Tier tier_of(std::uint64_t page) const {
@@ -87,8 +88,8 @@ class PageTable {
     return {range.first, std::min(range.count, size() - range.first.value)};
   }
 
-  /// The pages that a map event brings into being (none of them is present before it is touched),
-  /// and those that an unmap event ends: these are to be removed.
+  /// The pages that a map event creates (none of them is present before it is touched), and those
+  /// that end with an unmap event, which the caller has to remove.
   [[nodiscard]] PageRange map(const trace::Event& event) { return space_.map(event); }
   [[nodiscard]] PageRange unmap(const trace::Event& event) { return space_.unmap(event); }
   /// First touches of the event's pages that are not there yet, placed as the policy wants. Wakes
@@ -110,7 +111,7 @@ class PageTable {
     ++free_[index(other(to))];
     arm(copy == Copy::blocking ? Trap::away : Trap::write_away, page.value);
   }
-  /// It is there: from now on accesses find it in `to`.
+  /// The move is over: from now on accesses find the page in `to`.
   void arrive(PageId page, Tier to) {
     disarm(Trap::away, page.value);
     disarm(Trap::write_away, page.value);
@@ -125,14 +126,30 @@ class PageTable {
   }
 
   [[nodiscard]] bool armed(Trap trap, std::uint64_t page) const {
-    return page < size() && !planes_[index(trap)].empty() && planes_[index(trap)].test(page);
+    return page < size() && (used_ & bit(trap)) != 0 && planes_[index(trap)].test(page);
   }
   /// Whether an access to the page has to wait until it has arrived.
   [[nodiscard]] bool holds_up(std::uint64_t page, AccessKind kind) const {
     return armed(Trap::away, page) || (kind == AccessKind::store && armed(Trap::write_away, page));
   }
-  void arm(Trap trap, std::uint64_t page);
-  void disarm(Trap trap, std::uint64_t page);
+  void arm(Trap trap, std::uint64_t page) {
+    if ((used_ & bit(trap)) == 0) allocate(trap);
+    PageBits& plane = planes_[index(trap)];
+    if (plane.test(page)) return;
+    plane.set(page);
+    ++pages_in_[index(trap)];
+    if (!several()) return;
+    for (const AccessKind kind : {AccessKind::load, AccessKind::store})
+      if (catches(trap, kind)) armed_[index(kind)].set(page);
+  }
+  void disarm(Trap trap, std::uint64_t page) {
+    if ((used_ & bit(trap)) == 0 || !planes_[index(trap)].test(page)) return;
+    planes_[index(trap)].clear(page);
+    --pages_in_[index(trap)];
+    if (!several()) return;
+    for (const AccessKind kind : {AccessKind::load, AccessKind::store})
+      if (catches(trap, kind) && !trapped(page, kind)) armed_[index(kind)].clear(page);
+  }
   /// Arms the pages of the range that are present, in `which`, and not armed yet; returns how many.
   /// `before` and `fresh`: empty, or masks of those that were armed already, and that are now.
   std::uint64_t arm(Trap trap, PageRange range, Tiers which, PageMask before = {},
@@ -141,10 +158,20 @@ class PageTable {
   void unarmed(Trap trap, PageRange range, PageMask out) const;
   [[nodiscard]] std::uint64_t count(Trap trap, PageRange range) const;
   /// What the replay loop looks at: the pages that an access of this kind trips over, if any.
-  [[nodiscard]] bool any_armed(AccessKind kind) const { return armed_pages_[index(kind)] > 0; }
-  [[nodiscard]] const PageBits& armed(AccessKind kind) const { return armed_[index(kind)]; }
+  [[nodiscard]] bool any_armed(AccessKind kind) const {
+    std::uint64_t pages = 0;
+    for (std::size_t t = 0; t < trap_count; ++t)
+      if (catches(static_cast<Trap>(t), kind)) pages += pages_in_[t];
+    return pages > 0;
+  }
+  /// Valid only while there are some.
+  [[nodiscard]] const PageBits& armed(AccessKind kind) const {
+    return several() ? armed_[index(kind)] : planes_[std::countr_zero(used_)];
+  }
 
  private:
+  [[nodiscard]] static constexpr unsigned bit(Trap trap) { return 1U << index(trap); }
+  [[nodiscard]] bool several() const { return (used_ & (used_ - 1)) != 0; }
   void allocate(Trap trap);
   [[nodiscard]] bool trapped(std::uint64_t page, AccessKind kind) const;
 
@@ -156,9 +183,10 @@ class PageTable {
   PageBits present_;
   PageBits slow_;
   std::array<PageBits, trap_count> planes_;  // empty until first used
-  // By access kind: the pages in at least one trap that catches it, and how many they are.
+  unsigned used_ = 0;                        // the planes that are not, a bit each
+  std::array<std::uint64_t, trap_count> pages_in_{};
+  // By access kind, once several traps are in use: the pages in one of those that catch it.
   std::array<PageBits, 2> armed_;
-  std::array<std::uint64_t, 2> armed_pages_{};
 };
 
 }  // namespace tt::sim

@@ -11,7 +11,7 @@
 namespace tt::sim {
 namespace {
 
-/// What no real run takes: times in ms fit 32 bits, and the series' rows the memory.
+/// Longer than any real run: within it, times in ms fit 32 bits, and the series fits memory.
 constexpr double most_ns = 1e15;
 
 }  // namespace
@@ -72,7 +72,7 @@ Occupancy Replay::occupancy() const {
   occupancy.used_share =
       static_cast<double>(capacity - pages.free(Tier::fast)) / static_cast<double>(capacity);
   // Pages at multiples of the golden ratio (mod 1) of the address space are evenly spread and the
-  // same in every run; each second goes on where the last one stopped, so that a minute has seen
+  // same in every run; each second continues where the last one stopped, so that a minute covers
   // thousands of them.
   constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ULL;
   constexpr std::uint64_t wanted = 128;

@@ -1,5 +1,5 @@
-// The replay loop: plays a stream's blocks on the simulated machine under a policy, and keeps what
-// is reported of them: a row per virtual second, latencies, and the most metadata that was held.
+// The replay loop: plays a stream's blocks on the simulated machine under a policy, and collects
+// what is reported: a row per virtual second, latencies, and the peak of the policy's metadata.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ namespace tt::sim {
 
 class Replay {
  public:
-  /// The machine runs the policy already.
+  /// `policy` is attached to the machine already; `traits` are its own.
   Replay(const trace::Reader& stream, Machine& machine, const PolicyTraits& traits,
          const Policy& policy, Watch& watch);
 
-  /// Once.
+  /// May be called once.
   [[nodiscard]] RunResult run();
 
  private:

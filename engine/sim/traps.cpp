@@ -80,7 +80,7 @@ void Traps::probe(std::span<const Probe> probes, double now_ns) {
     probe.accessed = false;
     const double end_ns = static_cast<double>((probe.from + probe.length).count());
     round.end_ns = std::max(round.end_ns, end_ns);
-    // What is past cannot be looked at any more.
+    // Of a window that has begun already only the rest can be watched.
     const Nanos now = whole_ns(now_ns);
     if (probe.from < now) {
       probe.length = std::max(Nanos{0}, probe.from + probe.length - now);
@@ -141,7 +141,7 @@ void Traps::settle(double block_ns, const Lanes& lanes, Policy& policy) {
 void Traps::deliver_faults(const Lanes& lanes, Policy& policy) {
   faults_.clear();
   for (const First& first : firsts_) {
-    // The block of the lane ends now.
+    // The lane's block ends now.
     const double at_ns =
         lanes.now_ns() - (1 - first.place) * lanes.of_class(first.stream_class).time.total;
     const double since_ns = at_ns - protected_at_ms_[first.page] * 1e6;
@@ -174,12 +174,11 @@ void Traps::look(Probe& probe, double start_ns, double end_ns) {
   probe.accessed = found > 0;
 }
 
-/// A page's accesses are spread over the block as balls over boxes: those that one probe has found
-/// are no longer there for the next, so that probes one after the other are as independent as the
-/// application's accesses are.
+/// A page's accesses fall into the windows of its probes like balls into boxes: those in one window
+/// are not in the next. So successive probes are as independent as the application's accesses are.
 void Traps::answer_probes(double block_ns, double now_ns, Policy& policy) {
-  // Accesses of a block in which virtual time does not go on (a lane that is behind) count in the
-  // next one in which it does.
+  // In a block of a lane that is behind, virtual time does not advance: its accesses count in the
+  // next block in which it does.
   if (block_ns > 0) {
     for (Round& round : rounds_)
       for (Probe& probe : round.probes) look(probe, now_ns - block_ns, now_ns);

@@ -2,9 +2,9 @@
 //
 // A page is armed in the page table; the replay loop tells each entry that touches an armed page. A
 // clear accessed bit is set at once. First accesses of protected pages are drawn before the block
-// is solved, because faults take the application's time, and become faults of a known time after
-// it; probes are answered then, too. All of it goes in order of pages or of questions, so that a
-// result does not depend on the order in which a processor's vector variant finds the entries.
+// is solved, because faults take the application's time; they get their times after it, when probes
+// are answered, too. Draws are made in order of pages, or of probes, so that results do not depend
+// on the order in which entries are found.
 #pragma once
 
 #include <array>
@@ -25,8 +25,9 @@
 
 namespace tt::sim {
 
-/// When the first of n accesses comes that are spread evenly and independently over a block, as a
+/// The time of the first of n accesses that are spread evenly and independently over a block, as a
 /// share of the block: it is later than x with probability (1 - x)^n. `u` in [0, 1) is the draw.
+/// sim/README.md, equation (1).
 [[nodiscard]] double first_access(std::uint64_t n, double u);
 /// How many of n such accesses lie within a share x of the block: binomial, by inversion of `u`, so
 /// that there is none with probability (1 - x)^n; the mean where that is as good as impossible.
@@ -34,7 +35,7 @@ namespace tt::sim {
 
 class Traps {
  public:
-  /// `scale` real pages stand behind each simulated one; the application has so many threads.
+  /// Each simulated page stands for `scale` real ones; the application has `threads` threads.
   Traps(PageTable& pages, Ledger& ledger, const MachineProfile& profile, double scale,
         double threads, std::uint64_t seed);
 
@@ -48,14 +49,15 @@ class Traps {
   // The steps of a block.
   /// Pages that are about to vanish.
   void forget(PageRange range);
-  /// So many accesses of the segment to an armed page.
+  /// `count` accesses of the segment to an armed page.
   void touch(const trace::Segment& segment, std::uint64_t page, std::uint64_t count);
-  /// All accesses have been told: draws who faults, which takes the lanes' time.
+  /// After the last touch() of a block: draws which access to each protected page is the first, and
+  /// charges its lane.
   void draw(Lanes& lanes);
   /// Adds what the application was charged since the last block.
   void disturb(Interference& out);
-  /// The block has been solved and took so long: tells the policy of faults, and of probes that are
-  /// over.
+  /// The block has been solved and took `block_ns`: the policy gets its faults, and the probes that
+  /// are over.
   void settle(double block_ns, const Lanes& lanes, Policy& policy);
 
  private:

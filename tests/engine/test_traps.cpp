@@ -274,7 +274,7 @@ TEST("traps: the planes of the page table are what single pages say") {
         for (std::size_t t = 0; t < trap_count; ++t)
           caught = caught || (catches(static_cast<Trap>(t), kind) && expected[t].contains(each));
         any = any || caught;
-        if (!table.armed(kind).empty()) CHECK_EQ(table.armed(kind).test(each), caught);
+        if (table.any_armed(kind)) CHECK_EQ(table.armed(kind).test(each), caught);
       }
       CHECK_EQ(table.any_armed(kind), any);
     }
@@ -658,6 +658,7 @@ TEST("traps: tier counters tell latency and parallelism, at any R") {
   }
   CHECK_NEAR(busy_ns(8e6, 4, 1e6), 1e6, 0);  // more than there is: all of it
   CHECK_NEAR(busy_ns(0, 4, 1e6), 0, 0);
+  CHECK_NEAR(busy_ns(3e5, 1.5, 1e6), 1e6 * (1 - std::pow(0.8, 1.5)), 1e-6);
 }
 
 TEST("traps: page moves count as bytes of both tiers") {
