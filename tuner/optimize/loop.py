@@ -181,7 +181,7 @@ def everything_fits(request: StudyRequest) -> str | None:
     Happens on machines whose capacities are fixed, with workloads that are small against them.
     """
     scenario = request.scenario
-    fast = scenario.simulate(request.machine)["fast_bytes"]
+    fast = scenario.engine_arguments(request.machine)["fast_bytes"]
     footprint = request.workload.footprint_of(scenario.input) * (1 << 30)
     if fast < footprint:
         return None
@@ -329,7 +329,7 @@ def resume_command(request: StudyRequest) -> str:
         if value is not None
         for word in (option, str(value))
     ]
-    return shlex.join(["tune", "run", *request.scenario.arguments(), *words, "--resume"])
+    return shlex.join(["tune", "run", *request.scenario.command_line(), *words, "--resume"])
 
 
 def _conclude(
