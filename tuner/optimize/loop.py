@@ -1,8 +1,8 @@
 """A study: ask, run, record, tell, until the budget is spent.
 
-The order of things is decided here alone. A trial is written to the log before it runs
-and its result before anything is concluded from it; everything else that is shown or stored is made
-from the log, so that a study can be killed at any moment and resumed.
+The order of things is decided here alone. A trial is written to the log before it runs and its
+result before anything is concluded from it; everything else that is shown or stored is made from
+the log, so that a study can be killed at any moment and resumed.
 """
 
 from __future__ import annotations
