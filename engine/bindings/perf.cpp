@@ -1,4 +1,4 @@
-// Recording by perf events, for tuner/record/samplers/pebs.py.
+// Recording by perf events, for tuner/samplers/pebs.py.
 #include "record/perf.hpp"
 
 #include <nanobind/nanobind.h>

@@ -10,7 +10,7 @@
 //   csv          columns time (ns), address, kind (load, store), and optionally count, size,
 //                process
 //
-// Docs in tuner/record/importers.md. Text is read line by line; a line that is not what it should be ends
+// Docs in tuner/importers.md. Text is read line by line; a line that is not what it should be ends
 // the import with its number, what was found and what was expected, and leaves no file.
 //
 // Uncertainty. A page that was sampled n times of m accesses has a relative standard error of

@@ -137,7 +137,7 @@ class Sampler {
   static constexpr std::uint16_t none = 0xffff;
   static constexpr unsigned nobody = leaf_pages;
   static constexpr double forget_s = 30;   // mean life of a page's evidence
-  static constexpr double random_mlp = 4;  // as declared in tuner/record/samplers/hint_fault.py
+  static constexpr double random_mlp = 4;  // as declared in tuner/samplers/hint_fault.py
   static constexpr double sequential_mlp = 8;
   static constexpr double store_stall = 0.25;  // as the assembler reckons
   static constexpr double records_per_second = 20'000;
