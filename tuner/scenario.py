@@ -37,7 +37,7 @@ class Option:
         choices: all values that it may have.
         rule: raises ValueError, "must be ...", for any other value that it may not have.
         default: from the workload, the policy and the name of the input, where it depends on them.
-        simulate: the arguments of `tuner._engine.simulate` that the value sets on a machine.
+        engine: the arguments of `tuner._engine.simulate` that the value sets on a machine.
             Of two fields that set the same argument, the later one wins.
     """
 
@@ -50,7 +50,7 @@ class Option:
     choices: tuple[int, ...] | None = None
     rule: Callable[[Any], None] | None = None
     default: Callable[["WorkloadSpec", "PolicyDecl", str], Any] | None = None
-    simulate: Callable[[Any, "MachineSpec"], dict[str, Any]] | None = None
+    engine: Callable[[Any, "MachineSpec"], dict[str, Any]] | None = None
 
     def check(self, value: Any) -> Any:
         """The value. ValueError if it may not be that."""
@@ -151,7 +151,7 @@ class Scenario:
             named=True,
             comparable=True,
             rule=_ratio,
-            simulate=lambda ratio, machine: {
+            engine=lambda ratio, machine: {
                 "fast_share": fast_share(ratio),
                 "fast_bytes": machine.fast_bytes(ratio),
             },
@@ -165,7 +165,7 @@ class Scenario:
             text="{:g} GiB fast",
             comparable=True,
             rule=at_least(0),
-            simulate=lambda gib, machine: {"fast_bytes": round(gib * 2**30)} if gib else {},
+            engine=lambda gib, machine: {"fast_bytes": round(gib * 2**30)} if gib else {},
         ),
     ] = 0.0
     objective: Annotated[
@@ -188,7 +188,7 @@ class Scenario:
             comparable=True,
             rule=at_least(1),
             default=lambda workload, policy, input: workload.threads,
-            simulate=lambda threads, machine: {"threads": threads},
+            engine=lambda threads, machine: {"threads": threads},
         ),
     ]
     scale: Annotated[
@@ -210,7 +210,7 @@ class Scenario:
             comparable=True,
             choices=(4096, 2 << 20),
             default=lambda workload, policy, input: policy.page_bytes,
-            simulate=lambda page_bytes, machine: {"page_bytes": page_bytes},
+            engine=lambda page_bytes, machine: {"page_bytes": page_bytes},
         ),
     ]
     repeats: Annotated[
@@ -263,12 +263,12 @@ class Scenario:
         what = ("workload", "input", "policy", "machine", "objective")
         return self.show(*(name for name in options() if name not in what))
 
-    def simulate(self, machine: "MachineSpec") -> dict[str, Any]:
+    def engine_arguments(self, machine: "MachineSpec") -> dict[str, Any]:
         """The arguments of `tuner._engine.simulate` on the machine that `machine` names."""
         arguments: dict[str, Any] = {}
         for name, option in options().items():
-            if option.simulate:
-                arguments |= option.simulate(getattr(self, name), machine)
+            if option.engine:
+                arguments |= option.engine(getattr(self, name), machine)
         return arguments
 
     def study_name(self, defaults: Mapping[str, Any]) -> str:
@@ -280,13 +280,13 @@ class Scenario:
         ]
         return "-".join(parts)
 
-    def arguments(self) -> list[str]:
+    def command_line(self) -> list[str]:
         """Words for a command line that runs this scenario."""
         return [
             word
             for name, value in self.plain().items()
             if value != declared_defaults().get(name)
-            for word in (flag(name), str(value).removesuffix(".0"))
+            for word in (flag(name), str(value))
         ]
 
 

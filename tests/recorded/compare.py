@@ -53,8 +53,8 @@ def curve(text: str) -> Curve:
         raise UserError(f"{text}: must be W, W:INPUT, or one of them with @FROM:TO")
     name, start, stop = match.groups()
     setting = characteristics.setting(*characteristics.split(name))
-    path = streams.ensure(setting.stream(), note=lambda told: print(told, file=sys.stderr))
-    label = f"{setting.workload.name} ({setting.input})"
+    path = streams.ensure(setting.stream(), note=lambda text: print(text, file=sys.stderr))
+    label = f"{setting.workload.name} ({setting.scenario.input})"
     if start is None:
         return _timed(path, label)
     return _part(path, label, float(start or 0), float(stop or math.inf))

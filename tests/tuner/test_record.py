@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -504,6 +505,22 @@ def test_every_sampler_of_the_registry_declares_itself(name: str) -> None:
 def test_an_unknown_sampler_is_told_the_known_ones() -> None:
     with pytest.raises(UserError, match="no sampler 'emulaton'; did you mean 'emulation'"):
         samplers.find("emulaton")
+
+
+def test_the_engine_has_the_same_estimates_of_overlap() -> None:
+    """Importers and the libraries inside programs repeat the figures."""
+    sources = [p.read_text() for p in (ROOT / "engine").rglob("*.[ch]pp")]
+    found: dict[str, set[float]] = {}
+    for text in sources:
+        for a, b, value in re.findall(r"\b(?:(\w+)_mlp|mlp_(\w+)) = ([\d.]+);", text):
+            found.setdefault(a or b, set()).add(float(value))
+        for values in re.findall(r"mlp = {([\d., ]+)};", text):
+            for name, value in zip(
+                ("random", "sequential", "dependent"), values.split(","), strict=True
+            ):
+                found.setdefault(name, set()).add(float(value))
+    declared = (samplers.RANDOM, samplers.SEQUENTIAL, samplers.DEPENDENT)
+    assert found == {one.name: {one.mlp} for one in declared}
 
 
 # --- A `tune` of its own --------------------------------------------------------------------------

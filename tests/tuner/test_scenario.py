@@ -84,6 +84,14 @@ def test_comparable_fields_are_options_of_best() -> None:
     assert BASE.comparable().keys() <= vars(cli.parser_for(words).parse_args(words)).keys()
 
 
+def test_its_command_line_has_what_is_not_declared_as_default() -> None:
+    assert replace(BASE, machine="v1.0", seed=7).command_line() == [
+        *("--workload", "walker", "--input", "big", "--policy", "toy", "--machine", "v1.0"),
+        *("--objective", "throughput", "--threads", "16.0", "--scale", "64.0"),
+        *("--page-bytes", "4096", "--seed", "7"),
+    ]
+
+
 def test_what_has_no_declared_default_has_one_from_the_documents() -> None:
     required = options().keys() - declared_defaults().keys() - {"workload"}
     assert required == {name for name, option in options().items() if option.default}

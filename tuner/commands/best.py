@@ -101,4 +101,4 @@ def _nothing(
     if not others:
         return f"{message}; `tune run --workload {workload}` finds one"
     listed = "".join(f"\n  {other}" for other in sorted(others))
-    return f"{message}; there are others, which the options of these names choose:{listed}"
+    return f"{message}; known under other conditions are:{listed}"

@@ -1,8 +1,8 @@
 """A study: ask, run, record, tell, until the budget is spent.
 
-The order of things is decided here alone. A trial is written to the log before it runs
-and its result before anything is concluded from it; everything else that is shown or stored is made
-from the log, so that a study can be killed at any moment and resumed.
+The order of things is decided here alone. A trial is written to the log before it runs and its
+result before anything is concluded from it; everything else that is shown or stored is made from
+the log, so that a study can be killed at any moment and resumed.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def everything_fits(request: StudyRequest) -> str | None:
     Happens on machines whose capacities are fixed, with workloads that are small against them.
     """
     scenario = request.scenario
-    fast = scenario.simulate(request.machine)["fast_bytes"]
+    fast = scenario.engine_arguments(request.machine)["fast_bytes"]
     footprint = request.workload.footprint_of(scenario.input) * (1 << 30)
     if fast < footprint:
         return None
@@ -329,7 +329,7 @@ def resume_command(request: StudyRequest) -> str:
         if value is not None
         for word in (option, str(value))
     ]
-    return shlex.join(["tune", "run", *request.scenario.arguments(), *words, "--resume"])
+    return shlex.join(["tune", "run", *request.scenario.command_line(), *words, "--resume"])
 
 
 def _conclude(

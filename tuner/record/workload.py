@@ -11,6 +11,7 @@ from tuner.documents.document import render
 from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
 from tuner.errors import UserError
+from tuner.files import write_atomically
 from tuner.model import NAME
 from tuner.report.characteristics import PAGE_BYTES
 
@@ -47,7 +48,8 @@ def document(
     """Writes the workload beside the trace; returns its path, and the footprint in bytes."""
     footprint = engine.characteristics(trace)["peak_pages"] * PAGE_BYTES
     path = trace.with_suffix(".yaml")
-    path.write_text(
+    write_atomically(
+        path,
         render(
             {
                 "name": trace.stem,
@@ -69,7 +71,7 @@ def document(
                     }
                 },
             }
-        )
+        ),
     )
     return path, footprint
 

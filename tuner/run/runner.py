@@ -133,7 +133,7 @@ def _simulate(
                 seed=seed,
                 deadline_seconds=left,
                 progress=progress,
-                **trial.scenario.simulate(trial.machine),
+                **trial.scenario.engine_arguments(trial.machine),
             )
         except TimeoutError as error:
             raise TimeoutError(f"its deadline of {trial.deadline_seconds:g} s passed") from error

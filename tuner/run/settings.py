@@ -56,7 +56,6 @@ class Setting(Model):
                 input=scenario.input,
                 trace=input.trace,
                 content=input.content,
-                scale=scenario.scale,
             )
         return StreamRequest(
             workload=self.workload.name,

@@ -47,16 +47,10 @@ class RecordedStream(Model):
     input: str
     trace: str  # absolute
     content: str
-    scale: Scale
 
     @property
     def key(self) -> str:
         return self.content
-
-    @property
-    def seed(self) -> int:
-        """A recording has no seed."""
-        return 0
 
 
 Stream = StreamRequest | RecordedStream

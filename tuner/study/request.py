@@ -26,9 +26,9 @@ class StudyRequest(Setting):
     """`tune run`, resolved.
 
     `tuned` are the knobs that vary, with their narrowed limits, in the space's order; the policy's
-    others keep their defaults. `out` is the folder that holds studies; the
-    study's directory is `out/study`. The scenario's seed is the optimizer's too. `space_argument`
-    is what --space was given, absolute if that is a file; None for the policy's own.
+    others keep their defaults. `out` is the folder that holds studies; the study's directory is
+    `out/study`. The scenario's seed is the optimizer's too. `space_argument` is what --space was
+    given, absolute if that is a file; None for the policy's own.
     """
 
     out: str
