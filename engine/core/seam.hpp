@@ -81,6 +81,9 @@ enum class Work : std::uint8_t {
   threshold_pass,  // one pass over a hotness histogram
 };
 inline constexpr std::size_t work_count = 5;
+/// Whether there is more of this work the more pages there are. What is left is done as often on a
+/// small system as on a large one: the simulator does not scale it.
+[[nodiscard]] constexpr bool per_page(Work kind) { return kind != Work::threshold_pass; }
 
 /// Everything that a policy can ask of the substrate.
 class Memory {

@@ -23,10 +23,10 @@ class TieringThread {
   /// When the policy exists: its first tick is due one period after the start.
   void start(const Policy& policy);
 
-  /// As Memory::charge; `times` in the miniature.
+  /// As Memory::charge; `times` in the miniature, where each page stands for `scale` of them.
   void charge(Work kind, std::uint64_t times) {
-    charged_ns_ +=
-        static_cast<double>(times) * profile_.work_ns[static_cast<std::size_t>(kind)] * scale_;
+    charged_ns_ += static_cast<double>(times) *
+                   profile_.work_ns[static_cast<std::size_t>(kind)] * (per_page(kind) ? scale_ : 1);
   }
 
   /// One core's worth of work in the block that has ended: what it still owes, then the rings, then

@@ -114,10 +114,10 @@ struct Simulation {
 
 constexpr Simulation simulations[] = {
     {"all-fast", false, 0x51b988330cecf854},    {"all-slow", false, 0x73d8851253802463},
-    {"first-touch", false, 0xcea0c59260b2d0d4}, {"freqtier", false, 0xb86343811e37e50a},
-    {"freqtier", true, 0x32c36e92663bf227},     {"hemem", false, 0x91f5a40ed54beb6e},
-    {"hemem", true, 0x9dbe7debb6f16802},        {"hybridtier", false, 0x546e1054fb6fdbe3},
-    {"hybridtier", true, 0x10398784c0da0aa2},   {"static-hot", false, 0xbd875ae2e05ec10c},
+    {"first-touch", false, 0xcea0c59260b2d0d4}, {"freqtier", false, 0xd59552756c0d269a},
+    {"freqtier", true, 0x14fa95152d8a1733},     {"hemem", false, 0x91f5a40ed54beb6e},
+    {"hemem", true, 0x9dbe7debb6f16802},        {"hybridtier", false, 0xca807c47fa5baaeb},
+    {"hybridtier", true, 0x6a8ade06b96b9f9c},   {"static-hot", false, 0xbd875ae2e05ec10c},
 };
 
 bool has_aol(const PolicyInfo& policy) {

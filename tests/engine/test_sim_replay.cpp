@@ -1,5 +1,5 @@
 // Whole runs on the simulated machine: hand-computed times, conservation, determinism, costs.
-#include <functional>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -7,117 +7,19 @@
 #include "check.hpp"
 #include "sim/address_space.hpp"
 #include "sim/simulate.hpp"
-#include "sim_streams.hpp"
+#include "scripted.hpp"
 
 namespace {
 
 using namespace tt;
 using namespace tt::sim;
+using simtest::check_breakdown;
+using simtest::Hooks;
+using simtest::run;
+using simtest::share;
 using simtest::StreamWriter;
 using simtest::TempStream;
-
-/// What a test policy does; every hook is optional.
-struct Hooks {
-  std::function<Tier(PageRange)> placement;
-  std::function<void(Memory&)> start;
-  std::function<void(Memory&, Nanos)> tick;
-  std::function<void(Memory&, std::span<const Sample>, Nanos)> samples;
-  std::function<void(Memory&, std::span<const MigrationResult>, Nanos)> migrated;
-  std::function<void(PageRange, bool)> range;  // true: mapped
-  std::function<Heat(PageId)> heat;
-  std::function<void(const Knobs&)> knobs;
-  Nanos period = from_millis(10);
-};
-const Hooks* hooks = nullptr;  // of the run under way; tests run one after the other
-
-class Scripted final : public Policy {
- public:
-  explicit Scripted(const PolicyContext& context) : memory_(context.memory) {
-    if (hooks->knobs) hooks->knobs(context.knobs);
-    if (hooks->start) hooks->start(memory_);
-  }
-  void on_map(PageRange range, Nanos) override {
-    if (hooks->range) hooks->range(range, true);
-  }
-  void on_unmap(PageRange range, Nanos) override {
-    if (hooks->range) hooks->range(range, false);
-  }
-  [[nodiscard]] Tier placement(PageRange range) const override {
-    return hooks->placement ? hooks->placement(range) : Tier::fast;
-  }
-  void on_samples(std::span<const Sample> samples, Nanos now) override {
-    if (hooks->samples) hooks->samples(memory_, samples, now);
-  }
-  void tick(Nanos now) override {
-    if (hooks->tick) hooks->tick(memory_, now);
-  }
-  [[nodiscard]] Nanos tick_period() const override { return hooks->period; }
-  void on_migrated(std::span<const MigrationResult> results, Nanos now) override {
-    if (hooks->migrated) hooks->migrated(memory_, results, now);
-  }
-  [[nodiscard]] std::uint64_t metadata_bytes() const override { return 1000; }
-  void gauges(Gauges& out) const override { out["answer"] = 42; }
-  [[nodiscard]] Heat heat(PageId page) const override {
-    return hooks->heat ? hooks->heat(page) : Heat::cold;
-  }
-
- private:
-  Memory& memory_;
-};
-
-PolicyInfo scripted(PolicyTraits traits = {}, std::vector<KnobDecl> knobs = {}) {
-  PolicyInfo info;
-  info.name = "scripted";
-  info.family = "test";
-  info.knobs = std::move(knobs);
-  info.traits = traits;
-  info.make = [](const PolicyContext& context) -> std::unique_ptr<Policy> {
-    return std::make_unique<Scripted>(context);
-  };
-  return info;
-}
-
-RunResult run(TempStream& stream, const MachineProfile& machine, const Hooks& what,
-              RunOptions options = {}, PolicyTraits traits = {}) {
-  hooks = &what;
-  return simulate(stream.reader(), machine, scripted(traits), {}, options);
-}
-
-RunOptions share(double fast_share) {
-  RunOptions options;
-  options.fast_share = fast_share;
-  return options;
-}
-
-/// `blocks` timed blocks, each 100 loads of every page.
-void write_even(const TempStream& file, std::uint32_t pages, int blocks, double scale = 1,
-                AccessKind kind = AccessKind::load, double store_fill = 1) {
-  trace::StreamInfo info = simtest::one_class(pages, scale, 2);
-  info.classes[0].store_fill = store_fill;
-  StreamWriter writer{file, info};
-  simtest::map_and_touch(writer, 0, pages);
-  writer.block(false, 1000);
-  for (int b = 0; b < blocks; ++b) {
-    simtest::Part part;
-    part.kind = kind;
-    for (std::uint32_t page = 0; page < pages; ++page) {
-      part.pages.push_back(page);
-      part.counts.push_back(100);
-    }
-    writer.parts = {part};
-    writer.block(true, 100.0 * pages * scale * 100 / 2 / 4);
-  }
-  writer.finish();
-}
-
-void check_breakdown(const RunResult& result) {
-  double sum = 0;
-  for (const auto& [name, seconds] : result.breakdown) {
-    CHECK(seconds >= 0);
-    sum += seconds;
-  }
-  CHECK_NEAR(sum, result.seconds, 1e-9 * result.seconds);
-}
+using simtest::write_even;
 
 /// A policy that throws pages about at random and keeps asking for what is gone or there already.
 Hooks restless(std::uint64_t pages, std::uint64_t seed) {
