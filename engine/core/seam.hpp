@@ -46,7 +46,8 @@ struct SamplingRequest {
   friend bool operator==(const SamplingRequest&, const SamplingRequest&) = default;
 };
 
-/// Counters that the hardware keeps whether or not anything is sampled; cumulative since start.
+/// Counters that the hardware keeps whether or not anything is sampled; cumulative since start, and
+/// of the pages that the policy sees: in a miniature those of the miniature, like every other count.
 /// a1 and a3 are those of Soar/Alto (OSDI'25, Table 1): cycles with at least one outstanding
 /// demand read, and number of demand reads. AOL over an interval is their ratio of differences.
 struct Counters {

@@ -67,7 +67,7 @@ void Lanes::collect(const trace::Block& block) {
         lane.work.traffic[index(tier)] +=
             Traffic{fetched * line_bytes, load ? 0 : accesses * line_bytes};
         lane.accesses_by_tier[index(tier)] += fetched;
-        (load ? counters.loads : counters.stores)[index(tier)] += accesses;
+        (load ? counters.loads : counters.stores)[index(tier)] += static_cast<double>(simulated);
         ledger_.sums()[load ? (tier == Tier::fast ? Sum::loads_fast : Sum::loads_slow)
                             : (tier == Tier::fast ? Sum::stores_fast : Sum::stores_slow)] +=
             accesses;
@@ -114,7 +114,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   lane.section += lane.time;
   lane.clock_ns += lane.time.total;
   now_ns_ = std::max(now_ns_, lane.clock_ns);
-  ledger_.counters().samples_taken += lane.samples;
+  ledger_.counters().samples_taken += lane.samples / scale_;
   ledger_.sums()[Sum::samples] += lane.samples;
   work.in_flight_ns2 = lane.samples = 0;
 }
@@ -131,8 +131,8 @@ void Lanes::count_outstanding() {
           wait_[c][index(AccessKind::load)][t] * stream_class.mlp * lane.time.factor[t];
       const double cycles =
           loads * outstanding_ns(latency, stream_class.mlp, stream_class.issue_ns) * profile_.ghz;
-      ledger_.counters().a1_cycles += cycles;
-      ledger_.counters().a3_reads += loads;
+      ledger_.counters().a1_cycles += cycles / scale_;
+      ledger_.counters().a3_reads += loads / scale_;
       ledger_.sums()[Sum::a1_cycles] += cycles;
       ledger_.sums()[Sum::a3_reads] += loads;
     }

@@ -63,7 +63,7 @@ void TieringThread::drain(std::vector<Sample>& fresh, double now_ns, Policy& pol
   const std::size_t stays = ready - deliver;
   const std::size_t lost = stays > ring ? std::min(stays - ring, fresh.size()) : 0;
   if (lost > 0) {
-    ledger_.counters().samples_lost += static_cast<double>(lost) * scale_;
+    ledger_.counters().samples_lost += static_cast<double>(lost);
     ledger_.sums()[Sum::samples_lost] += static_cast<double>(lost) * scale_;
   }
   waiting_.insert(waiting_.end(), fresh.begin(), fresh.end() - static_cast<std::ptrdiff_t>(lost));
