@@ -7,7 +7,7 @@ namespace tt::sim {
 PageTable::PageTable(const Layout& layout)
     : layout_(layout),
       space_(layout.base_pages, page_shift(layout.page_bytes)),
-      free_{layout.fast_pages, layout.footprint},
+      free_{layout.fast_pages, layout.slow_pages},
       present_(space_.pages()),
       slow_(space_.pages()) {}
 

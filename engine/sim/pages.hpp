@@ -31,9 +31,11 @@ class PageTable {
   struct Layout {
     std::uint64_t base_pages = 0;  // of the stream's address space
     std::uint64_t page_bytes = 0;  // of a managed page
-    // In managed pages: the most that the stream holds at a time, all of which fit the slow tier,
-    // and how many of them fit the fast one.
+    // The most that the stream holds at a time, in base pages.
     std::uint64_t footprint = 0;
+    // In managed pages. The slow tier holds everything; that is more than the footprint where
+    // managed pages are touched in part only.
+    std::uint64_t slow_pages = 0;
     std::uint64_t fast_pages = 0;
     std::uint64_t placed_at_once = 1;  // for how many the policy is asked at a time
   };
@@ -43,9 +45,10 @@ class PageTable {
   [[nodiscard]] std::uint64_t size() const { return space_.pages(); }
   [[nodiscard]] unsigned shift() const { return space_.shift(); }
   [[nodiscard]] std::uint64_t page_bytes() const { return layout_.page_bytes; }
+  /// In base pages.
   [[nodiscard]] std::uint64_t footprint() const { return layout_.footprint; }
   [[nodiscard]] std::uint64_t capacity(Tier tier) const {
-    return tier == Tier::fast ? layout_.fast_pages : layout_.footprint;
+    return tier == Tier::fast ? layout_.fast_pages : layout_.slow_pages;
   }
   /// A page in flight has its slot where it goes.
   [[nodiscard]] std::uint64_t free(Tier tier) const { return free_[index(tier)]; }

@@ -65,3 +65,31 @@ TEST("sim: counters count what a policy in the miniature can see") {
   CHECK_NEAR(result.metrics.at("loads_slow"), 64 * last.loads[index(Tier::slow)], 0);
   CHECK_NEAR(result.metrics.at("samples"), 64 * sampled, 0);
 }
+
+TEST("sim: fast memory is as large for huge pages as for base pages") {
+  // Every fourth base page is touched: 2 MiB pages hold four times as much as the stream does.
+  TempStream stream;
+  constexpr std::uint32_t touched = 4096;
+  StreamWriter writer{stream, simtest::one_class(4 * touched, 16)};
+  writer.events.push_back({trace::EventType::map, 0, 0, 4 * touched});
+  for (std::uint32_t page = 0; page < touched; ++page)
+    writer.events.push_back({trace::EventType::touch, 0, 4 * page, 1});
+  writer.parts = {{0, AccessKind::load, {0}, {1}}};
+  writer.block(true, 1000);
+  writer.finish();
+  const auto metrics = [&](std::uint64_t page_bytes, std::uint64_t fast_bytes) {
+    RunOptions options = share(0.5);
+    options.page_bytes = page_bytes;
+    options.fast_bytes = fast_bytes;
+    return run(stream, simtest::plain_machine(), {}, options).metrics;
+  };
+  constexpr double bytes = 16.0 * touched * 4096;  // 8 MiB are half of it: four huge pages
+  for (const std::uint64_t fast_bytes : {0U, 128U << 20}) {
+    const auto base = metrics(4096, fast_bytes);
+    const auto huge = metrics(huge_page_bytes, fast_bytes);
+    CHECK_NEAR(base.at("footprint_bytes"), bytes, 0);
+    CHECK_NEAR(huge.at("footprint_bytes"), bytes, 0);
+    CHECK_NEAR(base.at("fast_capacity_bytes"), bytes / 2, 0);
+    CHECK_NEAR(huge.at("fast_capacity_bytes"), bytes / 2, 0);
+  }
+}
