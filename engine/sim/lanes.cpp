@@ -29,6 +29,14 @@ Lanes::Lanes(Ledger& ledger, const MachineProfile& profile, const trace::StreamI
   }
 }
 
+Load Lanes::load() const {
+  Load load{total_threads_, {}};
+  for (const Lane& lane : lanes_)
+    for (std::size_t t = 0; t < tier_count; ++t) load.utilisation[t] += lane.demand[t];
+  for (double& utilisation : load.utilisation) utilisation = std::min(utilisation, 1.0);
+  return load;
+}
+
 void Lanes::clear_counts() { std::ranges::fill(counts_, ClassCounts{}); }
 
 double Lanes::solve(const trace::Block& block, const Interference& interference) {

@@ -46,6 +46,9 @@ class Lanes {
     return block.nominal_ns * pace_;
   }
 
+  /// Of the last block.
+  [[nodiscard]] Load load() const;
+
   // What the replay loop finds, segment by segment.
   void clear_counts();
   void count(const trace::Segment& segment, std::uint64_t in_slow, std::uint64_t samples) {
@@ -55,10 +58,12 @@ class Lanes {
     lanes_[info_.classes[segment.stream_class].lane].samples +=
         static_cast<double>(samples) * scale_;
   }
-  /// Accesses of the segment to pages in flight, each of them away for so long.
-  void count_in_flight(const trace::Segment& segment, std::uint64_t accesses, double away_ns) {
+  /// Accesses of the segment to pages of which such a share moves in this block, each of them away
+  /// for so long.
+  void count_in_flight(const trace::Segment& segment, std::uint64_t accesses, double moving_share,
+                       double away_ns) {
     lanes_[info_.classes[segment.stream_class].lane].work.in_flight_ns2 +=
-        static_cast<double>(accesses) * scale_ * away_ns * away_ns / 2;
+        static_cast<double>(accesses) * scale_ * moving_share * away_ns * away_ns / 2;
   }
 
   /// Turns counts into work and solves every lane's time. Returns by how much virtual time, the

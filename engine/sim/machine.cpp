@@ -80,8 +80,8 @@ void Machine::apply(std::span<const trace::Event> events) {
         break;
       case trace::EventType::unmap:
         if (const PageRange range = pages_.unmap(event); range.count != 0) {
-          pages_.remove(range);
           mover_.forget(range);
+          pages_.remove(range);
           policy_->on_unmap(range, now());
         }
         break;
@@ -114,8 +114,9 @@ void Machine::play_segments(const trace::Block& block) {
     lanes_.count(segment, found.slow, sampler_.play(segment, shift, slow, samples_));
     if constexpr (InFlight) {
       if (!mover_.holds_up(segment.kind)) continue;
-      for (const Tier from : {Tier::fast, Tier::slow})
-        lanes_.count_in_flight(segment, found.in_flight[index(from)], mover_.away_ns(other(from)));
+      for (const Tier to : {Tier::slow, Tier::fast})
+        lanes_.count_in_flight(segment, found.in_flight[index(other(to))], mover_.moving_share(to),
+                               mover_.away_ns(to));
     }
   }
 }

@@ -73,12 +73,10 @@ class PageTable {
   void place(const trace::Event& event, const Policy& policy);
   void remove(PageRange range);
 
-  /// The page starts to move: its slot in `to` is taken now, and the one that it leaves is free for
-  /// the moves behind it.
-  void depart(Tier to) {
-    --free_[index(to)];
-    ++free_[index(other(to))];
-  }
+  /// The steps of a move: a slot in the tier that it goes to is taken before the first byte is
+  /// copied, and the one that it leaves is free after the last.
+  void reserve(Tier to) { --free_[index(to)]; }
+  void vacate(Tier from) { ++free_[index(from)]; }
   /// It is there: from now on accesses find it in `to`.
   void arrive(PageId page, Tier to) {
     if (to == Tier::slow) {

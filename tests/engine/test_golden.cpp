@@ -115,8 +115,8 @@ struct Simulation {
 constexpr Simulation simulations[] = {
     {"all-fast", false, 0x51b988330cecf854},    {"all-slow", false, 0x73d8851253802463},
     {"first-touch", false, 0xcea0c59260b2d0d4}, {"freqtier", false, 0xd59552756c0d269a},
-    {"freqtier", true, 0x14fa95152d8a1733},     {"hemem", false, 0x91f5a40ed54beb6e},
-    {"hemem", true, 0x9dbe7debb6f16802},        {"hybridtier", false, 0xca807c47fa5baaeb},
+    {"freqtier", true, 0x14fa95152d8a1733},     {"hemem", false, 0xa2a15ff4b033f4e7},
+    {"hemem", true, 0x5eeb1aad801e8c27},        {"hybridtier", false, 0xca807c47fa5baaeb},
     {"hybridtier", true, 0x6a8ade06b96b9f9c},   {"static-hot", false, 0xbd875ae2e05ec10c},
 };
 

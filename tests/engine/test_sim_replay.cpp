@@ -158,14 +158,20 @@ TEST("sim: every page is in one tier, no tier is over capacity, no access is los
       }
     };
     policy.migrated = [&](Memory& memory, std::span<const MigrationResult> results, Nanos) {
-      // At a border nothing is in flight: counting pages by tier gives what the tiers say.
+      // Counting pages by tier gives what the tiers say, and a move that goes on has a slot in both.
       std::vector<Residency> where(managed + 5);
       memory.residency(PageId{0}, where);
       std::uint64_t in[3] = {0, 0, 0};
       for (const Residency residency : where) ++in[static_cast<int>(residency)];
-      CHECK_EQ(in[0], memory.capacity(Tier::fast) - memory.free_pages(Tier::fast));
-      CHECK_EQ(in[1], memory.capacity(Tier::slow) - memory.free_pages(Tier::slow));
-      CHECK(in[0] <= memory.capacity(Tier::fast));
+      std::uint64_t coming = 0;
+      for (const Tier tier : {Tier::fast, Tier::slow}) {
+        const std::uint64_t used = memory.capacity(tier) - memory.free_pages(tier);
+        CHECK(memory.free_pages(tier) <= memory.capacity(tier));
+        CHECK(used >= in[index(tier)]);
+        coming += used - in[index(tier)];
+      }
+      CHECK(coming <= std::min<std::uint64_t>(
+                          1, memory.pending(Tier::fast) + memory.pending(Tier::slow)));
       for (std::uint64_t page = 0; page < managed; ++page)
         CHECK((where[page] != Residency::absent) == exists.contains(page));
       for (const MigrationResult& result : results) {
@@ -186,8 +192,11 @@ TEST("sim: every page is in one tier, no tier is over capacity, no access is los
     CHECK(outcomes[static_cast<std::uint64_t>(Outcome::gone)] > 0);
     CHECK_NEAR(metrics.at("loads_fast") + metrics.at("loads_slow"),
                static_cast<double>(accesses) * 4, 0);
-    CHECK_NEAR(metrics.at("promotions_started"), metrics.at("promotions"), 0);
-    CHECK_NEAR(metrics.at("demotions_started"), metrics.at("demotions"), 0);
+    // What started and did not end was unmapped under way, or goes on at the end.
+    for (const std::string way : {"promotions", "demotions"}) {
+      const double lost = metrics.at(way + "_started") - metrics.at(way);
+      CHECK(lost >= 0 && lost <= metrics.at(way + "_gone") + 4);
+    }
     CHECK(metrics.at("promotions") > 0 && metrics.at("demotions") > 0);
     CHECK_NEAR(
         metrics.at("migrated_bytes"),

@@ -93,3 +93,148 @@ TEST("sim: fast memory is as large for huge pages as for base pages") {
     CHECK_NEAR(huge.at("fast_capacity_bytes"), bytes / 2, 0);
   }
 }
+
+TEST("sim: a move takes as many blocks as it takes, at the speed of the copy") {
+  // A huge page of a miniature with R = 64: 64 moves of 10 us + 2 MiB / 4.096 GB/s = 522 us.
+  constexpr double move_ns = 10e3 + 2097152 / 4.096;
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(2 * 512, 64)};
+  simtest::map_and_touch(writer, 0, 2 * 512);
+  writer.block(false, 1);
+  for (int b = 0; b < 20; ++b) {
+    writer.parts = {{0, AccessKind::load, {512}, {625}}};  // 625 * 64 * 300 ns / 4 threads = 3 ms
+    writer.block(true, 3e6);
+  }
+  writer.finish();
+  Hooks policy;
+  policy.placement = [](PageRange) { return Tier::slow; };
+  std::vector<double> told_ms;
+  policy.tick = [&](Memory& memory, Nanos now) {
+    const PageId page{0};
+    if (now == from_millis(3)) (void)memory.request(Tier::fast, {&page, 1});
+  };
+  policy.migrated = [&](Memory& memory, std::span<const MigrationResult> results, Nanos now) {
+    CHECK(results.size() == 1 && results[0].outcome == Outcome::done);
+    CHECK_EQ(memory.free_pages(Tier::slow), 1u);
+    told_ms.push_back(seconds(now) * 1e3);
+  };
+  policy.period = from_millis(3);
+  RunOptions options = share(0.5);
+  options.page_bytes = huge_page_bytes;
+  const RunResult result = run(stream, simtest::plain_machine(), policy, options);
+  CHECK_NEAR(result.seconds, 60e-3, 1e-9);
+  CHECK_NEAR(result.breakdown.at("bandwidth"), 0, 0);  // in one block: 128 MiB / 20 GB/s = 6.7 ms
+  CHECK_NEAR(result.metrics.at("promotions"), 64, 0);
+  // The accesses leave nearly all of the bandwidth: the copy is limited by its thread.
+  CHECK_NEAR(result.metrics.at("mover_cpu_seconds"), 64 * move_ns * 1e-9, 1e-9);
+  // It starts at 3 ms and takes 33.4 ms; the policy is told at the next border.
+  CHECK_EQ(told_ms.size(), 1u);
+  if (!told_ms.empty()) CHECK_NEAR(told_ms[0], 39, 1e-3);
+}
+
+TEST("sim: a page that vanishes under way is gone and leaves both of its slots") {
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(2 * 512, 64)};
+  simtest::map_and_touch(writer, 0, 2 * 512);
+  for (int b = 0; b < 20; ++b) {
+    if (b == 5) writer.events.push_back({trace::EventType::unmap, 0, 0, 512});
+    writer.parts = {{0, AccessKind::load, {512}, {625}}};
+    writer.block(true, 3e6);
+  }
+  writer.finish();
+  Hooks policy;
+  policy.placement = [](PageRange) { return Tier::slow; };
+  std::vector<MigrationResult> seen;
+  policy.tick = [&](Memory& memory, Nanos now) {
+    const PageId page{0};
+    if (now == from_millis(3)) (void)memory.request(Tier::fast, {&page, 1});
+    if (now == from_millis(12)) {
+      CHECK_EQ(memory.pending(Tier::fast), 1u);
+      CHECK_EQ(memory.free_pages(Tier::fast), 0u);
+      CHECK_EQ(memory.free_pages(Tier::slow), 0u);
+    }
+    if (now == from_millis(24)) {
+      CHECK_EQ(memory.pending(Tier::fast), 0u);
+      CHECK_EQ(memory.free_pages(Tier::fast), 1u);
+      CHECK_EQ(memory.free_pages(Tier::slow), 1u);
+    }
+  };
+  policy.migrated = [&](Memory&, std::span<const MigrationResult> results, Nanos) {
+    seen.insert(seen.end(), results.begin(), results.end());
+  };
+  policy.period = from_millis(3);
+  RunOptions options = share(0.5);
+  options.page_bytes = huge_page_bytes;
+  const RunResult result = run(stream, simtest::plain_machine(), policy, options);
+  CHECK(seen.size() == 1 && seen[0].outcome == Outcome::gone);
+  CHECK_NEAR(result.metrics.at("promotions"), 0, 0);
+  CHECK_NEAR(result.metrics.at("promotions_started"), 64, 0);
+  CHECK_NEAR(result.metrics.at("migrated_bytes"), 0, 0);
+}
+
+TEST("sim: a busy tier slows page moves down, to the movers' fair share at worst") {
+  const MachineProfile machine = simtest::plain_machine();  // the slow tier reads 20 GB/s
+  const auto copy_ns = [&](double utilisation, double movers) {
+    return move_ns(machine, Tier::fast, 2097152, movers, {4, {0, utilisation}}) - 10e3;
+  };
+  CHECK_NEAR(copy_ns(0, 1), 2097152 / 4.096, 1e-6);     // the thread's own speed
+  CHECK_NEAR(copy_ns(0.79, 1), 2097152 / 4.096, 1e-6);  // 4.2 GB/s are left: still
+  CHECK_NEAR(copy_ns(0.8, 1), 2097152 / 4.0, 1e-6);
+  CHECK_NEAR(copy_ns(1, 1), 2097152 / 4.0, 1e-6);  // one of five threads
+  CHECK_NEAR(copy_ns(0.5, 4), 2097152 / 2.5, 1e-6);
+  CHECK_NEAR(copy_ns(1, 4), 2097152 / 2.5, 1e-6);  // four of eight
+  const auto mover_seconds = [&](std::uint16_t loads) {
+    TempStream stream;
+    StreamWriter writer{stream, simtest::one_class(2 * 512, 64, 20)};
+    simtest::map_and_touch(writer, 0, 2 * 512);
+    writer.block(false, 1);
+    for (int b = 0; b < 40; ++b) {
+      writer.compute()[0] = 12e6 / 64;
+      writer.parts = {{0, AccessKind::load, {512}, {loads}}};
+      writer.block(true, 3e6);
+    }
+    writer.finish();
+    Hooks policy;
+    policy.placement = [](PageRange) { return Tier::slow; };
+    policy.tick = [](Memory& memory, Nanos) {
+      const PageId page{0};
+      (void)memory.request(Tier::fast, {&page, 1});
+    };
+    RunOptions options = share(0.5);
+    options.page_bytes = huge_page_bytes;
+    MachineProfile slow = machine;
+    slow.migration_copy_gbps = 16;
+    const RunResult result = run(stream, slow, policy, options);
+    CHECK_NEAR(result.metrics.at("promotions"), 64, 0);
+    return result.metrics.at("mover_cpu_seconds");
+  };
+  const double idle = mover_seconds(1);
+  CHECK_NEAR(idle, 64 * (10e3 + 2097152 / 16.0) * 1e-9, 1e-5);
+  CHECK(mover_seconds(60000) > 2 * idle);  // 14 of 20 GB/s are in use
+}
+
+TEST("sim: how many pages move does not depend on the length of the blocks") {
+  const auto promotions = [](double block_ms) {
+    TempStream stream;
+    StreamWriter writer{stream, simtest::one_class(4000, 64)};
+    simtest::map_and_touch(writer, 0, 4000);
+    writer.block(false, 1);
+    for (double at = 0; at < 1000; at += block_ms) {
+      writer.compute()[0] = 4e6 / 64 * block_ms;
+      writer.block(true, 1e6 * block_ms);
+    }
+    writer.finish();
+    Hooks policy;
+    policy.placement = [](PageRange) { return Tier::slow; };
+    policy.tick = [&](Memory& memory, Nanos) {
+      std::vector<PageId> pages;
+      for (std::uint64_t page = 0; page < 4000; ++page) pages.push_back(PageId{page});
+      (void)memory.request(Tier::fast, pages);
+    };
+    return run(stream, simtest::plain_machine(), policy, share(0.9)).metrics.at("promotions");
+  };
+  // A page takes 64 * 11 us = 0.7 ms: longer than a block, and a small part of one.
+  CHECK_NEAR(promotions(0.5), 990e6 / 11e3, 0.01 * 990e6 / 11e3);
+  for (const double block_ms : {0.2, 1.0, 5.0, 10.0})
+    CHECK_NEAR(promotions(block_ms), promotions(0.5), 0.011 * promotions(0.5));
+}
