@@ -136,7 +136,8 @@ class Policy {
   [[nodiscard]] virtual Tier placement(PageRange range) const = 0;
 
   virtual void on_samples(std::span<const Sample> samples, Nanos now) = 0;
-  /// Called when at least tick_period() has passed since the last call.
+  /// Called once in each tick_period(): late if the policy's thread is busy, never early. Ticks that
+  /// a busy thread missed are not made up for.
   virtual void tick(Nanos now) = 0;
   [[nodiscard]] virtual Nanos tick_period() const = 0;
   virtual void on_migrated(std::span<const MigrationResult> results, Nanos now) = 0;

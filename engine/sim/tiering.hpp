@@ -2,10 +2,14 @@
 //
 // It owns the thread's time. The policy's work is charged as it is done; what does not fit a block
 // is owed and comes first in the next one, and a thread that owes time delivers samples late, loses
-// those that find the rings full, and ticks late. So a policy that costs too much is seen to.
+// those that find the rings full, and ticks late. So a policy that costs too much suffers for it.
+//
+// A block may be longer than the policy's period. The block's samples are then delivered in parts,
+// with a tick after each, at the times at which they were due.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/seam.hpp"
@@ -29,9 +33,11 @@ class TieringThread {
                    profile_.work_ns[static_cast<std::size_t>(kind)] * (per_page(kind) ? scale_ : 1);
   }
 
-  /// One core's worth of work in the block that has ended: what it still owes, then the rings, then
-  /// the tick. `fresh` are the block's samples, in random order; they are taken.
+  /// One core's worth of work in the block that has ended: what it still owes, then the rings and
+  /// the ticks. `fresh` are the block's samples, in random order; they are taken.
   void run(double block_ns, double now_ns, std::vector<Sample>& fresh, Policy& policy);
+  /// The most ticks in a block: a policy that wants more of them sees this many.
+  static constexpr int most_ticks = 64;
 
   /// Of the last block: time that it had left, which is the mover's if that has no threads of its
   /// own, and the share of the block that this was.
@@ -46,7 +52,7 @@ class TieringThread {
  private:
   double take_charged();
   void pay(double cost);
-  void drain(std::vector<Sample>& fresh, double now_ns, Policy& policy);
+  void drain(std::span<const Sample> fresh, double now_ns, Policy& policy);
 
   Ledger& ledger_;
   const MachineProfile& profile_;

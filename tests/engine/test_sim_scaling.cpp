@@ -238,3 +238,75 @@ TEST("sim: how many pages move does not depend on the length of the blocks") {
   for (const double block_ms : {0.2, 1.0, 5.0, 10.0})
     CHECK_NEAR(promotions(block_ms), promotions(0.5), 0.011 * promotions(0.5));
 }
+
+TEST("sim: ticks come at their times, whatever the blocks") {
+  for (const double block_ms : {0.7, 3.0, 10.0, 50.0}) {
+    TempStream stream;
+    StreamWriter writer{stream, simtest::one_class(10, 16)};
+    simtest::map_and_touch(writer, 0, 10);
+    writer.block(false, 1);
+    for (double at = 0; at < 1000; at += block_ms) {
+      // 16 times as many on two pages, 100 ns each on 4 threads.
+      const auto loads = static_cast<std::uint16_t>(block_ms * 1e6 * 4 / 16 / 100 / 2);
+      writer.parts = {{0, AccessKind::load, {0, 1}, {loads, loads}}};
+      writer.block(true, 1e6 * block_ms);
+    }
+    writer.finish();
+    Hooks policy;
+    std::vector<Nanos> ticks;
+    Nanos last{};
+    std::uint64_t sampled = 0;
+    policy.start = [](Memory& memory) {
+      memory.set_sampling({.loads = {SamplingRequest::Mode::period, 100}, .stores = {}});
+    };
+    policy.samples = [&](Memory&, std::span<const Sample> samples, Nanos now) {
+      CHECK(now >= last);
+      last = now;
+      sampled += samples.size();
+    };
+    policy.tick = [&](Memory&, Nanos now) {
+      CHECK(now >= last);
+      last = now;
+      ticks.push_back(now);
+      // What has been sampled by now is what the accesses of this time give.
+      const double expected = seconds(now) * 4 / 100e-9 / 100;
+      CHECK_NEAR(static_cast<double>(sampled) * 16, expected, 0.05 * expected + 1500);
+    };
+    policy.period = from_millis(10);
+    const RunResult result = run(stream, simtest::plain_machine(), policy, share(1));
+    CHECK_NEAR(static_cast<double>(ticks.size()), result.total_seconds * 100, 1);
+    for (std::size_t i = 0; i < ticks.size(); ++i)
+      CHECK_EQ(ticks[i].count(), (from_millis(10) * static_cast<std::int64_t>(i + 1)).count());
+  }
+}
+
+TEST("sim: a busy thread misses ticks, and does not make up for them") {
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(10, 1)};
+  simtest::map_and_touch(writer, 0, 10);
+  for (int b = 0; b < 50; ++b) {
+    writer.compute()[0] = 4 * 20e6;
+    writer.block(true, 20e6);
+  }
+  writer.finish();
+  Hooks policy;
+  std::vector<Nanos> ticks;
+  MachineProfile machine = simtest::plain_machine();
+  machine.work_ns.fill(1);
+  policy.tick = [&](Memory& memory, Nanos now) {
+    // The third tick takes 300 ms, all others nothing.
+    if (ticks.size() == 2) memory.charge(Work::scan_step, 300'000'000);
+    ticks.push_back(now);
+  };
+  policy.period = from_millis(10);
+  (void)run(stream, machine, policy, share(1));
+  CHECK(ticks.size() > 60 && ticks.size() < 75);  // about 30 of 100 are missed
+  for (std::size_t i = 1; i < ticks.size(); ++i) {
+    const double gap = seconds(ticks[i] - ticks[i - 1]);
+    if (i == 3) {
+      CHECK(gap > 0.28);
+    } else {
+      CHECK_NEAR(gap, 0.01, 1e-6);
+    }
+  }
+}
