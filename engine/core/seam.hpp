@@ -110,7 +110,8 @@ struct TierCounters {
 };
 
 /// Counters that the hardware or the kernel keeps whether or not anything is sampled; cumulative
-/// since start. a1 and a3 are those of Soar/Alto (OSDI'25, Table 1): cycles with at least one
+/// since start, and of the pages that the policy sees: in a miniature those of the miniature, like
+/// every other count. a1 and a3 are those of Soar/Alto (OSDI'25, Table 1): cycles with at least one
 /// outstanding demand read, and number of demand reads. AOL over an interval is their ratio of
 /// differences.
 struct Counters {
@@ -190,6 +191,11 @@ enum class Work : std::uint8_t {
   sort_step,       // one item of a sort
 };
 inline constexpr std::size_t work_count = 9;
+/// Whether there is more of this work the more pages there are. What is left is done as often on a
+/// small system as on a large one: the simulator does not scale it.
+[[nodiscard]] constexpr bool per_page(Work kind) {
+  return kind != Work::threshold_pass && kind != Work::probe;
+}
 
 /// Whose time the work takes: the tiering system's own threads', or the application's (what a
 /// kernel does inside a fault, or as a task's own work).
@@ -243,7 +249,8 @@ class Memory {
   /// with `clear`: until then every page has been accessed. A huge page has one bit, so that its
   /// base pages answer alike. The policy charges the scan (Work::pte_scan). Need::accessed_bits.
   virtual void accessed(PageRange range, PageMask out, bool clear);
-  /// The answers come through on_probed() once the last of these probes is over. A probe of a page
+  /// The answers come through on_probed() once the last of these probes is over. A call whose first
+  /// probe would have begun by now is put off as a whole, as the answers' times say. A probe of a page
   /// that is absent, or goes away, answers no. Need::probes.
   virtual void probe(std::span<const Probe> probes);
 
@@ -296,7 +303,8 @@ class Policy {
   /// The tier's free pages are below Watermarks::wake. It may come between first touches of a
   /// range.
   virtual void on_pressure(Tier, Nanos) {}
-  /// Called when at least tick_period() has passed since the last call.
+  /// Called once in each tick_period(): late if the policy's thread is busy, never early. Ticks that
+  /// a busy thread missed are not made up for.
   virtual void tick(Nanos now) = 0;
   [[nodiscard]] virtual Nanos tick_period() const = 0;
   virtual void on_migrated(std::span<const MigrationResult> results, Nanos now) = 0;

@@ -44,6 +44,14 @@ Lanes::Lanes(Ledger& ledger, const MachineProfile& profile, const trace::StreamI
   }
 }
 
+Load Lanes::load() const {
+  Load load{total_threads_, {}};
+  for (const Lane& lane : lanes_)
+    for (std::size_t t = 0; t < tier_count; ++t) load.utilisation[t] += lane.demand[t];
+  for (double& utilisation : load.utilisation) utilisation = std::min(utilisation, 1.0);
+  return load;
+}
+
 void Lanes::clear_counts() { std::ranges::fill(counts_, ClassCounts{}); }
 
 double Lanes::solve(const trace::Block& block, const Interference& interference) {
@@ -83,7 +91,7 @@ void Lanes::collect(const trace::Block& block) {
         lane.work.traffic[index(tier)] +=
             Traffic{fetched * line_bytes, load ? 0 : accesses * line_bytes};
         lane.accesses_by_tier[index(tier)] += fetched;
-        (load ? counters.loads : counters.stores)[index(tier)] += accesses;
+        (load ? counters.loads : counters.stores)[index(tier)] += static_cast<double>(simulated);
         ledger_.sums()[load ? (tier == Tier::fast ? Sum::loads_fast : Sum::loads_slow)
                             : (tier == Tier::fast ? Sum::stores_fast : Sum::stores_slow)] +=
             accesses;
@@ -132,7 +140,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   lane.section += lane.time;
   lane.clock_ns += lane.time.total;
   now_ns_ = std::max(now_ns_, lane.clock_ns);
-  ledger_.counters().samples_taken += lane.samples;
+  ledger_.counters().samples_taken += lane.samples / scale_;
   ledger_.sums()[Sum::samples] += lane.samples;
   work.in_flight_ns2 = lane.samples = lane.faults = 0;
 }
@@ -153,18 +161,19 @@ void Lanes::count_outstanding() {
       const double waited =
           loads * outstanding_ns(latency, stream_class.mlp, stream_class.issue_ns);
       const double cycles = waited * profile_.ghz;
-      counters.a1_cycles += cycles;
-      counters.a3_reads += loads;
+      counters.a1_cycles += cycles / scale_;
+      counters.a3_reads += loads / scale_;
       ledger_.sums()[Sum::a1_cycles] += cycles;
       ledger_.sums()[Sum::a3_reads] += loads;
-      counters.tier[t].reads += loads;
-      counters.tier[t].occupancy_ns += loads * latency;
+      counters.tier[t].reads += loads / scale_;
+      counters.tier[t].occupancy_ns += loads / scale_ * latency;
       lane.outstanding_ns[t] += waited;
     }
   }
   for (const Lane& lane : lanes_)
     for (std::size_t t = 0; t < tier_count; ++t)
-      counters.tier[t].busy_ns += busy_ns(lane.outstanding_ns[t], lane.threads, lane.time.total);
+      counters.tier[t].busy_ns +=
+          busy_ns(lane.outstanding_ns[t], lane.threads, lane.time.total) / scale_;
 }
 
 /// Bytes that cross the tiers' controllers; those of page moves once, although every lane feels
@@ -173,8 +182,8 @@ void Lanes::count_traffic(const Interference& interference) {
   for (std::size_t t = 0; t < tier_count; ++t) {
     Traffic sum = interference.traffic[t];
     for (const Lane& lane : lanes_) sum += lane.work.traffic[t];
-    ledger_.counters().tier[t].read_bytes += sum.read;
-    ledger_.counters().tier[t].written_bytes += sum.written;
+    ledger_.counters().tier[t].read_bytes += sum.read / scale_;
+    ledger_.counters().tier[t].written_bytes += sum.written / scale_;
   }
 }
 

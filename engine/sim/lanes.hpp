@@ -54,6 +54,9 @@ class Lanes {
     return block.nominal_ns * pace_;
   }
 
+  /// Of the last block.
+  [[nodiscard]] Load load() const;
+
   // Called by the replay loop, segment by segment.
   void clear_counts();
   void count(const trace::Segment& segment, std::uint64_t in_slow, std::uint64_t samples) {
@@ -67,10 +70,12 @@ class Lanes {
   void count_fault(std::uint32_t stream_class) {
     lanes_[info_.classes[stream_class].lane].faults += scale_;
   }
-  /// Accesses of the segment to pages in flight, each of which is away for `away_ns`.
-  void count_in_flight(const trace::Segment& segment, std::uint64_t accesses, double away_ns) {
+  /// Accesses of the segment to pages of which `moving_share` move in this block, each away for
+  /// `away_ns`.
+  void count_in_flight(const trace::Segment& segment, std::uint64_t accesses, double moving_share,
+                       double away_ns) {
     lanes_[info_.classes[segment.stream_class].lane].work.in_flight_ns2 +=
-        static_cast<double>(accesses) * scale_ * away_ns * away_ns / 2;
+        static_cast<double>(accesses) * scale_ * moving_share * away_ns * away_ns / 2;
   }
 
   /// Turns counts into work and solves every lane's time. Returns by how much virtual time (the

@@ -1,7 +1,8 @@
-// The books of a run: everything that is added up in it, at full scale.
+// The books of a run: everything that is added up in it.
 //
 // Every room of the machine enters here what happened in it. The counters run from the start and
-// are the policy's to read; the sums are what the report is made of. Set-up has sums of its own, so
+// are the policy's to read, who lives in the miniature: they count simulated accesses. The sums are
+// what the report is made of, at full scale. Set-up has sums of its own, so
 // that no room needs to ask whether it counts.
 #pragma once
 

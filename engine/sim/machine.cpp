@@ -19,14 +19,10 @@ std::uint64_t chosen_page_bytes(const PolicyTraits& traits, const RunOptions& op
   return bytes;
 }
 
-/// Fast-tier pages of the miniature.
-std::uint64_t fast_pages(const RunOptions& options, const PolicyTraits& traits,
-                         std::uint64_t footprint, std::uint64_t page_bytes, double scale) {
-  if (traits.unbounded_fast) return footprint;
-  double pages = options.fast_share * static_cast<double>(footprint);
-  if (options.fast_bytes != 0)
-    pages = static_cast<double>(options.fast_bytes) / static_cast<double>(page_bytes) / scale;
-  return std::min(footprint, static_cast<std::uint64_t>(std::llround(pages)));
+/// Bytes of fast memory in the miniature: so many whatever the size of the policy's pages.
+double fast_bytes(const RunOptions& options, std::uint64_t footprint, double scale) {
+  if (options.fast_bytes != 0) return static_cast<double>(options.fast_bytes) / scale;
+  return options.fast_share * static_cast<double>(footprint * trace::base_page_bytes);
 }
 
 PageTable::Layout layout(const trace::Reader& stream, const PolicyTraits& traits,
@@ -34,9 +30,15 @@ PageTable::Layout layout(const trace::Reader& stream, const PolicyTraits& traits
   PageTable::Layout layout;
   layout.base_pages = stream.info().pages;
   layout.page_bytes = chosen_page_bytes(traits, options);
-  layout.footprint = peak_pages(stream, page_shift(layout.page_bytes));
-  layout.fast_pages =
-      fast_pages(options, traits, layout.footprint, layout.page_bytes, stream.info().scale);
+  layout.footprint = peak_pages(stream, 0);
+  const unsigned shift = page_shift(layout.page_bytes);
+  layout.slow_pages = shift == 0 ? layout.footprint : peak_pages(stream, shift);
+  const double fast = fast_bytes(options, layout.footprint, stream.info().scale) /
+                      static_cast<double>(layout.page_bytes);
+  layout.fast_pages = traits.unbounded_fast
+                          ? layout.slow_pages
+                          : std::min(layout.slow_pages,
+                                     static_cast<std::uint64_t>(std::llround(fast)));
   layout.placement = traits.placement;
   return layout;
 }
@@ -102,8 +104,8 @@ void Machine::apply(std::span<const trace::Event> events) {
       case trace::EventType::unmap:
         if (const PageRange range = pages_.unmap(event); range.count != 0) {
           traps_.forget(range);
-          pages_.remove(range);
           mover_.forget(range);
+          pages_.remove(range);
           policy_->on_unmap(range, now());
         }
         break;
@@ -145,8 +147,9 @@ std::uint64_t Machine::play_armed(const trace::Segment& segment) {
     if (pages_.holds_up(page, segment.kind)) held_up[index(pages_.tier_of(page))] += count;
     traps_.touch(segment, page, count);
   }
-  for (const Tier from : {Tier::fast, Tier::slow})
-    lanes_.count_in_flight(segment, held_up[index(from)], mover_.away_ns(other(from)));
+  for (const Tier to : {Tier::slow, Tier::fast})
+    lanes_.count_in_flight(segment, held_up[index(other(to))], mover_.moving_share(to),
+                           mover_.away_ns(to));
   return found.slow;
 }
 

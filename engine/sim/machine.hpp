@@ -88,7 +88,7 @@ class Machine final : public Memory {
   /// Maps, first touches and unmaps, in order.
   void apply(std::span<const trace::Event> events);
   void start_moves(const trace::Block& block) {
-    mover_.start(lanes_.expected_ns(block), tiering_.idle_share());
+    mover_.start(lanes_.expected_ns(block), tiering_.idle_share(), lanes_.load());
   }
   /// Counts the accesses by tier, and samples them.
   void play(const trace::Block& block);

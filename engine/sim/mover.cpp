@@ -24,6 +24,7 @@ Mover::Mover(PageTable& pages, Ledger& ledger, const MachineProfile& profile,
              const PolicyTraits& traits, double scale)
     : pages_(pages),
       ledger_(ledger),
+      profile_(profile),
       scale_(scale),
       threads_(traits.mover_threads),
       copy_(traits.write_protected_moves ? Copy::write_protected : Copy::blocking),
@@ -32,9 +33,6 @@ Mover::Mover(PageTable& pages, Ledger& ledger, const MachineProfile& profile,
       moved_at_ms_(static_cast<std::uint32_t*>(
           std::calloc(std::max<std::uint64_t>(pages.size(), 1), sizeof(std::uint32_t)))) {
   if (!moved_at_ms_) throw std::bad_alloc();
-  const double movers = std::max(1.0, static_cast<double>(threads_));
-  for (const Tier to : {Tier::fast, Tier::slow})
-    move_ns_[index(to)] = move_ns(profile, to, static_cast<double>(pages.page_bytes()), movers);
 }
 
 std::size_t Mover::request(Tier to, std::span<const PageId> pages) {
@@ -70,7 +68,10 @@ void Mover::report(PageId page, Tier to, Outcome outcome) {
 }
 
 void Mover::finish(double now_ns, Policy& policy) {
-  for (const auto& [page, to] : in_flight_) {
+  const auto arrived = [&](const InFlight& moving) {
+    if (moving.left > 0) return false;
+    const auto [page, to] = moving.move;
+    --moving_to_[index(to)];
     pages_.arrive(page, to);
     std::uint32_t& last = moved_at_ms_[page.value];
     const auto stamp = static_cast<std::uint32_t>(now_ns / 1e6) + 1;
@@ -78,14 +79,15 @@ void Mover::finish(double now_ns, Policy& policy) {
     last = stamp;
     ledger_.sums()[Sum::migrated_bytes] += static_cast<double>(pages_.page_bytes()) * scale_;
     report(page, to, Outcome::done);
-  }
-  in_flight_.clear();
-  moving_to_ = {};
+    return true;
+  };
+  std::erase_if(in_flight_, arrived);
+  moved_now_ = {};
   if (results_.empty()) return;
-  // The policy may ask for more while it is told: what that reports belongs to the next border.
-  std::swap(results_, told_);
-  policy.on_migrated(told_, whole_ns(now_ns));
-  told_.clear();
+  // The policy may ask for more while it reads them: what that reports belongs to the next border.
+  std::swap(results_, delivered_);
+  policy.on_migrated(delivered_, whole_ns(now_ns));
+  delivered_.clear();
 }
 
 void Mover::forget(PageRange range) {
@@ -97,6 +99,14 @@ void Mover::forget(PageRange range) {
     was_queued = was_queued || queued.count(first.value, count) > 0;
     queued.clear(first.value, count);
   }
+  std::erase_if(in_flight_, [&](const InFlight& moving) {
+    const auto [page, to] = moving.move;
+    if (!range.contains(page)) return false;
+    --moving_to_[index(to)];
+    pages_.vacate(to);  // the slot that it was to have
+    report(page, to, Outcome::gone);
+    return true;
+  });
   if (!was_queued) return;
   queue_.remove_if([&](const Move& move) {
     if (!range.contains(move.page)) return false;
@@ -105,51 +115,66 @@ void Mover::forget(PageRange range) {
   });
 }
 
-void Mover::start(double expected_ns, double idle_share) {
+/// Copies as many of the real pages as there is time for; says whether all of them are copied.
+bool Mover::copy(InFlight& moving, double budget_ns) {
+  const Tier to = moving.move.to;
+  const double each_ns = move_ns_[index(to)] * scale_;
+  const double time_ns = std::max(0.0, budget_ns - used_ns_);
+  const bool all = moving.left * each_ns <= time_ns;
+  const double part = all ? moving.left : time_ns / each_ns;
+  used_ns_ += part * each_ns;
+  moved_now_[index(to)] += part;
+  moving.left = all ? 0 : moving.left - part;
+  if (all) pages_.vacate(other(to));
+  return all;
+}
+
+void Mover::start(double expected_ns, double idle_share, const Load& load) {
   used_ns_ = 0;
-  if (queue_.empty()) return;
+  idle_ = true;
+  if (queue_.empty() && in_flight_.empty()) return;
+  const double movers = std::max(1.0, static_cast<double>(threads_));
+  for (const Tier to : {Tier::fast, Tier::slow})
+    move_ns_[index(to)] =
+        move_ns(profile_, to, static_cast<double>(pages_.page_bytes()), movers, load);
   const double budget = credit_ns_ + expected_ns * (threads_ > 0 ? threads_ : idle_share);
-  while (!queue_.empty()) {
+  if (!in_flight_.empty() && !copy(in_flight_.back(), budget)) {
+    idle_ = false;
+    return;
+  }
+  while (!queue_.empty() && used_ns_ < budget) {
     const auto [page, to] = queue_.front();
     // A page that still moves has to arrive before it can move again.
     if (pages_.in_flight(page.value)) break;
-    const auto dequeue = [&, page = page, to = to] {
-      queued_[index(to)].clear(page.value);
-      queue_.pop();
-    };
-    if (pages_.tier_of(page.value) == to) {
-      dequeue();
-      continue;
-    }
+    queued_[index(to)].clear(page.value);
+    queue_.pop();
+    if (pages_.tier_of(page.value) == to) continue;
     if (pages_.free(to) == 0) {
       report(page, to, Outcome::no_space);
-      dequeue();
       continue;
     }
-    const double cost = move_ns_[index(to)] * scale_;
-    if (used_ns_ + cost > budget) break;
-    used_ns_ += cost;
     pages_.depart(page, to, copy_);
     ++moving_to_[index(to)];
-    in_flight_.push_back({page, to});
+    in_flight_.push_back({{page, to}});
     ledger_.sums()[directed(Sum::promotions_started, to)] += scale_;
-    dequeue();
+    if (!copy(in_flight_.back(), budget)) break;
   }
+  idle_ = used_ns_ < budget;
 }
 
 void Mover::settle(double block_ns, double left_ns) {
   const double time_ns = threads_ > 0 ? block_ns * threads_ : left_ns;
   credit_ns_ += time_ns - used_ns_;
-  // An idle mover saves nothing up; a waiting one at most what the page in front of it costs.
-  const double most = queue_.empty() ? 0 : move_ns_[index(queue_.front().to)] * scale_;
-  credit_ns_ = std::min(credit_ns_, most);
+  // A block that lasted longer than expected is made up for in the next one, unless the mover was
+  // idle.
+  if (idle_) credit_ns_ = std::min(credit_ns_, 0.0);
   ledger_.sums()[Sum::mover_cpu_seconds] += used_ns_ * 1e-9;
   worked_ns_ = used_ns_;
 }
 
 void Mover::disturb(Interference& out) const {
   for (const Tier to : {Tier::fast, Tier::slow}) {
-    const auto pages = static_cast<double>(moving_to_[index(to)]) * scale_;
+    const double pages = moved_now_[index(to)] * scale_;
     const double bytes = pages * static_cast<double>(pages_.page_bytes());
     out.traffic[index(to)].written += bytes;
     out.traffic[index(other(to))].read += bytes;

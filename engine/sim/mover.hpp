@@ -1,9 +1,10 @@
 // Moves pages between the tiers.
 //
-// It owns the queue of requests, the pages in flight, what the policy is to be told of them, and
-// its threads' time. A block's moves start with it and take effect at its end, the border: in
-// between the pages are away for a while, which the lanes feel (Interference). Where a page is
-// stands in the page table; the mover changes it there.
+// It owns the queue of requests, the pages in flight, the results that the policy has yet to see,
+// and its threads' time. A simulated page stands for R real ones, which move one after the other:
+// each is away for a while, which the lanes feel (Interference), and all of them may take longer
+// than a block. The move takes effect at the border that follows its end. Where a page is stands in
+// the page table; the mover changes it there.
 #pragma once
 
 #include <array>
@@ -20,6 +21,7 @@
 #include "sim/moves.hpp"
 #include "sim/pages.hpp"
 #include "sim/profile.hpp"
+#include "sim/timing.hpp"
 
 namespace tt::sim {
 
@@ -37,32 +39,43 @@ class Mover {
 
   /// The border of two blocks: what was in flight has arrived, and the policy is told.
   void finish(double now_ns, Policy& policy);
-  /// Pages that are no more: what was queued of them is gone.
+  /// Pages that are about to vanish: those that are queued or in flight are gone.
   void forget(PageRange range);
-  /// Starts the moves that it gets done in a block that is expected to last so long. Its time is
-  /// that of its threads (or, without any, what the tiering thread had left in the last block,
-  /// scaled to this one) and what earlier blocks left over.
-  void start(double expected_ns, double idle_share);
+  /// Goes on with the move under way and starts those behind it, as far as the time of a block that
+  /// is expected to last so long allows. This is its threads' time (without any, what the tiering
+  /// thread had left in the last block, scaled to this one) and what earlier blocks left over.
+  void start(double expected_ns, double idle_share, const Load& load);
   /// After the block, when its length and what the tiering thread has left of it are known.
   void settle(double block_ns, double left_ns);
 
   [[nodiscard]] bool any_in_flight() const { return !in_flight_.empty(); }
   /// How long a real page is away on its way to the tier.
   [[nodiscard]] double away_ns(Tier to) const { return move_ns_[index(to)]; }
+  /// Share of the real pages behind those in flight toward the tier that move in this block.
+  [[nodiscard]] double moving_share(Tier to) const {
+    const std::uint64_t pages = moving_to_[index(to)];
+    return pages == 0 ? 0 : moved_now_[index(to)] / static_cast<double>(pages);
+  }
   /// Adds what this block's moves, and its work in the last one, cost the application.
   void disturb(Interference& out) const;
 
  private:
+  struct InFlight {
+    Move move;
+    double left = 1;  // share of its real pages that still have to be copied
+  };
   void report(PageId page, Tier to, Outcome outcome);
+  bool copy(InFlight& moving, double budget_ns);
 
   PageTable& pages_;
   Ledger& ledger_;
+  const MachineProfile& profile_;
   const double scale_;
   const unsigned threads_;  // 0: the tiering thread itself
   const Copy copy_;
   MoveQueue queue_;
   std::array<PageBits, tier_count> queued_;   // toward each tier
-  std::array<double, tier_count> move_ns_{};  // of one real page, by target
+  std::array<double, tier_count> move_ns_{};  // of one real page, by target, in this block
   // Time of a page's last move + 1; 0: never. From calloc: most pages never move, and the operating
   // system gives memory only to the parts that are written.
   struct Free {
@@ -70,13 +83,15 @@ class Mover {
   };
   std::unique_ptr<std::uint32_t[], Free> moved_at_ms_;
 
-  std::vector<Move> in_flight_;
+  std::vector<InFlight> in_flight_;  // in order; all but the last are over at the next border
   std::array<std::uint64_t, tier_count> moving_to_{};
-  std::vector<MigrationResult> results_;  // to be told at the next border
-  std::vector<MigrationResult> told_;     // being told
-  double credit_ns_ = 0;                  // time that it has left, or is ahead by
-  double used_ns_ = 0;                    // for the moves of the current block
-  double worked_ns_ = 0;                  // for those of the last one
+  std::array<double, tier_count> moved_now_{};  // of these pages, moved in this block
+  std::vector<MigrationResult> results_;        // for the next border
+  std::vector<MigrationResult> delivered_;      // being read by the policy
+  double credit_ns_ = 0;                        // time that it has left, or is ahead by
+  double used_ns_ = 0;                          // for the moves of the current block
+  bool idle_ = true;                            // in it, for a part at least
+  double worked_ns_ = 0;                        // for those of the last one
 };
 
 }  // namespace tt::sim

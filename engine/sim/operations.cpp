@@ -19,8 +19,9 @@ double operation_ns(const trace::Operation& operation, const trace::StreamInfo& 
     if (lane.time.bandwidth > 0 && tier == lane.time.limiting)
       each += lane.time.bandwidth * lane.threads / std::max(1.0, lane.accesses_by_tier[t]);
     if (mover.any_in_flight() && lane.time.total > 0 && pages.holds_up(page, access.kind)) {
-      const double away = mover.away_ns(other(tier));
-      each += std::min(1.0, away / lane.time.total) * away / 2;
+      const Tier to = other(tier);
+      const double away = mover.away_ns(to);
+      each += std::min(1.0, mover.moving_share(to) * away / lane.time.total) * away / 2;
     }
     const double fetched =
         access.kind == AccessKind::load ? access.count : access.count * stream_class.store_fill;

@@ -28,7 +28,7 @@ void add_bits(PageMask mask, std::int64_t place, std::uint64_t bits) {
 PageTable::PageTable(const Layout& layout)
     : layout_(layout),
       space_(layout.base_pages, page_shift(layout.page_bytes)),
-      free_{layout.fast_pages, layout.footprint},
+      free_{layout.fast_pages, layout.slow_pages},
       present_(space_.pages()),
       slow_(space_.pages()) {}
 

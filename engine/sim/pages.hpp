@@ -52,9 +52,11 @@ class PageTable {
   struct Layout {
     std::uint64_t base_pages = 0;  // of the stream's address space
     std::uint64_t page_bytes = 0;  // of a managed page
-    // In managed pages: the peak that the stream holds at a time, which is also the slow tier's
-    // capacity, and the fast tier's capacity.
+    // The most that the stream holds at a time, in base pages.
     std::uint64_t footprint = 0;
+    // In managed pages. The slow tier holds everything; that is more than the footprint where
+    // managed pages are touched in part only.
+    std::uint64_t slow_pages = 0;
     std::uint64_t fast_pages = 0;
     Granularity placement = Granularity::range;
   };
@@ -64,9 +66,10 @@ class PageTable {
   [[nodiscard]] std::uint64_t size() const { return space_.pages(); }
   [[nodiscard]] unsigned shift() const { return space_.shift(); }
   [[nodiscard]] std::uint64_t page_bytes() const { return layout_.page_bytes; }
+  /// In base pages.
   [[nodiscard]] std::uint64_t footprint() const { return layout_.footprint; }
   [[nodiscard]] std::uint64_t capacity(Tier tier) const {
-    return tier == Tier::fast ? layout_.fast_pages : layout_.footprint;
+    return tier == Tier::fast ? layout_.fast_pages : layout_.slow_pages;
   }
   /// A page in flight takes its slot in the tier that it moves to.
   [[nodiscard]] std::uint64_t free(Tier tier) const { return free_[index(tier)]; }
@@ -104,13 +107,13 @@ class PageTable {
            marks_.wake * static_cast<double>(capacity(Tier::fast));
   }
 
-  /// The page starts to move: its slot in `to` is taken now, and the one that it leaves is free for
-  /// the moves behind it.
+  /// The steps of a move: a slot in the tier that it goes to is taken before the first byte is
+  /// copied, and the one that it leaves is free after the last.
   void depart(PageId page, Tier to, Copy copy) {
     --free_[index(to)];
-    ++free_[index(other(to))];
     arm(copy == Copy::blocking ? Trap::away : Trap::write_away, page.value);
   }
+  void vacate(Tier from) { ++free_[index(from)]; }
   /// The move is over: from now on accesses find the page in `to`.
   void arrive(PageId page, Tier to) {
     disarm(Trap::away, page.value);

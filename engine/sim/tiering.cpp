@@ -37,20 +37,34 @@ void TieringThread::run(double block_ns, double now_ns, std::vector<Sample>& fre
   left_ns_ -= paid;
   pay(take_charged());  // of callbacks at the border
 
-  drain(fresh, now_ns, policy);
-
-  // A busy thread ticks late, never early.
-  if (now_ns >= next_tick_ns_ && debt_ns_ <= 0) {
-    policy.tick(whole_ns(now_ns));
+  const double free_ns = now_ns - block_ns + paid;
+  const double period_ns = std::max({static_cast<double>(policy.tick_period().count()),
+                                     block_ns / static_cast<double>(most_ticks), 1.0});
+  std::span<const Sample> rest = fresh;
+  while (next_tick_ns_ <= now_ns && debt_ns_ <= 0) {
+    const double at_ns = std::max(next_tick_ns_, free_ns);
+    // The samples are spread evenly over the block.
+    const double later = block_ns > 0 ? (now_ns - at_ns) / block_ns : 0;
+    const auto kept = static_cast<std::size_t>(later * static_cast<double>(fresh.size()));
+    const std::size_t due = rest.size() - std::min(kept, rest.size());
+    drain(rest.first(due), at_ns, policy);
+    rest = rest.subspan(due);
+    if (debt_ns_ > 0) break;  // a busy thread ticks late, never early
+    policy.tick(whole_ns(at_ns));
     pay(take_charged());
-    next_tick_ns_ = now_ns + static_cast<double>(policy.tick_period().count());
+    // Deadlines do not slip with the blocks' borders. But a thread that was busy for a whole period
+    // does not make up for it.
+    const bool missed = at_ns - next_tick_ns_ >= period_ns;
+    next_tick_ns_ = (missed ? at_ns : next_tick_ns_) + period_ns;
   }
+  drain(rest, now_ns, policy);
+  fresh.clear();
   idle_share_ = block_ns > 0 ? left_ns_ / block_ns : 1;
 }
 
 /// The rings: fresh samples join those that wait; what fits neither the thread's time nor the rings
 /// is lost, evenly over the block.
-void TieringThread::drain(std::vector<Sample>& fresh, double now_ns, Policy& policy) {
+void TieringThread::drain(std::span<const Sample> fresh, double now_ns, Policy& policy) {
   const double drain_ns = profile_.sample_drain_ns * scale_;
   const double each = drain_ns + sample_work_ns_;
   const std::size_t ready = waiting_.size() + fresh.size();
@@ -63,11 +77,10 @@ void TieringThread::drain(std::vector<Sample>& fresh, double now_ns, Policy& pol
   const std::size_t stays = ready - deliver;
   const std::size_t lost = stays > ring ? std::min(stays - ring, fresh.size()) : 0;
   if (lost > 0) {
-    ledger_.counters().samples_lost += static_cast<double>(lost) * scale_;
+    ledger_.counters().samples_lost += static_cast<double>(lost);
     ledger_.sums()[Sum::samples_lost] += static_cast<double>(lost) * scale_;
   }
   waiting_.insert(waiting_.end(), fresh.begin(), fresh.end() - static_cast<std::ptrdiff_t>(lost));
-  fresh.clear();
   deliver = std::min(deliver, waiting_.size());
   if (deliver == 0) return;
   policy.on_samples(std::span{waiting_}.first(deliver), whole_ns(now_ns));

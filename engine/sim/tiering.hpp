@@ -2,10 +2,14 @@
 //
 // It owns the thread's time. The policy's work is charged as it is done; what does not fit a block
 // is owed and comes first in the next one, and a thread that owes time delivers samples late, loses
-// those that find the rings full, and ticks late. So a policy that costs too much is seen to.
+// those that find the rings full, and ticks late. So a policy that costs too much suffers for it.
+//
+// A block may be longer than the policy's period. The block's samples are then delivered in parts,
+// with a tick after each, at the times at which they were due.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/seam.hpp"
@@ -23,16 +27,20 @@ class TieringThread {
   /// When the policy exists: its first tick is due one period after the start.
   void start(const Policy& policy);
 
-  /// What work takes on one core; `times` in the miniature.
+  /// What work takes on one core; `times` in the miniature, where each page stands for `scale` of
+  /// them.
   [[nodiscard]] double work_ns(Work kind, std::uint64_t times) const {
-    return static_cast<double>(times) * profile_.work_ns[static_cast<std::size_t>(kind)] * scale_;
+    return static_cast<double>(times) * profile_.work_ns[static_cast<std::size_t>(kind)] *
+           (per_page(kind) ? scale_ : 1);
   }
   /// As Memory::charge, for the work that this thread does.
   void charge(Work kind, std::uint64_t times) { charged_ns_ += work_ns(kind, times); }
 
-  /// One core's worth of work in the block that has ended: what it still owes, then the rings, then
-  /// the tick. `fresh` are the block's samples, in random order; they are taken.
+  /// One core's worth of work in the block that has ended: what it still owes, then the rings and
+  /// the ticks. `fresh` are the block's samples, in random order; they are taken.
   void run(double block_ns, double now_ns, std::vector<Sample>& fresh, Policy& policy);
+  /// The most ticks in a block: a policy that wants more of them sees this many.
+  static constexpr int most_ticks = 64;
 
   /// Of the last block: time that it had left, which is the mover's if that has no threads of its
   /// own, and the share of the block that this was.
@@ -47,7 +55,7 @@ class TieringThread {
  private:
   double take_charged();
   void pay(double cost);
-  void drain(std::vector<Sample>& fresh, double now_ns, Policy& policy);
+  void drain(std::span<const Sample> fresh, double now_ns, Policy& policy);
 
   Ledger& ledger_;
   const MachineProfile& profile_;

@@ -109,11 +109,16 @@ LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& 
   return time;
 }
 
-double move_ns(const MachineProfile& machine, Tier to, double page_bytes, double movers) {
-  const TierProfile& source = machine.tiers[index(other(to))];
-  const TierProfile& target = machine.tiers[index(to)];
-  const double speed = std::min(
-      {machine.migration_copy_gbps, source.read_gbps / movers, target.write_gbps / movers});
+double move_ns(const MachineProfile& machine, Tier to, double page_bytes, double movers,
+               const Load& load) {
+  const auto one_movers = [&](Tier tier, double gbps) {
+    const double left = 1 - load.utilisation[index(tier)];
+    return gbps * std::max(left, movers / (movers + load.threads)) / movers;
+  };
+  const Tier from = other(to);
+  const double speed =
+      std::min({machine.migration_copy_gbps, one_movers(from, machine.tiers[index(from)].read_gbps),
+                one_movers(to, machine.tiers[index(to)].write_gbps)});
   return machine.migration_fixed_us * 1e3 + page_bytes / speed;
 }
 

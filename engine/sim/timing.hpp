@@ -89,10 +89,19 @@ struct LaneTime {
 [[nodiscard]] LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& tiers,
                              double guess_ns = 0);
 
+/// What the application does to the tiers, by what it did last: how much of each tier's bandwidth
+/// its own accesses take, and how many threads compete for it.
+struct Load {
+  double threads = 0;
+  std::array<double, tier_count> utilisation{};
+};
+
 /// How long one real page of `page_bytes` is away when `movers` threads copy at a time: the fixed
-/// cost and the copy, at the mover's speed or that of the slower end.
+/// cost and the copy, at the mover's speed or that of the slower end. The movers have what the
+/// application leaves of an end's bandwidth; where it leaves less than their share among all
+/// threads, they have that share, since a memory controller serves whoever asks.
 [[nodiscard]] double move_ns(const MachineProfile& machine, Tier to, double page_bytes,
-                             double movers);
+                             double movers, const Load& load);
 
 /// Thread time per load during which at least one demand read is outstanding (A1 of Soar/Alto,
 /// OSDI'25, Table 1, per read): misses are issued every max(issue, latency / MLP); a latency longer

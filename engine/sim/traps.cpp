@@ -61,7 +61,7 @@ std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, d
                        static_cast<std::uint64_t>(std::countr_zero(bits))] = stamp;
   const double real = static_cast<double>(count) * scale_;
   application_ns_ += real * profile_.pte_ns + threads_ * profile_.tlb_flush_us * 1e3;
-  ledger_.counters().protected_pages += real;
+  ledger_.counters().protected_pages += static_cast<double>(count);
   ledger_.sums()[Sum::pages_protected] += real;
   return count;
 }
@@ -76,24 +76,22 @@ void Traps::probe(std::span<const Probe> probes, double now_ns) {
   if (!unseen_) unseen_ = per_page<Unseen>();
   Round& round = rounds_.emplace_back();
   round.probes.assign(probes.begin(), probes.end());
+  // A tick within a block asks from its own time on, but the block has been played: the whole call
+  // is put off until now.
+  const Nanos first = std::ranges::min(round.probes, {}, &Probe::from).from;
+  const Nanos late = std::max(Nanos{0}, whole_ns(now_ns) - first);
   for (Probe& probe : round.probes) {
     probe.accessed = false;
-    const double end_ns = static_cast<double>((probe.from + probe.length).count());
+    probe.from += late;
+    const auto end_ns = static_cast<double>((probe.from + probe.length).count());
     round.end_ns = std::max(round.end_ns, end_ns);
-    // Of a window that has begun already only the rest can be watched.
-    const Nanos now = whole_ns(now_ns);
-    if (probe.from < now) {
-      probe.length = std::max(Nanos{0}, probe.from + probe.length - now);
-      probe.from = now;
-    }
     if (pages_.where(probe.page.value) != Residency::absent)
       pages_.arm(Trap::probed, probe.page.value);
   }
 }
 
 void Traps::forget(PageRange range) {
-  ledger_.counters().protected_pages -=
-      static_cast<double>(pages_.count(Trap::guarded, range)) * scale_;
+  ledger_.counters().protected_pages -= static_cast<double>(pages_.count(Trap::guarded, range));
 }
 
 void Traps::touch(const trace::Segment& segment, std::uint64_t page, std::uint64_t count) {
@@ -150,10 +148,10 @@ void Traps::deliver_faults(const Lanes& lanes, Policy& policy) {
     pages_.disarm(Trap::guarded, first.page);
   }
   firsts_.clear();
-  const double real = static_cast<double>(faults_.size()) * scale_;
-  ledger_.counters().hint_faults += real;
-  ledger_.counters().protected_pages -= real;
-  ledger_.sums()[Sum::hint_faults] += real;
+  const auto count = static_cast<double>(faults_.size());
+  ledger_.counters().hint_faults += count;
+  ledger_.counters().protected_pages -= count;
+  ledger_.sums()[Sum::hint_faults] += count * scale_;
   policy.on_faults(faults_, whole_ns(lanes.now_ns()));
 }
 

@@ -148,17 +148,17 @@ TEST("sim: accesses to a page in flight wait for half of its move, if they meet 
   const LaneTime time = solve(work, plain_tiers());
   CHECK_NEAR(time.migration, 400.0 / 4, 0.02);
   CHECK_NEAR(time.total, 1e6 + 100, 0.02);
-  // More threads than there are cannot wait.
+  // At most all threads wait.
   work.in_flight_limit_ns = 40;
   CHECK_NEAR(solve(work, plain_tiers()).migration, 10, 1e-9);
 }
 
 TEST("sim: a move takes its fixed cost and the slowest of mover, source and target") {
   const MachineProfile machine = simtest::plain_machine();
-  CHECK_NEAR(move_ns(machine, Tier::fast, 4096, 1), 10000 + 1000, 1e-9);  // the mover, 4.096 GB/s
+  CHECK_NEAR(move_ns(machine, Tier::fast, 4096, 1, {}), 10000 + 1000, 1e-9);  // the mover, 4.096 GB/s
   // Eight movers share the slow tier's 10 GB/s of writes: 1.25 GB/s each.
-  CHECK_NEAR(move_ns(machine, Tier::slow, 4096, 8), 10000 + 4096 / 1.25, 1e-9);
-  CHECK_NEAR(move_ns(machine, Tier::fast, 4096, 8), 10000 + 4096 / 2.5, 1e-9);
+  CHECK_NEAR(move_ns(machine, Tier::slow, 4096, 8, {}), 10000 + 4096 / 1.25, 1e-9);
+  CHECK_NEAR(move_ns(machine, Tier::fast, 4096, 8, {}), 10000 + 4096 / 2.5, 1e-9);
 }
 
 TEST("sim: outstanding time per read") {

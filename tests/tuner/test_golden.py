@@ -1,4 +1,5 @@
-"""Golden values: the hash of every workload's smoke stream, and of every policy's result on it.
+"""Golden values: the hash of every workload's smoke stream, and of every policy's result on it; and
+the same of five default inputs, which are long enough for whatever happens seldom.
 
 They are the same on every processor, under every instruction set and with every compiler; a value
 that differs on one machine alone is a defect. After a change that is meant to alter streams or
@@ -29,20 +30,22 @@ from tuner.run import runner, settings, streams
 from tuner.run.trial import Status
 
 FILE = Path(__file__).parent / "data" / "golden.json"
-GOLDEN: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+GOLDEN: dict[str, Any] = json.loads(FILE.read_text())
+
+# Of these the default input, too: the quickest to make of five kinds of access pattern.
+DEFAULT_INPUTS = ("cachelib", "liblinear", "microbench", "pr", "silo")
 
 # What tells where and when a trial ran, rather than what it came to.
 CIRCUMSTANCES = {"study", "number", "seconds", "engine_version", "engine_build", "host"}
 
 
-def measure(workload: str) -> dict[str, Any]:
-    """The hash of the workload's smoke stream, and by policy that of its result with default knobs
-    on the workload's own machine. $TIERTUNE_CACHE is used."""
-    smoke_input = catalog.workload(workload).spec.smoke_input
+def measure(workload: str, input: str) -> dict[str, Any]:
+    """The hash of the input's stream, and by policy that of its result with default knobs on the
+    workload's own machine. $TIERTUNE_CACHE is used."""
     stream = ""
     results: dict[str, str] = {}
     for policy in engine.policies().values():
-        setting = settings.resolve(workload, policy=policy, study="golden", input=smoke_input)
+        setting = settings.resolve(workload, policy=policy, study="golden", input=input)
         stream = hashlib.sha256(streams.ensure(setting.stream()).read_bytes()).hexdigest()[:16]
         result = runner.run(setting.trial(0, {}))
         assert result.status is Status.success, result.error
@@ -50,23 +53,45 @@ def measure(workload: str) -> dict[str, Any]:
     return {"stream": stream, "results": results}
 
 
-@pytest.mark.parametrize("workload", sorted(GOLDEN))
-def test_streams_and_results_are_the_golden_ones(
-    workload: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def smoke_input(workload: str) -> str:
+    return catalog.workload(workload).spec.smoke_input
+
+
+def default_input(workload: str) -> str:
+    return catalog.workload(workload).spec.default_input
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert measure(workload) == GOLDEN[workload]
+
+
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("workload", sorted(GOLDEN["smoke"]))
+def test_smoke_inputs_give_the_golden_streams_and_results(workload: str) -> None:
+    assert measure(workload, smoke_input(workload)) == GOLDEN["smoke"][workload]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cache")
+@pytest.mark.parametrize("workload", DEFAULT_INPUTS)
+def test_default_inputs_give_the_golden_streams_and_results(workload: str) -> None:
+    assert measure(workload, default_input(workload)) == GOLDEN["default"][workload]
 
 
 def test_every_workload_has_golden_values() -> None:
-    assert sorted(GOLDEN) == sorted(catalog.names(Kind.workload))
+    assert sorted(GOLDEN["smoke"]) == sorted(catalog.names(Kind.workload))
 
 
 def write() -> None:
     with tempfile.TemporaryDirectory() as cache:
-        os.environ["TIERTUNE_CACHE"] = cache
-        found = {name: measure(name) for name in sorted(catalog.names(Kind.workload))}
+        os.environ.setdefault("TIERTUNE_CACHE", cache)
+        every = sorted(catalog.names(Kind.workload))
+        found = {
+            "smoke": {name: measure(name, smoke_input(name)) for name in every},
+            "default": {name: measure(name, default_input(name)) for name in DEFAULT_INPUTS},
+        }
     FILE.write_text(json.dumps(found, indent=1) + "\n")
 
 
