@@ -52,8 +52,6 @@ nb::list list_policies() {
     entry["citation"] = policy.citation;
     nb::dict traits;
     traits["page_bytes"] = policy.traits.page_bytes;
-    traits["write_protected_moves"] = policy.traits.write_protected_moves;
-    traits["mover_threads"] = policy.traits.mover_threads;
     traits["unbounded_fast"] = policy.traits.unbounded_fast;
     traits["needs"] = tt::names(policy.traits.needs);
     entry["traits"] = traits;

@@ -149,23 +149,22 @@ struct MigrationResult {
 /// How urgent a move is.
 enum class Way : std::uint8_t {
   background,  // queued; movers get to it
-  in_fault,    // inside on_faults() and for its pages only: the faulting thread moves them first
+  in_fault,    // inside on_faults() and for its pages only: the faulting thread moves them
 };
 
 /// What happens to a page while it is copied.
 enum class Copy : std::uint8_t {
   blocking,         // every access to it waits
-  write_protected,  // stores wait
-  transactional,    // nothing waits; a store makes the copy void
+  write_protected,  // stores wait (HeMem, SOSP'21, §3.2)
+  transactional,    // nothing waits; a store makes the copy void (Nomad, OSDI'24)
 };
 
 /// How this policy's pages move: a standing request, which may change at any time.
 struct Movers {
   unsigned threads = 1;  // 0: the tiering thread itself
   Copy copy = Copy::blocking;
-  unsigned retries = 0;   // transactional: further attempts after a store made a copy void
-  bool shadows = false;   // a promoted page keeps its old copy until it is written or reclaimed
-  bool exchange = false;  // a promotion needs no free page if its victim is queued right before it
+  unsigned retries = 0;  // transactional: further attempts after a store made a copy void
+  bool shadows = false;  // a promoted page keeps its old copy until it is written (Need::shadows)
   friend bool operator==(const Movers&, const Movers&) = default;
 };
 
@@ -329,11 +328,9 @@ enum class Granularity : std::uint8_t {
   object,  // as much of an allocation as is touched at a time
 };
 
-/// How a policy moves pages and what it assumes; part of the published system, not of the machine.
+/// What a policy assumes; part of the published system, not of the machine.
 struct PolicyTraits {
   std::uint64_t page_bytes = 4096;     // its native managed page
-  bool write_protected_moves = false;  // only stores wait for a page in flight (HeMem); else all do
-  unsigned mover_threads = 1;          // threads that copy pages; 0: the tiering thread itself
   bool unbounded_fast = false;         // the fast tier holds everything (all-fast)
   Need needs = Need::samples;
   Granularity placement = Granularity::range;

@@ -108,7 +108,9 @@ class FreqTier final : public Policy {
                     .fast_pages = fast_pages_,
                     .period = knobs.real("adaptation_period")}),
         scan_(knobs),
-        ladder_(memory_, knobs) {}
+        ladder_(memory_, knobs) {
+    memory_.set_movers({.threads = 0});  // it calls move_pages() itself
+  }
   /// §V-A: "large enough to store all pages in local DRAM" at the error rate.
   std::unique_ptr<track::Tracker> filter(const Knobs& knobs, std::uint64_t seed) const {
     auto options = track::cbf_options(knobs, fast_pages_, 1, seed);
@@ -155,7 +157,6 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<FreqTier>>({
     .citation = "Song et al., Lightweight Frequency-Based Tiering for CXL Memory Systems, 2024, "
                 "arXiv:2312.04789v1",
     .knobs = knobs(),
-    .traits = {.mover_threads = 0},
 })};
 
 }  // namespace

@@ -197,6 +197,8 @@ class HeMem final : public Policy {
         cold_requests_(knobs.real("cold_ring_reqs_threshold")),
         reads_(track::make_exact(memory_.capacity(Tier::fast))),
         writes_(track::make_exact(memory_.capacity(Tier::fast))) {
+    // §3.2: four threads copy in parallel; a page in flight is write-protected.
+    memory_.set_movers({.threads = 4, .copy = Copy::write_protected});
     using Mode = SamplingRequest::Mode;
     memory_.set_sampling({.loads = {Mode::period, knobs.real("sampling_period")},
                           .stores = {Mode::period, knobs.real("write_sampling_period")}});
@@ -253,7 +255,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<HeMem>>({
         "Raybuck et al., HeMem: Scalable Tiered Memory Management for Big Data Applications "
         "and Real NVM, SOSP 2021; knobs of From Good to Great, 2025, Table 2",
     .knobs = knobs(),
-    .traits = {.page_bytes = 2ULL << 20, .write_protected_moves = true, .mover_threads = 4},
+    .traits = {.page_bytes = 2ULL << 20},
 })};
 
 }  // namespace

@@ -174,7 +174,9 @@ class HybridTier final : public Policy {
                                 : read(knobs, "demote_momentum_below")),
         scan_(knobs),
         chances_(knobs),
-        plateau_(memory_, {{SamplingRequest::Mode::frequency, sampling_hz_}, {}}, knobs) {}
+        plateau_(memory_, {{SamplingRequest::Mode::frequency, sampling_hz_}, {}}, knobs) {
+    memory_.set_movers({.threads = 0});  // it calls move_pages() itself
+  }
   /// §4.2: sized for the pages of the fast tier; the momentum filter is `smaller` times smaller.
   std::unique_ptr<track::Tracker> filter(const Knobs& knobs, double smaller, std::uint64_t seed) {
     auto options = track::cbf_options(knobs, fast_pages_, smaller, seed);
@@ -190,7 +192,6 @@ class HybridTier final : public Policy {
   Memory& memory_;
   const bool artifact_, huge_;
   const double fast_pages_, sampling_hz_;
-
   track::SampleBatch batch_;
   track::CoolingTracker frequency_, momentum_;
   classify::AdaptiveThreshold threshold_;
@@ -253,7 +254,6 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<HybridTier>>({
     .citation = "Song et al., HybridTier: an Adaptive and Lightweight CXL-Memory Tiering System, "
                 "ASPLOS 2025",
     .knobs = knobs(),
-    .traits = {.mover_threads = 0},
 })};
 
 }  // namespace

@@ -131,7 +131,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   work.sampling_ns = lane.samples * profile_.sample_assist_ns +
                      interference.sampling_ns * shared_part * lane.threads;
   work.policy_ns = interference.policy_ns * shared_part * lane.threads;
-  work.fault_ns = lane.faults * profile_.hint_fault_us * 1e3 +
+  work.fault_ns = lane.faults * profile_.hint_fault_us * 1e3 + lane.fault_moves_ns +
                   interference.application_ns / total_threads_ * lane.threads;
   lane.time = tt::sim::solve(work, profile_.tiers, lane.last_ns);
   lane.last_ns = lane.time.total;
@@ -142,7 +142,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   now_ns_ = std::max(now_ns_, lane.clock_ns);
   ledger_.counters().samples_taken += lane.samples / scale_;
   ledger_.sums()[Sum::samples] += lane.samples;
-  work.in_flight_ns2 = lane.samples = lane.faults = 0;
+  work.in_flight_ns2 = lane.samples = lane.faults = lane.fault_moves_ns = 0;
 }
 
 /// A1 and A3, and the tiers' reads, occupancy and busy time, under the latencies that the block

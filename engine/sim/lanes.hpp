@@ -38,6 +38,7 @@ class Lanes {
     std::array<double, tier_count> outstanding_ns{};
     double samples = 0;                        // taken in the current block
     double faults = 0;                         // hint faults in the current block
+    double fault_moves_ns = 0;                 // page moves in the last block's faults
     double accesses_by_tier[tier_count] = {};  // likewise
   };
 
@@ -69,6 +70,10 @@ class Lanes {
   /// A hint fault on a thread of the class.
   void count_fault(std::uint32_t stream_class) {
     lanes_[info_.classes[stream_class].lane].faults += scale_;
+  }
+  /// A thread of the class moves pages in a fault; felt in the next block.
+  void move_in_fault(std::uint32_t stream_class, double thread_ns) {
+    lanes_[info_.classes[stream_class].lane].fault_moves_ns += thread_ns;
   }
   /// Accesses of the segment to pages of which `moving_share` move in this block, each away for
   /// `away_ns`.

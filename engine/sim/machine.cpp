@@ -54,7 +54,7 @@ Machine::Machine(const trace::Reader& stream, const MachineProfile& profile,
     : info_(stream.info()),
       scale_(info_.scale),
       pages_(layout(stream, traits, options)),
-      mover_(pages_, ledger_, profile, traits, scale_),
+      mover_(pages_, ledger_, profile, scale_, options.seed),
       traps_(pages_, ledger_, profile, scale_, threads(profile, options), options.seed),
       lanes_(ledger_, profile, info_, threads(profile, options),
              pages_.page_bytes() == huge_page_bytes),
@@ -73,9 +73,14 @@ void Machine::attach(Policy& policy) {
 }
 
 std::size_t Machine::request(Tier to, std::span<const PageId> pages, Way way) {
-  if (way == Way::in_fault)
-    throw std::logic_error("Memory::request: the simulated machine does not move pages in faults");
-  return mover_.request(to, pages);
+  if (way == Way::background) return mover_.request(to, pages);
+  for (const PageId page : pages) {
+    const auto stream_class = traps_.faulted(page);
+    if (!stream_class)
+      throw std::logic_error("Memory::request: Way::in_fault for a page that has not just faulted");
+    lanes_.move_in_fault(*stream_class, mover_.move_in_fault(page, to));
+  }
+  return pages.size();
 }
 
 void Machine::charge(Work kind, std::uint64_t times, Payer by) {
@@ -145,6 +150,8 @@ std::uint64_t Machine::play_armed(const trace::Segment& segment) {
     const std::uint64_t page = segment.pages[entry] >> pages_.shift();
     const std::uint64_t count = segment.counts[entry];
     if (pages_.holds_up(page, segment.kind)) held_up[index(pages_.tier_of(page))] += count;
+    if (segment.kind == AccessKind::store && mover_.written(page, count))
+      lanes_.count_fault(segment.stream_class);
     traps_.touch(segment, page, count);
   }
   for (const Tier to : {Tier::slow, Tier::fast})

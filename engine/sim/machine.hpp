@@ -37,7 +37,7 @@ class Machine final : public Memory {
  public:
   /// The needs of a policy that this machine can meet.
   static constexpr Need offers = Need::samples | Need::faults | Need::accessed_bits | Need::probes |
-                                 Need::tier_counters | Need::sites | Need::future;
+                                 Need::tier_counters | Need::shadows | Need::sites | Need::future;
 
   /// Throws std::invalid_argument for a page size that it does not have.
   Machine(const trace::Reader& stream, const MachineProfile& profile, const PolicyTraits& traits,
@@ -59,10 +59,10 @@ class Machine final : public Memory {
   void residency(PageId first, std::span<Residency> out) const override {
     pages_.residency(first, out);
   }
-  /// All pages move in the background, by the movers of the policy's traits: throws
-  /// std::logic_error for Way::in_fault.
+  /// Throws std::logic_error for Way::in_fault outside on_faults() or for other pages.
   std::size_t request(Tier to, std::span<const PageId> pages, Way way) override;
   [[nodiscard]] std::uint64_t pending(Tier to) const override { return mover_.pending(to); }
+  void set_movers(const Movers& movers) override { mover_.set(movers); }
   void set_watermarks(const Watermarks& marks) override { pages_.set_watermarks(marks); }
   void set_sampling(const SamplingRequest& request) override { sampler_.set(request); }
   [[nodiscard]] Counters counters() const override { return ledger_.counters(); }
@@ -101,6 +101,7 @@ class Machine final : public Memory {
 
   // What the report is made of.
   [[nodiscard]] const PageTable& pages() const { return pages_; }
+  [[nodiscard]] const Mover& mover() const { return mover_; }
   [[nodiscard]] const Lanes& lanes() const { return lanes_; }
   [[nodiscard]] const Ledger& ledger() const { return ledger_; }
   /// Real pages for each simulated one: R.

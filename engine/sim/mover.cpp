@@ -4,12 +4,16 @@
 #include <new>
 #include <utility>
 
+#include "core/math.hpp"
 #include "sim/timing.hpp"
 
 namespace tt::sim {
 namespace {
 
 constexpr double ping_pong_ns = 10e9;
+/// A move to a page's shadow changes mappings and copies nothing. Estimate: of the fixed cost, which
+/// includes the system call, allocation and two page-table updates, a quarter.
+constexpr double remap_share = 0.25;
 
 /// The sum for demotions that belongs to one for promotions, if the move is one.
 Sum directed(Sum promotion, Tier to) {
@@ -20,19 +24,35 @@ Sum directed(Sum promotion, Tier to) {
 
 }  // namespace
 
-Mover::Mover(PageTable& pages, Ledger& ledger, const MachineProfile& profile,
-             const PolicyTraits& traits, double scale)
+double abort_probability(double share, std::uint64_t stores) {
+  if (stores == 0) return 0;
+  if (share >= 1) return 1;
+  return -math::expm1(static_cast<double>(stores) * math::log1p(-share));
+}
+
+Mover::Mover(PageTable& pages, Ledger& ledger, const MachineProfile& profile, double scale,
+             std::uint64_t seed)
     : pages_(pages),
       ledger_(ledger),
       profile_(profile),
       scale_(scale),
-      threads_(traits.mover_threads),
-      copy_(traits.write_protected_moves ? Copy::write_protected : Copy::blocking),
+      rng_(mix64(seed ^ 0x6d6f766572ULL)),  // not the sampler's numbers
       queue_(1024 + 2 * pages.capacity(Tier::fast)),
       queued_{PageBits{pages.size()}, PageBits{pages.size()}},
       moved_at_ms_(static_cast<std::uint32_t*>(
           std::calloc(std::max<std::uint64_t>(pages.size(), 1), sizeof(std::uint32_t)))) {
   if (!moved_at_ms_) throw std::bad_alloc();
+  set({});
+}
+
+void Mover::set(const Movers& movers) {
+  movers_ = movers;
+  transactional_ = transactional_ || movers.copy == Copy::transactional;
+  const double threads = std::max(1.0, static_cast<double>(movers_.threads));
+  for (const Tier to : {Tier::fast, Tier::slow})
+    if (move_ns_[index(to)] == 0)  // before the first block
+      move_ns_[index(to)] =
+          move_ns(profile_, to, static_cast<double>(pages_.page_bytes()), threads, {});
 }
 
 std::size_t Mover::request(Tier to, std::span<const PageId> pages) {
@@ -60,29 +80,92 @@ std::size_t Mover::request(Tier to, std::span<const PageId> pages) {
 }
 
 void Mover::report(PageId page, Tier to, Outcome outcome) {
-  results_.push_back({page, to, outcome});
+  MigrationResult result{.page = page, .to = to, .outcome = outcome};
+  if (outcome == Outcome::done) result.cost = whole_ns(move_ns_[index(to)]);
+  results_.push_back(result);
+  if (outcome == Outcome::busy) return;  // counted as a started move that did not end
   Sum sum = Sum::promotions;
   if (outcome == Outcome::no_space) sum = Sum::promotions_no_space;
   if (outcome == Outcome::gone) sum = Sum::promotions_gone;
   ledger_.sums()[directed(sum, to)] += scale_;
 }
 
-void Mover::finish(double now_ns, Policy& policy) {
-  const auto arrived = [&](const InFlight& moving) {
-    if (moving.left > 0) return false;
-    const auto [page, to] = moving.move;
-    --moving_to_[index(to)];
-    pages_.arrive(page, to);
-    std::uint32_t& last = moved_at_ms_[page.value];
-    const auto stamp = static_cast<std::uint32_t>(now_ns / 1e6) + 1;
-    if (last != 0 && (stamp - last) * 1e6 < ping_pong_ns) ledger_.sums()[Sum::ping_pongs] += scale_;
-    last = stamp;
+/// Puts a page into flight, if there is room where it goes.
+bool Mover::depart(PageId page, Tier to, bool in_fault) {
+  const bool remap = to == Tier::slow && pages_.armed(Trap::shadowed, page.value);
+  if (!remap && pages_.free(to) == 0) {
+    report(page, to, Outcome::no_space);
+    return false;
+  }
+  if (!remap) pages_.take(to);  // else it has its slot
+  // The thread that waits for the copy leaves nobody to write to the page meanwhile.
+  Movers how = movers_;
+  if (remap || (in_fault && how.copy == Copy::transactional)) how.copy = Copy::blocking;
+  pages_.depart(page, how.copy);
+  ++moving_to_[index(to)];
+  in_flight_.push_back({{page, to}, how, in_fault, remap, 1, how.retries});
+  ledger_.sums()[directed(Sum::promotions_started, to)] += scale_;
+  return true;
+}
+
+double Mover::move_in_fault(PageId page, Tier to) {
+  if (pages_.where(page.value) == Residency::absent) {
+    report(page, to, Outcome::gone);
+    return 0;
+  }
+  if (pages_.in_flight(page.value) || pages_.tier_of(page.value) == to) return 0;
+  ledger_.sums()[directed(Sum::promotions_requested, to)] += scale_;
+  return depart(page, to, true) ? each_ns(in_flight_.back()) : 0;
+}
+
+/// At the border: whether a move is over, one way or the other.
+bool Mover::over(InFlight& moving, double now_ns) {
+  if (moving.left > 0) return false;
+  const auto [page, to] = moving.move;
+  if (moving.how.copy == Copy::transactional) {
+    const auto found = stores_.find(page.value);
+    const double share = block_ns_ > 0 ? std::min(1.0, move_ns_[index(to)] / block_ns_) : 1;
+    const std::uint64_t stores = found == stores_.end() ? 0 : found->second;
+    if (stores > 0 && rng_.uniform() < abort_probability(share, stores)) {
+      ledger_.sums()[Sum::copies_voided] += scale_;
+      if (moving.retries-- > 0) {
+        moving.left = 1;
+        return false;
+      }
+      pages_.vacate(to);
+      pages_.stay(page);
+      --moving_to_[index(to)];
+      report(page, to, Outcome::busy);
+      return true;
+    }
+  }
+  --moving_to_[index(to)];
+  pages_.arrive(page, to);
+  if (moving.remap) {
+    pages_.disarm(Trap::shadowed, page.value);
+    ledger_.counters().shadow_pages -= 1;
+  }
+  if (to == Tier::fast && moving.how.shadows) {
+    pages_.arm(Trap::shadowed, page.value);
+    ledger_.counters().shadow_pages += 1;
+  } else if (moving.how.copy == Copy::transactional) {
+    pages_.vacate(other(to));
+  }
+  std::uint32_t& last = moved_at_ms_[page.value];
+  const auto stamp = static_cast<std::uint32_t>(now_ns / 1e6) + 1;
+  if (last != 0 && (stamp - last) * 1e6 < ping_pong_ns) ledger_.sums()[Sum::ping_pongs] += scale_;
+  last = stamp;
+  if (!moving.remap)
     ledger_.sums()[Sum::migrated_bytes] += static_cast<double>(pages_.page_bytes()) * scale_;
-    report(page, to, Outcome::done);
-    return true;
-  };
-  std::erase_if(in_flight_, arrived);
+  report(page, to, Outcome::done);
+  return true;
+}
+
+void Mover::finish(double now_ns, Policy& policy) {
+  std::erase_if(in_flight_, [&](InFlight& moving) { return over(moving, now_ns); });
   moved_now_ = {};
+  remapped_now_ = 0;
+  stores_.clear();
   if (results_.empty()) return;
   // The policy may ask for more while it reads them: what that reports belongs to the next border.
   std::swap(results_, delivered_);
@@ -103,10 +186,11 @@ void Mover::forget(PageRange range) {
     const auto [page, to] = moving.move;
     if (!range.contains(page)) return false;
     --moving_to_[index(to)];
-    pages_.vacate(to);  // the slot that it was to have
+    if (!moving.remap) pages_.vacate(to);  // the slot that it was to have
     report(page, to, Outcome::gone);
     return true;
   });
+  ledger_.counters().shadow_pages -= static_cast<double>(pages_.count(Trap::shadowed, range));
   if (!was_queued) return;
   queue_.remove_if([&](const Move& move) {
     if (!range.contains(move.page)) return false;
@@ -115,17 +199,35 @@ void Mover::forget(PageRange range) {
   });
 }
 
-/// Copies as many of the real pages as there is time for; says whether all of them are copied.
+bool Mover::written(std::uint64_t page, std::uint64_t stores) {
+  if (pages_.armed(Trap::copied, page)) stores_[page] += stores;
+  // A page on its way to its shadow is there before anybody writes to it.
+  if (!pages_.armed(Trap::shadowed, page) || pages_.in_flight(page)) return false;
+  pages_.disarm(Trap::shadowed, page);
+  pages_.vacate(Tier::slow);
+  ledger_.counters().shadow_pages -= 1;
+  return true;
+}
+
+/// Of all real pages behind the simulated one.
+double Mover::each_ns(const InFlight& moving) const {
+  if (moving.remap) return remap_share * profile_.migration_fixed_us * 1e3 * scale_;
+  return move_ns_[index(moving.move.to)] * scale_;
+}
+
+/// Moves as many of the real pages as there is time for; says whether all of them have moved.
 bool Mover::copy(InFlight& moving, double budget_ns) {
   const Tier to = moving.move.to;
-  const double each_ns = move_ns_[index(to)] * scale_;
+  const double all_ns = each_ns(moving);
   const double time_ns = std::max(0.0, budget_ns - used_ns_);
-  const bool all = moving.left * each_ns <= time_ns;
-  const double part = all ? moving.left : time_ns / each_ns;
-  used_ns_ += part * each_ns;
-  moved_now_[index(to)] += part;
+  const bool all = moving.in_fault || moving.left * all_ns <= time_ns;
+  const double part = all ? moving.left : time_ns / all_ns;
+  if (!moving.in_fault) used_ns_ += part * all_ns;
+  (moving.remap ? remapped_now_ : moved_now_[index(to)]) += part;
   moving.left = all ? 0 : moving.left - part;
-  if (all) pages_.vacate(other(to));
+  // A copy that may turn out void, or will stay behind as a shadow, keeps its slot.
+  const bool stays = to == Tier::fast && moving.how.shadows;
+  if (all && moving.how.copy != Copy::transactional && !stays) pages_.vacate(other(to));
   return all;
 }
 
@@ -133,43 +235,35 @@ void Mover::start(double expected_ns, double idle_share, const Load& load) {
   used_ns_ = 0;
   idle_ = true;
   if (queue_.empty() && in_flight_.empty()) return;
-  const double movers = std::max(1.0, static_cast<double>(threads_));
+  const double threads = std::max(1.0, static_cast<double>(movers_.threads));
   for (const Tier to : {Tier::fast, Tier::slow})
     move_ns_[index(to)] =
-        move_ns(profile_, to, static_cast<double>(pages_.page_bytes()), movers, load);
-  const double budget = credit_ns_ + expected_ns * (threads_ > 0 ? threads_ : idle_share);
-  if (!in_flight_.empty() && !copy(in_flight_.back(), budget)) {
-    idle_ = false;
-    return;
-  }
-  while (!queue_.empty() && used_ns_ < budget) {
+        move_ns(profile_, to, static_cast<double>(pages_.page_bytes()), threads, load);
+  const double time = movers_.threads > 0 ? movers_.threads : idle_share;
+  const double budget = credit_ns_ + expected_ns * time;
+  bool in_time = true;
+  for (InFlight& moving : in_flight_) in_time = copy(moving, budget) && in_time;
+  while (in_time && !queue_.empty() && used_ns_ < budget) {
     const auto [page, to] = queue_.front();
     // A page that still moves has to arrive before it can move again.
     if (pages_.in_flight(page.value)) break;
     queued_[index(to)].clear(page.value);
     queue_.pop();
-    if (pages_.tier_of(page.value) == to) continue;
-    if (pages_.free(to) == 0) {
-      report(page, to, Outcome::no_space);
-      continue;
-    }
-    pages_.depart(page, to, copy_);
-    ++moving_to_[index(to)];
-    in_flight_.push_back({{page, to}});
-    ledger_.sums()[directed(Sum::promotions_started, to)] += scale_;
-    if (!copy(in_flight_.back(), budget)) break;
+    if (pages_.tier_of(page.value) == to || !depart(page, to, false)) continue;
+    in_time = copy(in_flight_.back(), budget);
   }
-  idle_ = used_ns_ < budget;
+  idle_ = in_time && used_ns_ < budget;
 }
 
 void Mover::settle(double block_ns, double left_ns) {
-  const double time_ns = threads_ > 0 ? block_ns * threads_ : left_ns;
+  const double time_ns = movers_.threads > 0 ? block_ns * movers_.threads : left_ns;
   credit_ns_ += time_ns - used_ns_;
   // A block that lasted longer than expected is made up for in the next one, unless the mover was
   // idle.
   if (idle_) credit_ns_ = std::min(credit_ns_, 0.0);
   ledger_.sums()[Sum::mover_cpu_seconds] += used_ns_ * 1e-9;
   worked_ns_ = used_ns_;
+  if (block_ns > 0) block_ns_ = block_ns;
 }
 
 void Mover::disturb(Interference& out) const {
@@ -181,6 +275,7 @@ void Mover::disturb(Interference& out) const {
     out.moves += pages;
     out.away_ns += pages * move_ns_[index(to)];
   }
+  out.moves += remapped_now_ * scale_;
   out.moves_ns += worked_ns_;
 }
 

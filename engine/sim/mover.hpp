@@ -5,6 +5,9 @@
 // each is away for a while, which the lanes feel (Interference), and all of them may take longer
 // than a block. The move takes effect at the border that follows its end. Where a page is stands in
 // the page table; the mover changes it there.
+//
+// How pages are copied is the policy's choice (Movers). A move that a faulting thread makes itself
+// (Way::in_fault) takes that thread's time and none of the movers'.
 #pragma once
 
 #include <array>
@@ -12,8 +15,10 @@
 #include <cstdlib>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
+#include "core/rng.hpp"
 #include "core/seam.hpp"
 #include "sim/gather.hpp"
 #include "sim/interference.hpp"
@@ -25,30 +30,45 @@
 
 namespace tt::sim {
 
+/// Probability that a store hits a page while it is copied, which takes a share `d` of the block, if
+/// the page gets so many stores in the block, spread evenly.
+[[nodiscard]] double abort_probability(double share, std::uint64_t stores);
+
 class Mover {
  public:
   /// `scale` real pages move for each simulated one.
-  Mover(PageTable& pages, Ledger& ledger, const MachineProfile& profile, const PolicyTraits& traits,
-        double scale);
+  Mover(PageTable& pages, Ledger& ledger, const MachineProfile& profile, double scale,
+        std::uint64_t seed);
 
+  /// As Memory::set_movers, for the moves that start from now on.
+  void set(const Movers& movers);
   /// As Memory::request and Memory::pending.
   std::size_t request(Tier to, std::span<const PageId> pages);
   [[nodiscard]] std::uint64_t pending(Tier to) const {
     return queue_.pending(to) + moving_to_[index(to)];
   }
+  /// Moves a page at once, by the thread that faulted on it; returns the time that this takes all
+  /// of the real pages, or 0 if it does not move.
+  double move_in_fault(PageId page, Tier to);
 
-  /// The border of two blocks: what was in flight has arrived, and the policy is told.
+  /// The border of two blocks: what has been copied has arrived, and the policy is told.
   void finish(double now_ns, Policy& policy);
   /// Pages that are about to vanish: those that are queued or in flight are gone.
   void forget(PageRange range);
-  /// Goes on with the move under way and starts those behind it, as far as the time of a block that
-  /// is expected to last so long allows. This is its threads' time (without any, what the tiering
-  /// thread had left in the last block, scaled to this one) and what earlier blocks left over.
+  /// Goes on with the moves under way and starts those behind them, as far as the time of a block
+  /// that is expected to last so long allows. This is its threads' time (without any, what the
+  /// tiering thread had left in the last block, scaled to this one) and what earlier blocks left
+  /// over.
   void start(double expected_ns, double idle_share, const Load& load);
+  /// So many stores of this block go to the page, which is copied or has a shadow. Returns whether
+  /// they fault, because there is a shadow to let go.
+  bool written(std::uint64_t page, std::uint64_t stores);
   /// After the block, when its length and what the tiering thread has left of it are known.
   void settle(double block_ns, double left_ns);
 
   [[nodiscard]] bool any_in_flight() const { return !in_flight_.empty(); }
+  /// Whether copies could turn out void in this run.
+  [[nodiscard]] bool transactional() const { return transactional_; }
   /// How long a real page is away on its way to the tier.
   [[nodiscard]] double away_ns(Tier to) const { return move_ns_[index(to)]; }
   /// Share of the real pages behind those in flight toward the tier that move in this block.
@@ -62,17 +82,26 @@ class Mover {
  private:
   struct InFlight {
     Move move;
-    double left = 1;  // share of its real pages that still have to be copied
+    Movers how;
+    bool in_fault = false;
+    bool remap = false;    // to its shadow: nothing is copied
+    double left = 1;       // share of its real pages that still have to move
+    unsigned retries = 0;  // that are left
   };
   void report(PageId page, Tier to, Outcome outcome);
+  bool depart(PageId page, Tier to, bool in_fault);
   bool copy(InFlight& moving, double budget_ns);
+  bool over(InFlight& moving, double now_ns);
+  [[nodiscard]] double each_ns(const InFlight& moving) const;
+  void drop_shadow(std::uint64_t page);
 
   PageTable& pages_;
   Ledger& ledger_;
   const MachineProfile& profile_;
   const double scale_;
-  const unsigned threads_;  // 0: the tiering thread itself
-  const Copy copy_;
+  Rng rng_;
+  Movers movers_;
+  bool transactional_ = false;  // at any time
   MoveQueue queue_;
   std::array<PageBits, tier_count> queued_;   // toward each tier
   std::array<double, tier_count> move_ns_{};  // of one real page, by target, in this block
@@ -83,15 +112,18 @@ class Mover {
   };
   std::unique_ptr<std::uint32_t[], Free> moved_at_ms_;
 
-  std::vector<InFlight> in_flight_;  // in order; all but the last are over at the next border
+  std::vector<InFlight> in_flight_;
   std::array<std::uint64_t, tier_count> moving_to_{};
-  std::array<double, tier_count> moved_now_{};  // of these pages, moved in this block
-  std::vector<MigrationResult> results_;        // for the next border
-  std::vector<MigrationResult> delivered_;      // being read by the policy
-  double credit_ns_ = 0;                        // time that it has left, or is ahead by
-  double used_ns_ = 0;                          // for the moves of the current block
-  bool idle_ = true;                            // in it, for a part at least
-  double worked_ns_ = 0;                        // for those of the last one
+  std::array<double, tier_count> moved_now_{};  // of these pages, copied in this block
+  double remapped_now_ = 0;                     // likewise, without a copy
+  std::unordered_map<std::uint64_t, std::uint64_t> stores_;  // by page, while they are copied
+  std::vector<MigrationResult> results_;                     // for the next border
+  std::vector<MigrationResult> delivered_;                   // being read by the policy
+  double credit_ns_ = 0;  // time that it has left, or is ahead by
+  double used_ns_ = 0;    // for the moves of the current block
+  bool idle_ = true;      // in it, for a part at least
+  double worked_ns_ = 0;  // for those of the last one
+  double block_ns_ = 0;   // of the last block in which time went on
 };
 
 }  // namespace tt::sim

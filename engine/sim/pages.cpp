@@ -76,6 +76,7 @@ void PageTable::remove(PageRange range) {
   const std::uint64_t in_slow = slow_.count(first.value, count);
   free_[index(Tier::slow)] += in_slow;
   free_[index(Tier::fast)] += present_.count(first.value, count) - in_slow;
+  free_[index(Tier::slow)] += this->count(Trap::shadowed, range);
   present_.clear(first.value, count);
   slow_.clear(first.value, count);
   for (std::size_t t = 0; t < trap_count; ++t) {

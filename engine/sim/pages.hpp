@@ -36,15 +36,17 @@ inline constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
 enum class Trap : std::uint8_t {
   away,        // the page moves, and every access waits
   write_away,  // the page moves, and stores wait
+  copied,      // the page moves, and a store makes the copy void
+  shadowed,    // the slow tier has a copy of it, which a store makes void
   idle,        // its accessed bit is clear
   guarded,     // protect() has taken its access rights away
   probed,      // a probe wants to know of an access
 };
-inline constexpr std::size_t trap_count = 5;
+inline constexpr std::size_t trap_count = 7;
 [[nodiscard]] constexpr std::size_t index(Trap trap) { return static_cast<std::size_t>(trap); }
 /// Whether an access of this kind falls into the trap.
 [[nodiscard]] constexpr bool catches(Trap trap, AccessKind kind) {
-  return kind == AccessKind::store || trap != Trap::write_away;
+  return kind == AccessKind::store || trap == Trap::away || trap >= Trap::idle;
 }
 
 class PageTable {
@@ -107,25 +109,29 @@ class PageTable {
            marks_.wake * static_cast<double>(capacity(Tier::fast));
   }
 
-  /// The steps of a move: a slot in the tier that it goes to is taken before the first byte is
-  /// copied, and the one that it leaves is free after the last.
-  void depart(PageId page, Tier to, Copy copy) {
-    --free_[index(to)];
-    arm(copy == Copy::blocking ? Trap::away : Trap::write_away, page.value);
-  }
+  /// The steps of a move: a slot in the tier that the page goes to is taken before the first byte
+  /// is copied, and the one that it leaves is free after the last.
+  void take(Tier to) { --free_[index(to)]; }
   void vacate(Tier from) { ++free_[index(from)]; }
+  void depart(PageId page, Copy copy) {
+    constexpr std::array traps = {Trap::away, Trap::write_away, Trap::copied};
+    arm(traps[static_cast<std::size_t>(copy)], page.value);
+  }
   /// The move is over: from now on accesses find the page in `to`.
   void arrive(PageId page, Tier to) {
-    disarm(Trap::away, page.value);
-    disarm(Trap::write_away, page.value);
+    stay(page);
     if (to == Tier::slow) {
       slow_.set(page.value);
     } else {
       slow_.clear(page.value);
     }
   }
+  /// It does not move any more.
+  void stay(PageId page) {
+    for (const Trap trap : {Trap::away, Trap::write_away, Trap::copied}) disarm(trap, page.value);
+  }
   [[nodiscard]] bool in_flight(std::uint64_t page) const {
-    return armed(Trap::away, page) || armed(Trap::write_away, page);
+    return armed(Trap::away, page) || armed(Trap::write_away, page) || armed(Trap::copied, page);
   }
 
   [[nodiscard]] bool armed(Trap trap, std::uint64_t page) const {

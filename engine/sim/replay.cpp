@@ -109,9 +109,12 @@ RunResult Replay::result() {
     result.latency[info_.op_kinds[kind].name] = latencies_.summary(kind);
 
   auto& metrics = result.metrics;
-  for (std::size_t s = 0; s < sum_count; ++s)
-    if (by_faults_ || !of_faults(static_cast<Sum>(s)))
-      metrics[std::string(name(static_cast<Sum>(s)))] = sums.values[s];
+  for (std::size_t s = 0; s < sum_count; ++s) {
+    const auto sum = static_cast<Sum>(s);
+    if (of_faults(sum) && !by_faults_) continue;
+    if (sum == Sum::copies_voided && !machine_.mover().transactional()) continue;
+    metrics[std::string(name(sum))] = sums[sum];
+  }
   metrics["fast_hit_ratio"] = fast_hit_ratio(sums, 0);
   const double reads = sums[Sum::a3_reads];
   metrics["aol_cycles"] = reads > 0 ? sums[Sum::a1_cycles] / reads : 0;

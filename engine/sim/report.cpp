@@ -34,6 +34,7 @@ std::string_view name(Sum sum) {
       "mover_cpu_seconds",
       "pages_protected",
       "hint_faults",
+      "copies_voided",
   };
   return names[static_cast<std::size_t>(sum)];
 }

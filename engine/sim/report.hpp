@@ -44,11 +44,14 @@ enum class Sum : std::uint8_t {
   mover_cpu_seconds,    // copying pages, whichever thread does it
   pages_protected,      // by protect()
   hint_faults,
+  copies_voided,  // by a store under a transactional move, retries included
 };
-inline constexpr std::size_t sum_count = static_cast<std::size_t>(Sum::hint_faults) + 1;
+inline constexpr std::size_t sum_count = static_cast<std::size_t>(Sum::copies_voided) + 1;
 [[nodiscard]] std::string_view name(Sum sum);
 /// Whether it is reported only of policies that need hint faults.
-[[nodiscard]] constexpr bool of_faults(Sum sum) { return sum >= Sum::pages_protected; }
+[[nodiscard]] constexpr bool of_faults(Sum sum) {
+  return sum == Sum::pages_protected || sum == Sum::hint_faults;
+}
 
 struct Sums {
   std::array<double, sum_count> values{};

@@ -147,12 +147,18 @@ void Traps::deliver_faults(const Lanes& lanes, Policy& policy) {
                        whole_ns(std::max(since_ns, 0.0))});
     pages_.disarm(Trap::guarded, first.page);
   }
-  firsts_.clear();
   const auto count = static_cast<double>(faults_.size());
   ledger_.counters().hint_faults += count;
   ledger_.counters().protected_pages -= count;
   ledger_.sums()[Sum::hint_faults] += count * scale_;
   policy.on_faults(faults_, whole_ns(lanes.now_ns()));
+  firsts_.clear();
+}
+
+std::optional<std::uint32_t> Traps::faulted(PageId page) const {
+  const auto at = std::ranges::lower_bound(firsts_, page.value, {}, &First::page);
+  if (at == firsts_.end() || at->page != page.value) return std::nullopt;
+  return at->stream_class;
 }
 
 /// The part of the probe that lies in the block.

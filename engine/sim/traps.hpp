@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -56,6 +57,8 @@ class Traps {
   void draw(Lanes& lanes);
   /// Adds what the application was charged since the last block.
   void disturb(Interference& out);
+  /// During on_faults(): the class of the access that faulted on the page, if any did.
+  [[nodiscard]] std::optional<std::uint32_t> faulted(PageId page) const;
   /// The block has been solved and took `block_ns`: the policy gets its faults, and the probes that
   /// are over.
   void settle(double block_ns, const Lanes& lanes, Policy& policy);

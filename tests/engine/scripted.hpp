@@ -20,6 +20,7 @@ struct Hooks {
   std::function<void(Memory&, Nanos)> tick;
   std::function<void(Memory&, std::span<const Sample>, Nanos)> samples;
   std::function<void(Memory&, std::span<const MigrationResult>, Nanos)> migrated;
+  std::function<void(Memory&, std::span<const Fault>, Nanos)> faults;
   std::function<void(PageRange, bool)> range;  // true: mapped
   std::function<Heat(PageId)> heat;
   std::function<void(const Knobs&)> knobs;
@@ -44,6 +45,9 @@ class Scripted final : public Policy {
   }
   void on_samples(std::span<const Sample> samples, Nanos now) override {
     if (hooks->samples) hooks->samples(memory_, samples, now);
+  }
+  void on_faults(std::span<const Fault> faults, Nanos now) override {
+    if (hooks->faults) hooks->faults(memory_, faults, now);
   }
   void tick(Nanos now) override {
     if (hooks->tick) hooks->tick(memory_, now);

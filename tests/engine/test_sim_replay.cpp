@@ -282,8 +282,8 @@ TEST("sim: a moved page takes effect at the border, and costs what a move costs"
   // Only stores wait for a write-protected page.
   asked = false;
   machine.migration_shootdown_us = 0;
-  const RunResult protected_move =
-      run(stream, machine, policy, share(0.1), {.write_protected_moves = true});
+  policy.start = [](Memory& memory) { memory.set_movers({.copy = Copy::write_protected}); };
+  const RunResult protected_move = run(stream, machine, policy, share(0.1));
   CHECK_NEAR(protected_move.breakdown.at("migration"), 0, 0);
 }
 
@@ -309,8 +309,8 @@ TEST("sim: the mover's speed is that of its threads") {
       CHECK_EQ(memory.request(Tier::fast, pages), 2000u);
     };
     policy.period = Nanos{1};
-    const RunResult result =
-        run(stream, simtest::plain_machine(), policy, share(0.5), {.mover_threads = threads});
+    policy.start = [=](Memory& memory) { memory.set_movers({.threads = threads}); };
+    const RunResult result = run(stream, simtest::plain_machine(), policy, share(0.5));
     // Asked in the first timed block: nine blocks of moves.
     CHECK_NEAR(result.metrics.at("promotions"), std::min(2000.0, 9e6 / 11e3 * threads), 8);
   }
@@ -423,7 +423,8 @@ TEST("sim: without mover threads the tiering thread moves pages when it has time
     };
     MachineProfile machine = simtest::plain_machine();
     machine.work_ns[static_cast<std::size_t>(Work::scan_step)] = 1;
-    return run(stream, machine, policy, share(0.5), {.mover_threads = 0}).metrics.at("promotions");
+    policy.start = [](Memory& memory) { memory.set_movers({.threads = 0}); };
+    return run(stream, machine, policy, share(0.5)).metrics.at("promotions");
   };
   const double free = moved(0);
   CHECK_NEAR(free, 19e6 / 11e3, 12);
@@ -547,10 +548,10 @@ TEST("sim: nothing beats a fast tier that holds everything") {
 TEST("sim: a policy that needs what the machine does not have is refused by name") {
   TempStream stream;
   write_even(stream, 10, 1, 1);
-  const PolicyTraits traits{.needs = Need::faults | Need::mixed_pages | Need::shadows};
-  CHECK_THROWS(run(stream, simtest::plain_machine(), {}, {}, traits),
-               "policy scripted needs mixed page sizes, shadow pages, which the simulated machine "
-               "does not have");
+  const PolicyTraits traits{.needs = Need::faults | Need::mixed_pages};
+  CHECK_THROWS(
+      run(stream, simtest::plain_machine(), {}, {}, traits),
+      "policy scripted needs mixed page sizes, which the simulated machine does not have");
   // One that did not say so is told when it asks.
   const auto refused = [&](const std::function<void(Memory&)>& ask, const char* what) {
     Hooks policy;
@@ -558,8 +559,6 @@ TEST("sim: a policy that needs what the machine does not have is refused by name
     CHECK_THROWS(run(stream, simtest::plain_machine(), policy), what);
   };
   refused([](Memory& memory) { memory.reshape(Change::split, {}); }, "Memory::reshape");
-  refused([](Memory& memory) { memory.set_movers({.shadows = true}); }, "Memory::set_movers");
-  refused([](Memory& memory) { memory.request(Tier::fast, {}, Way::in_fault); }, "in faults");
   refused([](Memory& memory) { memory.set_watermarks({.wake = 1.5}); }, "watermark");
 }
 
