@@ -390,6 +390,7 @@ TEST("traps: a fault names the page, its tier, the kind of access and how long i
   policy.tick = [&](Memory& memory, Nanos now) {
     ++ticks;
     if (ticks == 2) {
+      CHECK_NEAR(seconds(memory.quantum()), 0.01, 0.001);
       protected_at = now;
       CHECK_EQ(memory.protect({{0}, 50}, Tiers::both, {}), 4u);
       CHECK_NEAR(memory.counters().protected_pages, 4, 0);
@@ -740,6 +741,7 @@ TEST("traps: a policy is told of sites, and asked for as much as it wants at a t
       sites.push_back(site);
       CHECK_EQ(memory.site(site), range.first.value == 1024 ? "arena" : "heap");
       CHECK_EQ(memory.site(1000), "");
+      CHECK(memory.unit(range.first) == (PageRange{range.first, 1}));
     };
     policy.placement = [&](Memory&, PageRange range) {
       asked.push_back(range.count);
