@@ -85,8 +85,10 @@ void Traps::probe(std::span<const Probe> probes, double now_ns) {
     probe.from += late;
     const auto end_ns = static_cast<double>((probe.from + probe.length).count());
     round.end_ns = std::max(round.end_ns, end_ns);
-    if (pages_.where(probe.page.value) != Residency::absent)
-      pages_.arm(Trap::probed, probe.page.value);
+    const std::uint64_t page = probe.page.value;
+    if (pages_.where(page) == Residency::absent || pages_.armed(Trap::probed, page)) continue;
+    unseen_[page] = {};
+    pages_.arm(Trap::probed, page);
   }
 }
 
@@ -95,6 +97,7 @@ void Traps::forget(PageRange range) {
 }
 
 void Traps::touch(const trace::Segment& segment, std::uint64_t page, std::uint64_t count) {
+  if (count == 0) return;  // a stream may hold such entries; they are no accesses
   pages_.disarm(Trap::idle, page);
   if (pages_.armed(Trap::probed, page)) unseen_[page].accesses += static_cast<std::uint32_t>(count);
   if (pages_.armed(Trap::guarded, page))

@@ -367,7 +367,8 @@ TEST("traps: what faults and protecting cost is paid by the application") {
 }
 
 TEST("traps: a fault names the page, its tier, the kind of access and how long it was protected") {
-  // Two pages; the second is only stored to, and in the slow tier. Blocks of 10 ms.
+  // Page 0 is loaded from; page 2 is stored to, in the slow tier; page 1 has an entry of no
+  // accesses. Blocks of 10 ms.
   TempStream stream;
   StreamWriter writer{stream, simtest::one_class(4, 1)};
   simtest::map_and_touch(writer, 0, 4);
@@ -375,7 +376,7 @@ TEST("traps: a fault names the page, its tier, the kind of access and how long i
   for (int b = 0; b < 10; ++b) {
     if (b == 7) writer.events.push_back({trace::EventType::unmap, 0, 3, 1});
     if (b == 6) {
-      writer.parts = {{0, AccessKind::load, {0}, {1}}, {0, AccessKind::store, {2}, {1}}};
+      writer.parts = {{0, AccessKind::load, {0, 1}, {1, 0}}, {0, AccessKind::store, {2}, {1}}};
     }
     writer.compute()[0] = 10e6 * 4;
     writer.block(true, 10e6);
@@ -390,6 +391,7 @@ TEST("traps: a fault names the page, its tier, the kind of access and how long i
   policy.tick = [&](Memory& memory, Nanos now) {
     ++ticks;
     if (ticks == 2) {
+      CHECK_NEAR(seconds(memory.quantum()), 0.01, 0.001);
       protected_at = now;
       CHECK_EQ(memory.protect({{0}, 50}, Tiers::both, {}), 4u);
       CHECK_NEAR(memory.counters().protected_pages, 4, 0);
@@ -744,6 +746,7 @@ TEST("traps: a policy is told of sites, and asked for as much as it wants at a t
       sites.push_back(site);
       CHECK_EQ(memory.site(site), range.first.value == 1024 ? "arena" : "heap");
       CHECK_EQ(memory.site(1000), "");
+      CHECK(memory.unit(range.first) == (PageRange{range.first, 1}));
     };
     policy.placement = [&](Memory&, PageRange range) {
       asked.push_back(range.count);
