@@ -330,8 +330,8 @@ enum class Granularity : std::uint8_t {
 
 /// What a policy assumes; part of the published system, not of the machine.
 struct PolicyTraits {
-  std::uint64_t page_bytes = 4096;     // its native managed page
-  bool unbounded_fast = false;         // the fast tier holds everything (all-fast)
+  std::uint64_t page_bytes = 4096;  // its native managed page
+  bool unbounded_fast = false;      // the fast tier holds everything (all-fast)
   Need needs = Need::samples;
   Granularity placement = Granularity::range;
 };

@@ -35,10 +35,10 @@ PageTable::Layout layout(const trace::Reader& stream, const PolicyTraits& traits
   layout.slow_pages = shift == 0 ? layout.footprint : peak_pages(stream, shift);
   const double fast = fast_bytes(options, layout.footprint, stream.info().scale) /
                       static_cast<double>(layout.page_bytes);
-  layout.fast_pages = traits.unbounded_fast
-                          ? layout.slow_pages
-                          : std::min(layout.slow_pages,
-                                     static_cast<std::uint64_t>(std::llround(fast)));
+  layout.fast_pages =
+      traits.unbounded_fast
+          ? layout.slow_pages
+          : std::min(layout.slow_pages, static_cast<std::uint64_t>(std::llround(fast)));
   layout.placement = traits.placement;
   return layout;
 }

@@ -114,8 +114,8 @@ class Mover {
 
   std::vector<InFlight> in_flight_;
   std::array<std::uint64_t, tier_count> moving_to_{};
-  std::array<double, tier_count> moved_now_{};  // of these pages, copied in this block
-  double remapped_now_ = 0;                     // likewise, without a copy
+  std::array<double, tier_count> moved_now_{};               // of these pages, copied in this block
+  double remapped_now_ = 0;                                  // likewise, without a copy
   std::unordered_map<std::uint64_t, std::uint64_t> stores_;  // by page, while they are copied
   std::vector<MigrationResult> results_;                     // for the next border
   std::vector<MigrationResult> delivered_;                   // being read by the policy

@@ -79,7 +79,7 @@ inline PolicyInfo scripted(PolicyTraits traits = {}, std::vector<KnobDecl> knobs
 }
 
 inline sim::RunResult run(TempStream& stream, const sim::MachineProfile& machine, const Hooks& what,
-              sim::RunOptions options = {}, PolicyTraits traits = {}) {
+                          sim::RunOptions options = {}, PolicyTraits traits = {}) {
   hooks = &what;
   return sim::simulate(stream.reader(), machine, scripted(traits), {}, options);
 }
@@ -92,7 +92,7 @@ inline sim::RunOptions share(double fast_share) {
 
 /// `blocks` timed blocks, each 100 loads of every page.
 inline void write_even(const TempStream& file, std::uint32_t pages, int blocks, double scale = 1,
-                AccessKind kind = AccessKind::load, double store_fill = 1) {
+                       AccessKind kind = AccessKind::load, double store_fill = 1) {
   trace::StreamInfo info = simtest::one_class(pages, scale, 2);
   info.classes[0].store_fill = store_fill;
   StreamWriter writer{file, info};

@@ -155,7 +155,8 @@ TEST("sim: accesses to a page in flight wait for half of its move, if they meet 
 
 TEST("sim: a move takes its fixed cost and the slowest of mover, source and target") {
   const MachineProfile machine = simtest::plain_machine();
-  CHECK_NEAR(move_ns(machine, Tier::fast, 4096, 1, {}), 10000 + 1000, 1e-9);  // the mover, 4.096 GB/s
+  CHECK_NEAR(move_ns(machine, Tier::fast, 4096, 1, {}), 10000 + 1000,
+             1e-9);  // the mover, 4.096 GB/s
   // Eight movers share the slow tier's 10 GB/s of writes: 1.25 GB/s each.
   CHECK_NEAR(move_ns(machine, Tier::slow, 4096, 8, {}), 10000 + 4096 / 1.25, 1e-9);
   CHECK_NEAR(move_ns(machine, Tier::fast, 4096, 8, {}), 10000 + 4096 / 2.5, 1e-9);

@@ -5,9 +5,9 @@
 
 #include "bare_lookup.hpp"
 #include "check.hpp"
+#include "scripted.hpp"
 #include "sim/address_space.hpp"
 #include "sim/simulate.hpp"
-#include "scripted.hpp"
 
 namespace {
 
@@ -170,8 +170,8 @@ TEST("sim: every page is in one tier, no tier is over capacity, no access is los
         CHECK(used >= in[index(tier)]);
         coming += used - in[index(tier)];
       }
-      CHECK(coming <= std::min<std::uint64_t>(
-                          1, memory.pending(Tier::fast) + memory.pending(Tier::slow)));
+      CHECK(coming <=
+            std::min<std::uint64_t>(1, memory.pending(Tier::fast) + memory.pending(Tier::slow)));
       for (std::uint64_t page = 0; page < managed; ++page)
         CHECK((where[page] != Residency::absent) == exists.contains(page));
       for (const MigrationResult& result : results) {
@@ -549,9 +549,8 @@ TEST("sim: a policy that needs what the machine does not have is refused by name
   TempStream stream;
   write_even(stream, 10, 1, 1);
   const PolicyTraits traits{.needs = Need::faults | Need::mixed_pages};
-  CHECK_THROWS(
-      run(stream, simtest::plain_machine(), {}, {}, traits),
-      "policy scripted needs mixed page sizes, which the simulated machine does not have");
+  CHECK_THROWS(run(stream, simtest::plain_machine(), {}, {}, traits),
+               "policy scripted needs mixed page sizes, which the simulated machine does not have");
   // One that did not say so is told when it asks.
   const auto refused = [&](const std::function<void(Memory&)>& ask, const char* what) {
     Hooks policy;

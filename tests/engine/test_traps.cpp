@@ -490,7 +490,7 @@ TEST("traps: accessed bits say what was touched since they were cleared") {
   std::vector<bool> touched(pages);  // since the last clear
   for (std::uint32_t page = 0; page < pages - 100; ++page) touched[page] = true;
   Hooks policy;
-  policy.period = from_millis(10);  // a block
+  policy.period = from_millis(10);            // a block
   const PageRange odd{PageId{3}, pages - 3};  // not aligned to any word
   policy.tick = [&](Memory& memory, Nanos) {
     std::vector<std::uint64_t> mask(mask_words(odd.count));
