@@ -152,7 +152,7 @@ class PageTable {
       if (catches(trap, kind)) armed_[index(kind)].set(page);
   }
   void disarm(Trap trap, std::uint64_t page) {
-    if ((used_ & bit(trap)) == 0 || !planes_[index(trap)].test(page)) return;
+    if (!armed(trap, page)) return;
     planes_[index(trap)].clear(page);
     --pages_in_[index(trap)];
     if (!several()) return;
