@@ -55,6 +55,12 @@ def stream_id(kernel: str) -> str:
     return str(native().stream_id(kernel))
 
 
+def overlap() -> dict[str, float]:
+    """Misses in flight at a time that are assumed of recorded accesses: random, sequential and
+    dependent ones."""
+    return dict(native().overlap())
+
+
 def stream_info(path: Path) -> dict[str, Any]:
     """Description of a stream, of its header and tables alone. UserError naming the file and what
     is wrong with it."""

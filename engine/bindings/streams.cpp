@@ -11,6 +11,7 @@
 #include "bind.hpp"
 #include "convert.hpp"
 #include "trace/characteristics.hpp"
+#include "trace/overlap.hpp"
 #include "trace/reader.hpp"
 
 namespace nb = nanobind;
@@ -101,6 +102,16 @@ void tt::bind_streams(nb::module_& m) {
         reader.verify();
       },
       "path"_a, "Checks every block of a stream. RuntimeError as stream_info.");
+  m.def(
+      "overlap",
+      [] {
+        nb::dict out;
+        out["random"] = tt::trace::random_mlp;
+        out["sequential"] = tt::trace::sequential_mlp;
+        out["dependent"] = tt::trace::dependent_mlp;
+        return out;
+      },
+      "Memory-level parallelism that is assumed of recorded accesses, by their pattern.");
   m.def("characteristics", &characteristics, "path"_a, "rows"_a = 0, "columns"_a = 0,
         "How a stream uses its memory (see trace/characteristics.hpp). With rows and columns also "
         "its allocation sites and a heat map: uint64 accesses and uint32 pages, column by column.");

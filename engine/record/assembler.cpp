@@ -10,6 +10,7 @@
 
 #include "core/rng.hpp"
 #include "record/spool.hpp"
+#include "trace/overlap.hpp"
 #include "trace/recorder.hpp"
 
 namespace tt::record {
@@ -185,7 +186,7 @@ struct Assembler::Impl {
                   at->second.place + (page - at->first) * trace::base_page_bytes, whole);
     observed += whole;
     const trace::StreamClass& from = classes[stream_class];
-    const double waits = kind == AccessKind::load ? 1.0 : 0.25 * from.store_fill;
+    const double waits = kind == AccessKind::load ? 1.0 : trace::store_stall * from.store_fill;
     stall_ns += static_cast<double>(whole) *
                 std::max(from.issue_ns, waits * options.nominal_latency_ns / from.mlp);
   }

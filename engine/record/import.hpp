@@ -26,6 +26,7 @@
 #include <string>
 
 #include "record/assemble.hpp"
+#include "trace/overlap.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::record {
@@ -43,8 +44,9 @@ struct ImportOptions {
   double llc_bytes = 0;           // lackey's filter
   double block_ms = 10;
   double nominal_latency_ns = 90;
-  double mlp_random = 4;               // of accesses of which only the address is known
-  double mlp_sequential = 8;           // lackey: of those that go on in an address stream
+  double mlp_random = trace::random_mlp;  // of accesses of which only the address is known
+  double mlp_sequential =
+      trace::sequential_mlp;           // lackey: of those that go on in an address stream
   std::uint64_t most_pages = 1 << 25;  // of one region or row (128 GiB)
   std::uint64_t seed = 0;
 };

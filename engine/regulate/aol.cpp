@@ -162,42 +162,20 @@ std::unique_ptr<Policy> make_aol_regulated(MakePolicy make, const PolicyContext&
 }
 
 std::span<const KnobDecl> aol_knobs() {
-  static const KnobCondition enabled{"aol.enabled", {KnobValue{true}}};
-  static const std::vector<KnobDecl> knobs{
-      {.name = "aol.enabled",
-       .type = KnobType::boolean,
-       .initial = false,
-       .meaning = "admit promotions in proportion to the amortized offcore latency (AOL)",
-       .source = "Soar/Alto, OSDI'25, §5.2, Algorithm 2"},
-      {.name = "aol.low",
-       .type = KnobType::real,
-       .initial = 40.0,
-       .min = 0,
-       .max = 1000,
-       .unit = Unit::cycles,
-       .meaning = "AOL at or below which nothing is promoted",
-       .source = "Soar/Alto, OSDI'25, §5.2: 40 on Skylake, 25 on Sapphire Rapids",
-       .condition = enabled},
-      {.name = "aol.high",
-       .type = KnobType::real,
-       .initial = 100.0,
-       .min = 0,
-       .max = 2000,
-       .unit = Unit::cycles,
-       .meaning = "AOL at or above which every candidate is promoted",
-       .source = "Soar/Alto, OSDI'25, §5.2: 100 on Skylake, 95 on Sapphire Rapids",
-       .condition = enabled},
-      {.name = "aol.interval",
-       .type = KnobType::real,
-       .initial = 1000.0,
-       .min = 10,
-       .max = 60000,
-       .log = true,
-       .unit = Unit::milliseconds,
-       .meaning = "time over which AOL is measured",
-       .source = "Soar/Alto, OSDI'25, §5.2, Algorithm 2",
-       .condition = enabled},
-  };
+  using namespace knob;
+  const std::string paper = "Soar/Alto, OSDI'25, §5.2";
+  static const std::vector<KnobDecl> knobs = list(
+      flag("aol.enabled", false, paper + ", Algorithm 2",
+           "admit promotions in proportion to the amortized offcore latency (AOL)"),
+      real("aol.low", 40, {0, 1000}, cycles, paper + ": 40 on Skylake, 25 on Sapphire Rapids",
+           "AOL at or below which nothing is promoted")
+          .when("aol.enabled", true),
+      real("aol.high", 100, {0, 2000}, cycles, paper + ": 100 on Skylake, 95 on Sapphire Rapids",
+           "AOL at or above which every candidate is promoted")
+          .when("aol.enabled", true),
+      real("aol.interval", 1000, {10, 60000, log}, milliseconds, paper + ", Algorithm 2",
+           "time over which AOL is measured")
+          .when("aol.enabled", true));
   return knobs;
 }
 

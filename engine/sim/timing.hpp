@@ -19,8 +19,8 @@ namespace tt::sim {
 /// Factor on the idle latency at a utilisation: piecewise linear, constant beyond the last point.
 [[nodiscard]] double loaded_factor(const TierProfile& tier, double utilisation);
 
-/// Bytes that an access moves: a load reads a line; a store reads it (write-allocate) and writes it
-/// back later.
+/// Bytes of a line: a load reads one; a store writes one back, and reads it before unless it was in
+/// the cache (StreamClass::store_fill).
 inline constexpr double line_bytes = 64;
 
 /// Bytes read from and written to a tier.

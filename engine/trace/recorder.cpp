@@ -14,6 +14,7 @@
 #include "core/math.hpp"
 #include "core/rng.hpp"
 #include "trace/llc.hpp"
+#include "trace/overlap.hpp"
 #include "trace/writer.hpp"
 
 namespace tt::trace {
@@ -85,7 +86,7 @@ struct Recorder::Impl {
           options.scale /
           (lane.thread_share == 0 ? 1 : std::max(1.0, lane.thread_share * options.threads)));
     for (const StreamClass& entry : info.classes)
-      for (const double waits : {1.0, 0.25})  // loads, stores
+      for (const double waits : {1.0, store_stall})  // loads, stores
         cost_ns.push_back(std::max(entry.issue_ns, waits * options.nominal_latency_ns / entry.mlp) *
                           full_scale.at(entry.lane));
     until_sample = draw_sample();

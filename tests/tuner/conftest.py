@@ -377,6 +377,9 @@ class FakeNative:
     def stream_id(self, kernel: str) -> str:
         return "maker-1"
 
+    def overlap(self) -> dict[str, float]:
+        return {"random": 4.0, "sequential": 8.0, "dependent": 1.0}
+
     def resolve(self, policy: str, knobs: dict[str, Any]) -> dict[str, Any]:
         declared = {k["name"]: k for k in KNOBS}
         for name, value in knobs.items():

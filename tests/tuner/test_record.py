@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
 import signal
 import struct
 import subprocess
@@ -31,7 +30,6 @@ from tuner.record import samplers
 from tuner.record.samplers import Launch, Option, Sampler, StreamClass
 
 TESTS = Path(__file__).resolve().parent
-ROOT = TESTS.parents[1]
 
 # While it records, the tuner keeps all signals for the program, the timeout's SIGALRM too.
 pytestmark = pytest.mark.timeout(method="thread")
@@ -507,20 +505,10 @@ def test_an_unknown_sampler_is_told_the_known_ones() -> None:
         samplers.find("emulaton")
 
 
-def test_the_engine_has_the_same_estimates_of_overlap() -> None:
-    """Importers and the libraries inside programs repeat the figures."""
-    sources = [p.read_text() for p in (ROOT / "engine").rglob("*.[ch]pp")]
-    found: dict[str, set[float]] = {}
-    for text in sources:
-        for a, b, value in re.findall(r"\b(?:(\w+)_mlp|mlp_(\w+)) = ([\d.]+);", text):
-            found.setdefault(a or b, set()).add(float(value))
-        for values in re.findall(r"mlp = {([\d., ]+)};", text):
-            for name, value in zip(
-                ("random", "sequential", "dependent"), values.split(","), strict=True
-            ):
-                found.setdefault(name, set()).add(float(value))
+def test_estimates_of_overlap_are_the_engines() -> None:
     declared = (samplers.RANDOM, samplers.SEQUENTIAL, samplers.DEPENDENT)
-    assert found == {one.name: {one.mlp} for one in declared}
+    assert {one.name: one.mlp for one in declared} == engine.overlap()
+    assert samplers.DEPENDENT.mlp == 1 < samplers.RANDOM.mlp < samplers.SEQUENTIAL.mlp
 
 
 # --- A `tune` of its own --------------------------------------------------------------------------

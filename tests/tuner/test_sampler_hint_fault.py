@@ -140,9 +140,9 @@ def test_the_hot_half_of_an_array_is_hot_in_the_recording(
     place, count, used_s = done.stdout.split()
     base, pages = int(place, 16) // PAGE * PAGE, int(count)
     half = [0.0, 0.0]
-    for address, count in spool.late.items():
+    for address, touches in spool.late.items():
         if base <= address < base + pages * PAGE:
-            half[(address - base) * 2 // (pages * PAGE)] += count
+            half[(address - base) * 2 // (pages * PAGE)] += touches
     assert half[0] > 2.5 * half[1], half  # in truth 49 times
 
     # By its call site: the array is an object of its own.

@@ -37,17 +37,22 @@ class TierSpec(Model):
 
 
 class WorkCosts(Model):
-    """Nanoseconds of the tiering thread per item of policy work."""
+    """Nanoseconds of the tiering thread per item of policy work; the engine has defaults for those
+    that a machine may leave out (engine/sim/README.md)."""
 
     tracker_update: NonNegative
     tracker_lookup: NonNegative
     cooling_step: NonNegative
     scan_step: NonNegative
     threshold_pass: NonNegative
+    pte_scan: NonNegative | None = None
+    lru_step: NonNegative | None = None
+    probe: NonNegative | None = None
+    sort_step: NonNegative | None = None
 
 
 class TieringSpec(Model):
-    """What tiering itself costs on the machine."""
+    """What tiering itself costs; the engine has defaults for what may be left out."""
 
     migration_fixed_us: NonNegative
     migration_copy_gbps: Positive
@@ -58,6 +63,9 @@ class TieringSpec(Model):
     huge_page_gain: Share
     daemon_core_share: Share
     sample_queue: Positive
+    hint_fault_us: NonNegative | None = None
+    pte_ns: NonNegative | None = None
+    tlb_flush_us: NonNegative | None = None
 
 
 class MachineSpec(Spec):
@@ -89,4 +97,4 @@ class MachineSpec(Spec):
 
     def document(self) -> dict[str, Any]:
         """What `tuner._engine.simulate(machine=...)` takes."""
-        return self.model_dump()
+        return self.model_dump(exclude_none=True)

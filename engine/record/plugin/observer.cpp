@@ -58,9 +58,9 @@ Observer::Observer(ObserverOptions options)
     : options_(std::move(options)),
       instruction_ns_(options_.cpi / options_.ghz),
       llc_(options_.llc_mib * (1 << 20), trace::LlcSet::ways) {
-  // A store waits only while write buffers are full (trace/recorder.hpp).
   for (std::size_t kind = 0; kind < 2 * options_.mlp.size(); ++kind)
-    stall_ns_[kind] = options_.latency_ns / options_.mlp[kind / 2] * (kind % 2 == 0 ? 1.0 : 0.25);
+    stall_ns_[kind] =
+        options_.latency_ns / options_.mlp[kind / 2] * (kind % 2 == 0 ? 1.0 : trace::store_stall);
   clock_ = shared_clock(options_.folder);
   if (clock_ == nullptr) clock_ = sparse<std::atomic<std::uint64_t>>(1);
   start_ns_ = *clock_;

@@ -40,6 +40,7 @@
 
 #include "record/spool.hpp"
 #include "trace/llc.hpp"
+#include "trace/overlap.hpp"
 
 namespace tt::record {
 
@@ -57,7 +58,8 @@ struct ObserverOptions {
   double latency_ns = 90;
   double interval_ms = 5;
   /// Of each Pattern but `resident`, for which no thread waits.
-  std::array<double, pattern_count - 1> mlp = {4, 8, 1};
+  std::array<double, pattern_count - 1> mlp = {trace::random_mlp, trace::sequential_mlp,
+                                               trace::dependent_mlp};
 };
 
 /// One thread of the program.

@@ -16,6 +16,7 @@
 #include "record/preload/evidence.hpp"
 #include "record/preload/heat.hpp"
 #include "record/preload/recording.hpp"
+#include "trace/overlap.hpp"
 
 namespace tt::record {
 
@@ -63,10 +64,7 @@ class EstimateWriter {
   }
 
  private:
-  static constexpr double forget_s = 30;   // mean life of a page's evidence
-  static constexpr double random_mlp = 4;  // as declared in tuner/record/samplers/hint_fault.py
-  static constexpr double sequential_mlp = 8;
-  static constexpr double store_stall = 0.25;  // as in the assembler
+  static constexpr double forget_s = 30;  // mean life of a page's evidence
   static constexpr double records_per_second = 20'000;
 
   /// Processor time that the misses written so far do not explain.
@@ -96,8 +94,8 @@ class EstimateWriter {
       const auto page = static_cast<unsigned>(std::countr_zero(rest));
       const std::uint64_t address = base + page * kernel::page_bytes;
       const Misses misses = cache_.miss(leaf.rate(page, near), sweeps);
-      stall_s_ +=
-          (misses.random / random_mlp + misses.sequential / sequential_mlp) * span * latency_s_;
+      stall_s_ += (misses.random / trace::random_mlp + misses.sequential / trace::sequential_mlp) *
+                  span * latency_s_;
       written += put(address, misses.random * span * plausible_, stores, 0);
       written += put(address, misses.sequential * span * plausible_, stores, 1);
     }
@@ -113,8 +111,8 @@ class EstimateWriter {
     if (kept == count || rng_.uniform() * kept < count) {
       const bool store = rng_.uniform() < stores;
       recording_.spool.access(address, store, stream_class, kept);
-      const double mlp = stream_class == 0 ? random_mlp : sequential_mlp;
-      compute_s_ -= kept * (store ? store_stall : 1) * latency_s_ / mlp;
+      const double mlp = stream_class == 0 ? trace::random_mlp : trace::sequential_mlp;
+      compute_s_ -= kept * (store ? trace::store_stall : 1) * latency_s_ / mlp;
     }
     return count;
   }

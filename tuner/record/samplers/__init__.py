@@ -60,13 +60,11 @@ class StreamClass:
     store_fill: float = 1
 
 
-# What overlaps is not seen by any sampler. Estimates: out-of-order execution finds about four
-# independent misses in its window of some 200 instructions, prefetchers keep eight to ten lines in
-# flight, and a pointer that has not arrived cannot be followed. The engine has the same figures for
-# importers (record/import.hpp) and its recording libraries.
-RANDOM = StreamClass("random", mlp=4)
-SEQUENTIAL = StreamClass("sequential", mlp=8)
-DEPENDENT = StreamClass("dependent", mlp=1)
+# No sampler sees how far misses overlap: estimates of the engine (engine/trace/overlap.hpp).
+_MLP = engine.overlap()
+RANDOM = StreamClass("random", mlp=_MLP["random"])
+SEQUENTIAL = StreamClass("sequential", mlp=_MLP["sequential"])
+DEPENDENT = StreamClass("dependent", mlp=_MLP["dependent"])
 RESIDENT = StreamClass("resident", mlp=RANDOM.mlp, store_fill=0)
 """Stores to lines that were in the cache."""
 
