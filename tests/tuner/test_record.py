@@ -30,6 +30,7 @@ from tuner.record import samplers
 from tuner.record.samplers import Launch, Option, Sampler, StreamClass
 
 TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parents[1]
 
 # While it records, the tuner keeps all signals for the program, the timeout's SIGALRM too.
 pytestmark = pytest.mark.timeout(method="thread")
