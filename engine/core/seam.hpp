@@ -249,8 +249,8 @@ class Memory {
   /// base pages answer alike. The policy charges the scan (Work::pte_scan). Need::accessed_bits.
   virtual void accessed(PageRange range, PageMask out, bool clear);
   /// The answers come through on_probed() once the last of these probes is over. A call whose first
-  /// probe would have begun by now is put off as a whole, as the answers' times say. A probe of a page
-  /// that is absent, or goes away, answers no. Need::probes.
+  /// probe would have begun by now is put off as a whole, as the answers' times say. A probe of a
+  /// page that is absent, or goes away, answers no. Need::probes.
   virtual void probe(std::span<const Probe> probes);
 
   /// About the shortest time between two callbacks: a block of the simulator, a timer on a live
@@ -302,8 +302,8 @@ class Policy {
   /// The tier's free pages are below Watermarks::wake. It may come between first touches of a
   /// range.
   virtual void on_pressure(Tier, Nanos) {}
-  /// Called once in each tick_period(): late if the policy's thread is busy, never early. Ticks that
-  /// a busy thread missed are not made up for.
+  /// Called once in each tick_period(): late if the policy's thread is busy, never early. Ticks
+  /// that a busy thread missed are not made up for.
   virtual void tick(Nanos now) = 0;
   [[nodiscard]] virtual Nanos tick_period() const = 0;
   virtual void on_migrated(std::span<const MigrationResult> results, Nanos now) = 0;

@@ -10,9 +10,9 @@
 //   csv          columns time (ns), address, kind (load, store), and optionally count, size,
 //                process
 //
-// How to get such traces is in tuner/record/importers.md. Text is read line by line. An invalid line
-// ends the import: the error has its number, what was found and what was expected, and no file is
-// left.
+// How to get such traces is in tuner/record/importers.md. Text is read line by line. An invalid
+// line ends the import: the error has its number, what was found and what was expected, and no file
+// is left.
 //
 // Uncertainty. A page that was sampled n times of m accesses has a relative standard error of
 // sqrt((1 - n/m) / n): counting of rare events. What is reported is the mean over accesses, of all

@@ -11,8 +11,8 @@ namespace tt::sim {
 namespace {
 
 constexpr double ping_pong_ns = 10e9;
-/// A move to a page's shadow changes mappings and copies nothing. Estimate: of the fixed cost, which
-/// includes the system call, allocation and two page-table updates, a quarter.
+/// A move to a page's shadow changes mappings and copies nothing. Estimate: a quarter of the fixed
+/// cost, which includes the system call, allocation and two page-table updates.
 constexpr double remap_share = 0.25;
 
 /// The sum for demotions that belongs to one for promotions, if the move is one.

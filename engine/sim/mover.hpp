@@ -30,7 +30,7 @@
 
 namespace tt::sim {
 
-/// Probability that a store hits a page while it is copied, which takes a share `d` of the block, if
+/// Probability that a store hits a page while it is copied, which takes `share` of the block, if
 /// the page gets so many stores in the block, spread evenly.
 [[nodiscard]] double abort_probability(double share, std::uint64_t stores);
 

@@ -6,6 +6,7 @@ them fails. No test writes anywhere but into temporary folders.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -21,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from tuner import engine
+from tuner import cli, engine
 from tuner.declarations import KernelDecl, PolicyDecl
 from tuner.scenario import Scenario
 
@@ -442,3 +443,26 @@ def fake(user_folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNative:
     monkeypatch.setattr(engine, "native", lambda: native)
     monkeypatch.setenv("TIERTUNE_CACHE", str(user_folder / "cache"))
     return native
+
+
+class Outcome:
+    """What a command came to."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command in this process."""
+
+    def call(*arguments: str) -> Outcome:
+        capsys.readouterr()
+        code = cli.main(arguments)
+        return Outcome(code, *capsys.readouterr())
+
+    return call

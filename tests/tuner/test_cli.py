@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -35,25 +34,6 @@ def tune(*arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess
         text=True,
         check=False,
     )
-
-
-class Outcome:
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*arguments: str) -> Outcome:
-        capsys.readouterr()
-        code = cli.main(arguments)
-        return Outcome(code, *capsys.readouterr())
-
-    return call
 
 
 # --- The front door -------------------------------------------------------------------------------
@@ -497,25 +477,3 @@ def test_a_config_with_changes_is_no_reproduction(run: Any, fake: FakeNative) ->
     assert run("sim", "--json").err == (
         "tune: error: what to run? give --workload, --config, or both\n"
     )
-
-
-# --- tune ui --------------------------------------------------------------------------------------
-
-
-def test_ui_needs_a_store(run: Any, fake: FakeNative) -> None:
-    outcome = run("ui")
-    assert outcome.code == 2
-    assert "no studies are tracked in" in outcome.err
-
-
-def test_ui_becomes_mlflow(run: Any, fake: FakeNative, monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda program, arguments: called.append(arguments))
-    Path("results").mkdir()
-    Path("results/mlflow.db").write_text("")
-    run("ui", "--port", "5001")
-    uri = f"sqlite:///{Path('results/mlflow.db').absolute()}"
-    assert called[0][1:] == [
-        *("-m", "mlflow", "ui", "--backend-store-uri", uri),
-        *("--host", "127.0.0.1", "--port", "5001"),
-    ]

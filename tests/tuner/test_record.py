@@ -11,7 +11,6 @@ import json
 import os
 import pty
 import signal
-import struct
 import subprocess
 import sys
 import textwrap
@@ -22,6 +21,7 @@ from typing import Any
 
 import pytest
 from conftest import python_path, started
+from spools import ACCESS, CLOSED, DISK_FULL, MAP, OPEN, PAGE, TIME, UNMAP, entry, spool, two_arrays
 
 from tuner import cli, engine
 from tuner.documents import catalog
@@ -34,40 +34,6 @@ ROOT = TESTS.parents[1]
 
 # While it records, the tuner keeps all signals for the program, the timeout's SIGALRM too.
 pytestmark = pytest.mark.timeout(method="thread")
-
-MAGIC = 0x314C4F4F50535454
-TIME, SITE, MAP, UNMAP, ACCESS, COMPUTE = 1, 2, 3, 4, 6, 7
-OPEN, CLOSED, DISK_FULL = 0, 1, 2
-PAGE = 4096
-
-
-def entry(kind: int, value: int | float, address: int = 0, bits: int = 0) -> bytes:
-    packed = struct.pack("<d", value) if isinstance(value, float) else struct.pack("<Q", value)
-    return struct.pack("<Q", address | kind << 48 | bits << 56) + packed
-
-
-def named(site: str) -> bytes:
-    text = site.encode()
-    return entry(SITE, len(text)) + text.ljust(-(-len(text) // 16) * 16, b"\0")
-
-
-def spool(path: Path, *entries: bytes, state: int = CLOSED, error: float = 0.0) -> None:
-    """A spool as engine/record/spool.hpp lays it out."""
-    records = b"".join(entries)
-    header = struct.pack(
-        "<QIIQQIIQdQd32s",
-        *(MAGIC, 1, 77, 0, len(records) // 16, state, 2, 5, 1000.0, 0, error, b"scripted"),
-    )
-    path.write_bytes(header.ljust(4096, b"\0") + records)
-
-
-def two_arrays() -> list[bytes]:
-    """Eight pages of "table", read 10 times each, and one of "log", written once."""
-    entries = [named("table"), entry(MAP, 8 * PAGE, 0x10000), named("log")]
-    entries.append(entry(MAP, PAGE, 0x90000))
-    entries += [entry(ACCESS, 10.0, 0x10000 + i * PAGE) for i in range(8)]
-    entries += [entry(ACCESS, 1.0, 0x90000, bits=1 << 1 | 1), entry(COMPUTE, 5e6)]
-    return [*entries, entry(TIME, 10_000_000)]
 
 
 class Scripted(Sampler):
@@ -490,26 +456,6 @@ def test_options_that_follow_from_the_machine() -> None:
     machine = catalog.machine("skx").spec
     assert Scripted({}, machine).values == {"rate": 5, "cache": machine.llc_mib}
     assert Scripted({"cache": 3}, machine).values["cache"] == 3
-
-
-@pytest.mark.parametrize("name", samplers.names())
-def test_every_sampler_of_the_registry_declares_itself(name: str) -> None:
-    found = samplers.find(name)
-    assert found.name == name and found.summary and found.classes
-    sampler = found({}, catalog.machine("skx").spec)
-    assert set(sampler.values) == {option.name for option in found.options}
-    assert (Path(samplers.__file__).parent / f"{name}.md").is_file()
-
-
-def test_an_unknown_sampler_is_told_the_known_ones() -> None:
-    with pytest.raises(UserError, match="no sampler 'emulaton'; did you mean 'emulation'"):
-        samplers.find("emulaton")
-
-
-def test_estimates_of_overlap_are_the_engines() -> None:
-    declared = (samplers.RANDOM, samplers.SEQUENTIAL, samplers.DEPENDENT)
-    assert {one.name: one.mlp for one in declared} == engine.overlap()
-    assert samplers.DEPENDENT.mlp == 1 < samplers.RANDOM.mlp < samplers.SEQUENTIAL.mlp
 
 
 # --- A `tune` of its own --------------------------------------------------------------------------

@@ -1,0 +1,206 @@
+// What tiering costs in whole runs on the simulated machine: moves, samples, the policy's own work.
+#include "check.hpp"
+#include "scripted.hpp"
+#include "sim/simulate.hpp"
+
+namespace {
+
+using namespace tt;
+using namespace tt::sim;
+using simtest::Hooks;
+using simtest::run;
+using simtest::share;
+using simtest::StreamWriter;
+using simtest::TempStream;
+using simtest::write_even;
+
+}  // namespace
+
+TEST("sim: a moved page takes effect at the border, and costs what a move costs") {
+  // One page moves up: one block in which it is served, then it is fast.
+  TempStream stream;
+  write_even(stream, 10, 40, 1);
+  Hooks policy;
+  policy.placement = [](PageRange) { return Tier::slow; };
+  policy.period = Nanos{1};
+  bool asked = false;
+  std::vector<MigrationResult> seen;
+  policy.tick = [&](Memory& memory, Nanos) {
+    if (std::exchange(asked, true)) return;
+    const PageId page{3};
+    CHECK_EQ(memory.request(Tier::fast, {&page, 1}), 1u);
+    CHECK_EQ(memory.pending(Tier::fast), 1u);
+    CHECK_EQ(memory.request(Tier::fast, {&page, 1}), 1u);  // on its way: dropped
+    CHECK_EQ(memory.pending(Tier::fast), 1u);
+  };
+  policy.migrated = [&](Memory& memory, std::span<const MigrationResult> results, Nanos) {
+    seen.insert(seen.end(), results.begin(), results.end());
+    CHECK_EQ(memory.pending(Tier::fast), 0u);
+  };
+  MachineProfile machine = simtest::plain_machine();
+  const RunResult result = run(stream, machine, policy, share(0.1));
+  CHECK_EQ(seen.size(), 1u);
+  CHECK(!seen.empty() && seen[0].outcome == Outcome::done && seen[0].page == PageId{3});
+  CHECK_NEAR(result.metrics.at("promotions"), 1, 0);
+  CHECK_NEAR(result.metrics.at("mover_cpu_seconds"), 11e-6, 1e-12);  // 10 us + 4096 B / 4.096
+  // 100 accesses in a block of 37.5 us to a page that is away for 11 us of it.
+  const double block = 1000 * 300 / 2 / 4.0;
+  const double waited = 100 * (11000 / block) * (11000 / 2.0) / 4;
+  CHECK(result.breakdown.at("migration") > 0);
+  CHECK_NEAR(result.breakdown.at("migration") * 1e9, std::min(waited, 5500.0), 0.15 * waited);
+  // A shootdown stops every thread.
+  machine.migration_shootdown_us = 2;
+  asked = false;
+  const RunResult slower = run(stream, machine, policy, share(0.1));
+  CHECK_NEAR(slower.breakdown.at("migration") - result.breakdown.at("migration"), 2e-6, 0.3e-6);
+  // Only stores wait for a write-protected page.
+  asked = false;
+  machine.migration_shootdown_us = 0;
+  policy.start = [](Memory& memory) { memory.set_movers({.copy = Copy::write_protected}); };
+  const RunResult protected_move = run(stream, machine, policy, share(0.1));
+  CHECK_NEAR(protected_move.breakdown.at("migration"), 0, 0);
+}
+
+TEST("sim: the mover's speed is that of its threads") {
+  // 2000 requests of 11 us: one thread moves 91 pages a millisecond, four of them 364.
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(4000, 1)};
+  simtest::map_and_touch(writer, 0, 4000);
+  writer.block(false, 1);
+  for (int b = 0; b < 10; ++b) {
+    writer.compute()[0] = 4e6;  // a block of 1 ms on 4 threads
+    writer.block(true, 1e6);
+  }
+  writer.finish();
+  for (const unsigned threads : {1U, 4U}) {
+    Hooks policy;
+    policy.placement = [](PageRange) { return Tier::slow; };
+    bool asked = false;
+    policy.tick = [&](Memory& memory, Nanos) {
+      if (std::exchange(asked, true)) return;
+      std::vector<PageId> pages;
+      for (std::uint64_t page = 0; page < 2000; ++page) pages.push_back(PageId{page});
+      CHECK_EQ(memory.request(Tier::fast, pages), 2000u);
+    };
+    policy.period = Nanos{1};
+    policy.start = [=](Memory& memory) { memory.set_movers({.threads = threads}); };
+    const RunResult result = run(stream, simtest::plain_machine(), policy, share(0.5));
+    // Asked in the first timed block: nine blocks of moves.
+    CHECK_NEAR(result.metrics.at("promotions"), std::min(2000.0, 9e6 / 11e3 * threads), 8);
+  }
+}
+
+TEST("sim: a demotion makes room for the promotion behind it") {
+  TempStream stream;
+  write_even(stream, 10, 60, 1);
+  Hooks policy;
+  policy.period = Nanos{1};
+  bool asked = false;
+  std::vector<MigrationResult> seen;
+  policy.tick = [&](Memory& memory, Nanos) {
+    if (std::exchange(asked, true)) return;
+    CHECK_EQ(memory.free_pages(Tier::fast), 0u);
+    const PageId refused{7};
+    const PageId up{8};
+    const PageId down{0};
+    (void)memory.request(Tier::fast, {&refused, 1});
+    (void)memory.request(Tier::slow, {&down, 1});
+    (void)memory.request(Tier::fast, {&up, 1});
+  };
+  policy.migrated = [&](Memory&, std::span<const MigrationResult> results, Nanos) {
+    seen.insert(seen.end(), results.begin(), results.end());
+  };
+  (void)run(stream, simtest::plain_machine(), policy, share(0.5));
+  CHECK_EQ(seen.size(), 3u);
+  if (seen.size() != 3) return;
+  CHECK(seen[0].page == PageId{7} && seen[0].outcome == Outcome::no_space);
+  CHECK(seen[1].page == PageId{0} && seen[1].outcome == Outcome::done);
+  CHECK(seen[2].page == PageId{8} && seen[2].outcome == Outcome::done);
+}
+
+TEST("sim: sampling costs the threads that are hit, and full rings lose samples") {
+  TempStream stream;
+  write_even(stream, 100, 200, 16);
+  Hooks policy;
+  policy.start = [](Memory& memory) {
+    memory.set_sampling({.loads = {SamplingRequest::Mode::period, 10}, .stores = {}});
+  };
+  std::uint64_t delivered = 0;
+  policy.samples = [&](Memory&, std::span<const Sample> samples, Nanos) {
+    delivered += samples.size();
+  };
+  MachineProfile machine = simtest::plain_machine();
+  machine.sample_assist_ns = 200;
+  const RunResult result = run(stream, machine, policy, share(1));
+  const double samples = result.metrics.at("samples");
+  CHECK_NEAR(samples, 200 * 10000 * 16 / 10, 0.02 * 200 * 10000 * 16 / 10);
+  CHECK_NEAR(result.breakdown.at("sampling"), samples * 200e-9 / 4, 1e-9);
+  CHECK_NEAR(static_cast<double>(delivered) * 16, samples, 0);
+  CHECK_NEAR(result.metrics.at("samples_lost"), 0, 0);
+  CHECK_NEAR(result.metrics.at("tiering_cpu_seconds"), 0, 0);
+  // Draining takes longer than a core has time: the rest fills the rings and is lost.
+  machine.sample_assist_ns = 0;
+  machine.sample_drain_ns = 1000;
+  machine.sample_queue = 16000;
+  delivered = 0;
+  const RunResult busy = run(stream, machine, policy, share(1));
+  CHECK_NEAR(static_cast<double>(delivered) * 16, busy.seconds * 1e6, 0.02 * busy.seconds * 1e6);
+  CHECK_NEAR(busy.metrics.at("samples_lost"),
+             busy.metrics.at("samples") - static_cast<double>(delivered) * 16, 16000);
+  CHECK_NEAR(busy.metrics.at("policy_cpu_share"), 1, 0.02);
+}
+
+TEST(
+    "sim: the policy's work takes its thread's time, and the application's when cores are shared") {
+  TempStream stream;
+  write_even(stream, 100, 200, 16);
+  Hooks policy;
+  policy.period = from_millis(2);  // a block
+  std::uint64_t ticks = 0;
+  policy.tick = [&](Memory& memory, Nanos) {
+    ++ticks;
+    memory.charge(Work::scan_step, 100);  // 100 * 16 * 25 ns = 40 us
+  };
+  MachineProfile machine = simtest::plain_machine();
+  machine.work_ns[static_cast<std::size_t>(Work::scan_step)] = 25;
+  const RunResult apart = run(stream, machine, policy, share(1));
+  CHECK_EQ(ticks, 200u);
+  CHECK_NEAR(apart.metrics.at("tiering_cpu_seconds"), 200 * 40e-6, 1e-4);
+  CHECK_NEAR(apart.breakdown.at("policy"), 0, 0);
+  machine.daemon_core_share = 1;
+  const RunResult shared = run(stream, machine, policy, share(1));
+  CHECK_NEAR(shared.breakdown.at("policy"), 200 * 40e-6 / 4, 1e-4);
+  CHECK_NEAR(shared.seconds - apart.seconds, shared.breakdown.at("policy"), 1e-9);
+}
+
+TEST("sim: without mover threads the tiering thread moves pages when it has time") {
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(4000, 1)};
+  simtest::map_and_touch(writer, 0, 4000);
+  writer.block(false, 1);
+  for (int b = 0; b < 20; ++b) {
+    writer.compute()[0] = 4e6;
+    writer.block(true, 1e6);
+  }
+  writer.finish();
+  const auto moved = [&](double busy_share) {
+    Hooks policy;
+    policy.placement = [](PageRange) { return Tier::slow; };
+    bool asked = false;
+    policy.period = from_millis(1);  // a block
+    policy.tick = [&](Memory& memory, Nanos) {
+      memory.charge(Work::scan_step, static_cast<std::uint64_t>(busy_share * 1e6));
+      if (std::exchange(asked, true)) return;
+      std::vector<PageId> pages;
+      for (std::uint64_t page = 0; page < 2000; ++page) pages.push_back(PageId{page});
+      (void)memory.request(Tier::fast, pages);
+    };
+    MachineProfile machine = simtest::plain_machine();
+    machine.work_ns[static_cast<std::size_t>(Work::scan_step)] = 1;
+    policy.start = [](Memory& memory) { memory.set_movers({.threads = 0}); };
+    return run(stream, machine, policy, share(0.5)).metrics.at("promotions");
+  };
+  const double free = moved(0);
+  CHECK_NEAR(free, 19e6 / 11e3, 12);
+  CHECK_NEAR(moved(0.5), free / 2, 0.05 * free);
+}
