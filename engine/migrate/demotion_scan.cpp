@@ -22,7 +22,7 @@ DemotionScan::DemotionScan(const Knobs& knobs)
                            .chunk = knobs.real("scan_chunk"),
                            .slice = 1.0 / 60}) {}
 
-DemotionScan::Result DemotionScan::run(Memory& memory, const AddressSpace& space,
+DemotionScan::Result DemotionScan::run(Memory& memory, const MappedRanges& space,
                                        const Judge& judge) {
   Result result;
   const auto capacity = static_cast<double>(memory.capacity(Tier::fast));

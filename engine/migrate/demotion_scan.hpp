@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/seam.hpp"
-#include "migrate/address_space.hpp"
+#include "migrate/mapped_ranges.hpp"
 
 namespace tt::migrate {
 
@@ -43,7 +43,7 @@ class DemotionScan {
   /// Demotions under way count as free. Ends at the demote watermark, after its slice (the next run
   /// goes on, up to one whole pass), or when the queue is full. Never scans a page twice in one
   /// run.
-  Result run(Memory& memory, const AddressSpace& space, const Judge& judge);
+  Result run(Memory& memory, const MappedRanges& space, const Judge& judge);
 
   [[nodiscard]] PageId cursor() const { return cursor_; }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/seam.hpp"
-#include "migrate/address_space.hpp"
+#include "migrate/mapped_ranges.hpp"
 
 namespace tt::migrate {
 
@@ -24,7 +24,7 @@ class VictimScan {
   void changed() { exhausted_ = false; }
   /// The next fast page that need not be kept.
   template <typename Keep>
-  std::optional<PageId> next(const Memory& memory, const AddressSpace& space, Keep keep) {
+  std::optional<PageId> next(const Memory& memory, const MappedRanges& space, Keep keep) {
     const std::uint64_t free = memory.free_pages(Tier::fast);
     if (exhausted_ && free == free_when_exhausted_) return std::nullopt;
     constexpr std::uint64_t chunk = 64;

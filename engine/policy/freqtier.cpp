@@ -11,8 +11,8 @@
 // HybridTier, its successor); one step of the threshold per batch; the bound on a run of the scan.
 #include "classify/adaptive_threshold.hpp"
 #include "core/make_policy.hpp"
-#include "migrate/address_space.hpp"
 #include "migrate/demotion_scan.hpp"
+#include "migrate/mapped_ranges.hpp"
 #include "migrate/promotion_batch.hpp"
 #include "regulate/aol.hpp"
 #include "regulate/intensity.hpp"
@@ -123,7 +123,7 @@ class FreqTier final : public Policy {
   track::SampleBatch batch_;
   track::CoolingTracker filter_;
   classify::AdaptiveThreshold threshold_;
-  migrate::AddressSpace space_;
+  migrate::MappedRanges space_;
   migrate::DemotionScan scan_;
   migrate::PromotionBatch promotions_;
   regulate::IntensityLadder ladder_;

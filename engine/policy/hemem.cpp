@@ -16,9 +16,9 @@
 #include <algorithm>
 
 #include "core/make_policy.hpp"
-#include "migrate/address_space.hpp"
 #include "migrate/allowance.hpp"
 #include "migrate/hot_lists.hpp"
+#include "migrate/mapped_ranges.hpp"
 #include "migrate/page_ring.hpp"
 #include "migrate/victim_scan.hpp"
 #include "regulate/aol.hpp"
@@ -210,7 +210,7 @@ class HeMem final : public Policy {
   const Nanos period_;
   migrate::RateLimiter rate_;
   migrate::PerPass cooling_pages_, hot_requests_, cold_requests_;
-  migrate::AddressSpace space_;
+  migrate::MappedRanges space_;
   std::unique_ptr<track::Tracker> reads_, writes_;
   std::uint64_t coolings_ = 0;
   migrate::HotLists lists_;

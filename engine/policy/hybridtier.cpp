@@ -20,8 +20,8 @@
 
 #include "classify/adaptive_threshold.hpp"
 #include "core/make_policy.hpp"
-#include "migrate/address_space.hpp"
 #include "migrate/demotion_scan.hpp"
+#include "migrate/mapped_ranges.hpp"
 #include "migrate/promotion_batch.hpp"
 #include "migrate/second_chance.hpp"
 #include "regulate/aol.hpp"
@@ -197,7 +197,7 @@ class HybridTier final : public Policy {
   classify::AdaptiveThreshold threshold_;
   const std::uint32_t momentum_hot_, momentum_low_;  // promoted from, demotable below
 
-  migrate::AddressSpace space_;
+  migrate::MappedRanges space_;
   migrate::DemotionScan scan_;
   std::array<std::uint64_t, 6> fruitless_{};  // state in which a whole scan found nothing
   migrate::SecondChance chances_;

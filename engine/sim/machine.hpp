@@ -17,13 +17,13 @@
 #include <vector>
 
 #include "core/seam.hpp"
+#include "sim/access_sampler.hpp"
 #include "sim/interference.hpp"
 #include "sim/lanes.hpp"
 #include "sim/ledger.hpp"
 #include "sim/mover.hpp"
 #include "sim/pages.hpp"
 #include "sim/profile.hpp"
-#include "sim/sampler.hpp"
 #include "sim/simulate.hpp"
 #include "sim/tiering.hpp"
 #include "sim/timing.hpp"
@@ -118,7 +118,7 @@ class Machine final : public Memory {
   Mover mover_;
   Traps traps_;
   Lanes lanes_;
-  Sampler sampler_;
+  AccessSampler sampler_;
   TieringThread tiering_;
   std::vector<Sample> samples_;          // of the current block, until the tiering thread has them
   std::vector<std::uint32_t> tripped_;   // room for the entries of a segment

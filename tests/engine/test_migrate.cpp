@@ -1,17 +1,17 @@
 #include "check.hpp"
 #include "fake_memory.hpp"
-#include "migrate/address_space.hpp"
 #include "migrate/allowance.hpp"
 #include "migrate/demotion_scan.hpp"
 #include "migrate/hot_lists.hpp"
+#include "migrate/mapped_ranges.hpp"
 #include "migrate/page_ring.hpp"
 #include "migrate/promotion_batch.hpp"
 #include "migrate/second_chance.hpp"
 #include "migrate/victim_scan.hpp"
 
 using namespace tt;
-using migrate::AddressSpace;
 using migrate::DemotionScan;
+using migrate::MappedRanges;
 using migrate::SecondChance;
 using test::FakeMemory;
 
@@ -19,7 +19,7 @@ namespace {
 
 PageRange range(std::uint64_t first, std::uint64_t count) { return {{first}, count}; }
 
-std::vector<std::uint64_t> walk(const AddressSpace& space, std::uint64_t from,
+std::vector<std::uint64_t> walk(const MappedRanges& space, std::uint64_t from,
                                 std::uint64_t chunk) {
   std::vector<std::uint64_t> pages;
   PageId cursor{from};
@@ -34,7 +34,7 @@ std::vector<std::uint64_t> walk(const AddressSpace& space, std::uint64_t from,
 }  // namespace
 
 TEST("address space: maps, merges, splits; harmless when told twice") {
-  AddressSpace space;
+  MappedRanges space;
   CHECK_EQ(space.next({0}, 10).count, 0u);
   space.map(range(10, 5));
   space.map(range(20, 5));
@@ -61,7 +61,7 @@ TEST("address space: maps, merges, splits; harmless when told twice") {
 }
 
 TEST("address space: against a plain set of pages, at random") {
-  AddressSpace space;
+  MappedRanges space;
   std::set<std::uint64_t> pages;
   std::uint64_t x = 1;
   for (int n = 0; n < 2000; ++n) {
@@ -83,7 +83,7 @@ TEST("address space: against a plain set of pages, at random") {
 }
 
 TEST("address space: a cursor wraps and survives ranges that appear and vanish") {
-  AddressSpace space;
+  MappedRanges space;
   space.map(range(10, 10));
   space.map(range(100, 10));
   CHECK(space.next({15}, 3) == range(15, 3));
@@ -100,7 +100,7 @@ namespace {
 
 struct ScanRig {
   FakeMemory memory{100, 1000};
-  AddressSpace space;
+  MappedRanges space;
   std::set<std::uint64_t> cold;
   std::vector<std::uint64_t> judged;
 
@@ -225,7 +225,7 @@ TEST("demotion scan: constructed from its knobs, it takes a sixtieth of the page
 
 TEST("demotion scan: nothing mapped") {
   FakeMemory memory(0, 10);
-  AddressSpace space;
+  MappedRanges space;
   DemotionScan scan({.promote_watermark = 0.1, .demote_watermark = 0.5, .chunk = 4});
   const auto result = scan.run(memory, space, [](auto, auto&) {});
   CHECK_EQ(result.scanned, 0u);
@@ -451,7 +451,7 @@ TEST("hot lists: a sweep looks at what was hot when it began; one begun meanwhil
 
 TEST("victim scan: fast pages in address order, going on where it stopped, each once per pass") {
   FakeMemory memory(4, 10);
-  AddressSpace space;
+  MappedRanges space;
   space.map(range(0, 6));
   for (std::uint64_t p = 0; p < 6; ++p) memory.touch({p}, p == 2 ? Tier::slow : Tier::fast);
   migrate::VictimScan scan;  // fast: 0, 1, 3, 4
@@ -473,7 +473,7 @@ TEST("victim scan: fast pages in address order, going on where it stopped, each 
 
 TEST("victim scan: after a pass that found none, none is looked for until something changed") {
   FakeMemory memory(4, 10);
-  AddressSpace space;
+  MappedRanges space;
   space.map(range(0, 4));
   for (std::uint64_t p = 0; p < 4; ++p) memory.touch({p}, Tier::fast);
   migrate::VictimScan scan;

@@ -4,11 +4,11 @@
 #include "check.hpp"
 #include "core/rng.hpp"
 #include "isas.hpp"
+#include "sim/access_sampler.hpp"
 #include "sim/address_space.hpp"
 #include "sim/gather.hpp"
 #include "sim/moves.hpp"
 #include "sim/report.hpp"
-#include "sim/sampler.hpp"
 #include "sim/scale.hpp"
 #include "sim/timing.hpp"
 #include "sim_streams.hpp"
@@ -290,7 +290,7 @@ TEST("sim: samples are a Poisson process over the accesses of their kind") {
   segment.chunk_sums = sums;
   PageBits slow{entries};
   for (std::uint64_t page = 0; page < entries; page += 2) slow.set(page);
-  Sampler sampler{5};
+  AccessSampler sampler{5};
   sampler.set({.loads = {SamplingRequest::Mode::period, 100}, .stores = {}});
   std::vector<Sample> samples;
   const int rounds = 5000;
@@ -313,7 +313,7 @@ TEST("sim: samples are a Poisson process over the accesses of their kind") {
 }
 
 TEST("sim: frequency mode asks for so many samples a second") {
-  Sampler sampler{5};
+  AccessSampler sampler{5};
   sampler.set({.loads = {SamplingRequest::Mode::frequency, 1000}, .stores = {}});
   CHECK(std::isinf(sampler.period(AccessKind::load)));  // no event rate is known yet
   sampler.observe(AccessKind::load, 5e4, 10e6);         // 5 M events a second

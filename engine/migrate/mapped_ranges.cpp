@@ -1,4 +1,4 @@
-#include "migrate/address_space.hpp"
+#include "migrate/mapped_ranges.hpp"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@ auto after(const std::vector<PageRange>& ranges, PageId page) {
 
 }  // namespace
 
-void AddressSpace::map(PageRange range) {
+void MappedRanges::map(PageRange range) {
   ++version_;
   if (range.count == 0) return;
   unmap(range);
@@ -30,7 +30,7 @@ void AddressSpace::map(PageRange range) {
   }
 }
 
-void AddressSpace::unmap(PageRange range) {
+void MappedRanges::unmap(PageRange range) {
   if (range.count == 0) return;
   auto it = ranges_.begin() + (after(ranges_, range.first) - ranges_.cbegin());
   while (it != ranges_.end() && it->first < range.end()) {
@@ -54,12 +54,12 @@ void AddressSpace::unmap(PageRange range) {
   }
 }
 
-bool AddressSpace::contains(PageId page) const {
+bool MappedRanges::contains(PageId page) const {
   const auto it = after(ranges_, page);
   return it != ranges_.end() && it->contains(page);
 }
 
-PageRange AddressSpace::next(PageId from, std::uint64_t limit) const {
+PageRange MappedRanges::next(PageId from, std::uint64_t limit) const {
   if (ranges_.empty() || limit == 0) return {};
   auto it = after(ranges_, from);
   if (it == ranges_.end()) it = ranges_.begin();

@@ -1,4 +1,4 @@
-#include "sim/sampler.hpp"
+#include "sim/access_sampler.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -6,7 +6,7 @@
 
 namespace tt::sim {
 
-void Sampler::set(const SamplingRequest& request) {
+void AccessSampler::set(const SamplingRequest& request) {
   for (const auto& event : {request.loads, request.stores})
     if (event.mode != SamplingRequest::Mode::off && !(event.value > 0))
       throw std::invalid_argument("a sampling period or frequency must be positive");
@@ -15,7 +15,7 @@ void Sampler::set(const SamplingRequest& request) {
   apply(AccessKind::store);
 }
 
-void Sampler::observe(AccessKind kind, double events, double nanoseconds) {
+void AccessSampler::observe(AccessKind kind, double events, double nanoseconds) {
   if (nanoseconds <= 0) return;
   const std::size_t k = index(kind);
   const double now = events / nanoseconds * 1e9;
@@ -26,7 +26,7 @@ void Sampler::observe(AccessKind kind, double events, double nanoseconds) {
   if (event.mode == SamplingRequest::Mode::frequency) apply(kind);
 }
 
-void Sampler::apply(AccessKind kind) {
+void AccessSampler::apply(AccessKind kind) {
   const std::size_t k = index(kind);
   const auto& event = kind == AccessKind::load ? request_.loads : request_.stores;
   double period = off;
@@ -45,8 +45,8 @@ void Sampler::apply(AccessKind kind) {
   period_[k] = period;
 }
 
-std::uint64_t Sampler::hit(const trace::Segment& segment, unsigned shift, const PageBits& slow,
-                           std::vector<Sample>& out) {
+std::uint64_t AccessSampler::hit(const trace::Segment& segment, unsigned shift,
+                                 const PageBits& slow, std::vector<Sample>& out) {
   const std::size_t k = index(segment.kind);
   double next = next_[k];
   const auto sum = static_cast<double>(segment.sum);
@@ -79,7 +79,7 @@ std::uint64_t Sampler::hit(const trace::Segment& segment, unsigned shift, const 
   return taken;
 }
 
-void Sampler::shuffle(std::vector<Sample>& samples) {
+void AccessSampler::shuffle(std::vector<Sample>& samples) {
   for (std::size_t i = samples.size(); i > 1; --i)
     std::swap(samples[i - 1], samples[rng_.below(i)]);
 }

@@ -19,9 +19,9 @@
 
 namespace tt::sim {
 
-class Sampler {
+class AccessSampler {
  public:
-  explicit Sampler(std::uint64_t seed) : rng_(seed) {}
+  explicit AccessSampler(std::uint64_t seed) : rng_(seed) {}
 
   /// Takes effect at once.
   void set(const SamplingRequest& request);

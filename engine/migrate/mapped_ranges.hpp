@@ -1,4 +1,4 @@
-// AddressSpace: the ranges that the application has mapped (live: /proc/PID/maps).
+// MappedRanges: the ranges that the application has mapped (live: /proc/PID/maps).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace tt::migrate {
 
 /// Sorted, disjoint, merged ranges. It is harmless to map what is mapped, or to unmap what is not:
 /// a live process may report both.
-class AddressSpace {
+class MappedRanges {
  public:
   void map(PageRange range);
   void unmap(PageRange range);
