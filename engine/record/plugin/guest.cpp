@@ -9,7 +9,7 @@
 namespace tt::record {
 
 Guest* guest = nullptr;
-thread_local GuestThread* running = nullptr;
+constinit thread_local GuestThread* running = nullptr;
 
 std::size_t peek(std::uint64_t address, void* to, std::size_t bytes) {
   const iovec ours{to, bytes};

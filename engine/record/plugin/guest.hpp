@@ -32,7 +32,7 @@ struct Guest {
 /// The emulator's callbacks carry no pointer of ours through all of them.
 [[gnu::visibility("hidden")]] extern Guest* guest;
 /// The thread that runs here, since its first system call.
-[[gnu::visibility("hidden")]] extern thread_local GuestThread* running;
+[[gnu::visibility("hidden")]] extern constinit thread_local GuestThread* running;
 
 inline GuestThread& thread_of(unsigned vcpu) { return *guest->threads[vcpu % Guest::max_threads]; }
 
