@@ -12,8 +12,6 @@
 #include "build_id.hpp"
 #include "core/isa.hpp"
 
-namespace nb = nanobind;
-
 NB_MODULE(_engine, m) {
   m.doc() = "The tiering engine: policies, access streams and the simulated tiered machine.";
   m.def("version", [] { return TT_VERSION; }, "Version of the engine (that of the package).");
