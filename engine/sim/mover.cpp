@@ -42,17 +42,19 @@ Mover::Mover(PageTable& pages, Ledger& ledger, const MachineProfile& profile, do
       moved_at_ms_(static_cast<std::uint32_t*>(
           std::calloc(std::max<std::uint64_t>(pages.size(), 1), sizeof(std::uint32_t)))) {
   if (!moved_at_ms_) throw std::bad_alloc();
-  set({});
 }
 
 void Mover::set(const Movers& movers) {
   movers_ = movers;
   transactional_ = transactional_ || movers.copy == Copy::transactional;
+}
+
+/// What a move costs in this block, also one in a fault after it.
+void Mover::price(const Load& load) {
   const double threads = std::max(1.0, static_cast<double>(movers_.threads));
   for (const Tier to : {Tier::fast, Tier::slow})
-    if (move_ns_[index(to)] == 0)  // before the first block
-      move_ns_[index(to)] =
-          move_ns(profile_, to, static_cast<double>(pages_.page_bytes()), threads, {});
+    move_ns_[index(to)] =
+        move_ns(profile_, to, static_cast<double>(pages_.page_bytes()), threads, load);
 }
 
 std::size_t Mover::request(Tier to, std::span<const PageId> pages) {
@@ -234,11 +236,8 @@ bool Mover::copy(InFlight& moving, double budget_ns) {
 void Mover::start(double expected_ns, double idle_share, const Load& load) {
   used_ns_ = 0;
   idle_ = true;
+  price(load);
   if (queue_.empty() && in_flight_.empty()) return;
-  const double threads = std::max(1.0, static_cast<double>(movers_.threads));
-  for (const Tier to : {Tier::fast, Tier::slow})
-    move_ns_[index(to)] =
-        move_ns(profile_, to, static_cast<double>(pages_.page_bytes()), threads, load);
   const double time = movers_.threads > 0 ? movers_.threads : idle_share;
   const double budget = credit_ns_ + expected_ns * time;
   bool in_time = true;

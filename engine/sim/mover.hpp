@@ -88,6 +88,7 @@ class Mover {
     double left = 1;       // share of its real pages that still have to move
     unsigned retries = 0;  // that are left
   };
+  void price(const Load& load);
   void report(PageId page, Tier to, Outcome outcome);
   bool depart(PageId page, Tier to, bool in_fault);
   bool copy(InFlight& moving, double budget_ns);
