@@ -95,6 +95,27 @@ def _smoke(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def _claims(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Checks published results against the simulator: runs what the claims need and prints a "
+        "verdict for each. Without ids and --quick it writes claims.json and claims.md."
+    )
+    parser.add_argument("id", nargs="*", help="only these claims")
+    parser.add_argument("--quick", action="store_true", help="only claims of a few small runs")
+    parser.add_argument("--list", action="store_true", help="list the claims and run nothing")
+    parser.add_argument(
+        "--output", "-o", metavar="DIR", help="write claims.json and claims.md (default: results)"
+    )
+    parser.add_argument(
+        "--against",
+        metavar="FILE",
+        help="compare with an earlier claims.json; exit code 1 if a verdict got worse",
+    )
+    parser.add_argument("--claims", metavar="DIR", help="folder of claims (default: the shipped)")
+    parser.add_argument("--workers", type=_positive, default=len(os.sched_getaffinity(0)))
+    _json(parser)
+
+
 def _record(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Runs a program under a sampler and writes its memory accesses as a workload. The program "
@@ -337,6 +358,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "sim": ("run one configuration", _sim),
     "best": ("print the best known configuration of a workload", _best),
     "smoke": ("a few trials of every policy on every workload's smoke input", _smoke),
+    "claims": ("check published results against the simulator", _claims),
     "record": ("record a program of your own as a workload", _record),
     "samplers": ("list the ways to record a program", _json),
     "import": ("make a workload of another tool's output", _import),

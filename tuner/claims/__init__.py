@@ -1,0 +1,1 @@
+"""Published results, and whether the simulator comes to the same (docs/claims.md)."""

@@ -1,0 +1,65 @@
+"""Results of runs by content, in the cache folder: what ran once with this engine runs no more.
+
+The key covers all that the result depends on: scenario, knobs, machine, stream and the engine's
+build. So an interrupted command resumes, and claims share runs.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from tuner.errors import UserError
+from tuner.files import write_atomically
+from tuner.model import Model, content_hash
+from tuner.run import streams
+from tuner.run.trial import Trial, TrialResult
+
+M = TypeVar("M", bound=Model)
+
+KEPT_BUILDS = 5
+"""Engine builds whose results stay, the most recently used ones."""
+
+
+def folder(build: str) -> Path:
+    return streams.folder() / "runs" / build
+
+
+def key(trial: Trial) -> str:
+    """Equal keys, equal results."""
+    content = trial.model_dump(exclude={"study", "number", "deadline_seconds"}, mode="json")
+    return content_hash(content | {"stream": trial.stream.key})
+
+
+def get(build: str, name: str, model: type[M]) -> M | None:
+    """None if there is none, or none that can be read."""
+    try:
+        return model.model_validate_json((folder(build) / f"{name}.json").read_text("utf-8"))
+    except (OSError, ValidationError):
+        return None
+
+
+def put(build: str, name: str, result: Model) -> None:
+    path = folder(build) / f"{name}.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, result.model_dump_json())
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
+def prune(build: str) -> None:
+    """Removes the results of old builds."""
+    folder(build).mkdir(parents=True, exist_ok=True)
+    folder(build).touch()
+    builds = sorted(folder(build).parent.iterdir(), key=lambda path: -path.stat().st_mtime)
+    for path in builds[KEPT_BUILDS:]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def without_series(result: TrialResult) -> TrialResult:
+    """Claims are about whole runs; series are the larger part of a result by far."""
+    return result.model_copy(update={"series": {}})

@@ -1,0 +1,196 @@
+"""results/claims.json and results/claims.md."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tuner import engine
+from tuner.claims.document import Claim
+from tuner.claims.verdict import NOISE, WITHIN, Outcome, Summary, Verdict
+from tuner.errors import UserError
+from tuner.files import write_atomically
+
+RANK = {Outcome.unknown: 0, Outcome.failed: 1, Outcome.passed: 2}
+
+
+def content(verdicts: Sequence[Verdict], summary: Summary) -> dict[str, Any]:
+    """What claims.json holds."""
+    return {
+        "ordering_tau": _rounded(summary.ordering_tau),
+        "points_within_10": _rounded(summary.points_within_10),
+        "mean_error_points": _rounded(summary.mean_error_points),
+        "claims": [
+            {
+                "id": verdict.id,
+                "source": verdict.source,
+                "published": verdict.published,
+                "ours": _rounded(verdict.ours),
+                "tolerance": verdict.tolerance,
+                "verdict": str(verdict.verdict),
+                "note": verdict.note,
+                "unit": verdict.unit,
+                "reason": verdict.reason,
+                "cells": _rounded(verdict.cells),
+            }
+            for verdict in verdicts
+        ],
+    }
+
+
+def write(
+    folder: Path, claims: Sequence[Claim], verdicts: Sequence[Verdict], summary: Summary
+) -> list[Path]:
+    """Writes both files; returns their paths."""
+    files = {
+        folder / "claims.json": json.dumps(content(verdicts, summary), indent=1) + "\n",
+        folder / "claims.md": markdown(claims, verdicts, summary),
+    }
+    for path, written in files.items():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, written)
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}") from error
+    return list(files)
+
+
+def markdown(claims: Sequence[Claim], verdicts: Sequence[Verdict], summary: Summary) -> str:
+    lines = [
+        "# Claims",
+        "",
+        "Published results, and what the simulator makes of them. `tune claims` writes this page;",
+        "[docs/claims.md](../docs/claims.md) tells how to read it.",
+        "",
+        *headline(verdicts, summary, "- {}"),
+        "",
+        "| claim | published | ours | tolerance | verdict |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for verdict in verdicts:
+        tolerance = f"{verdict.tolerance:g}" if verdict.verdict is not Outcome.unknown else ""
+        lines.append(
+            f"| [{verdict.id}](#{verdict.id}) | {short(verdict.published)} | "
+            f"{short(verdict.ours)} | {tolerance} | {verdict.verdict} |"
+        )
+    if identified := {
+        (item.parameter, f"{claim.file.paper}, {item.source}"): None
+        for claim in claims
+        for item in claim.file.identified
+    }:
+        lines += [
+            "",
+            "## Identified from published figures",
+            "",
+            "What no publication states, and the figure that it was found from. That figure is no "
+            "claim.",
+            "",
+            "| parameter | identified from |",
+            "| --- | --- |",
+            *(f"| {parameter} | {source} |" for parameter, source in identified),
+        ]
+    for verdict in verdicts:
+        lines += ["", f"## {verdict.id}", "", *_section(verdict)]
+    lines += ["", f"Engine {engine.version()}, build {engine.build_id()}."]
+    return "\n".join(lines) + "\n"
+
+
+def headline(verdicts: Sequence[Verdict], summary: Summary, form: str = "{}") -> list[str]:
+    """The two figures over all tables, and how many verdicts of each kind there are."""
+    counts = {o: sum(verdict.verdict is o for verdict in verdicts) for o in Outcome}
+    lines = [
+        f"Ordering fidelity: Kendall's tau {_figure(summary.ordering_tau, '.2f')} between "
+        f"published and simulated orders ({summary.right} of {summary.pairs} pairs of systems as "
+        f"published; within {NOISE:.0%} is a tie)",
+        f"Error: {_figure(summary.mean_error_points, '.1f')} points of % of all-fast on average; "
+        f"{_figure(summary.points_within_10, '.0%')} of {summary.cells} figures within "
+        f"{WITHIN:g} points",
+        ", ".join(f"{count} {outcome}" for outcome, count in counts.items()),
+    ]
+    return [form.format(line) for line in lines]
+
+
+def _section(verdict: Verdict) -> list[str]:
+    lines = [f"{verdict.source}. {verdict.what.strip()}", ""]
+    if verdict.reason:
+        lines += [f"**{verdict.verdict}**: {verdict.reason}", ""]
+    else:
+        unit = f" {verdict.unit}" if verdict.unit else ""
+        lines += [
+            f"**{verdict.verdict}**, tolerance {verdict.tolerance:g}{unit}: {verdict.why.strip()}",
+            "",
+        ]
+    if verdict.cells:
+        lines += [
+            "| cell | system | published | ours | difference |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        lines += [
+            f"| {cell['cell']} | {cell['system']} | {cell['published']:g} | {cell['ours']:.1f} | "
+            f"{cell['ours'] - cell['published']:+.1f} |"
+            for cell in verdict.cells
+        ]
+        lines.append("")
+    if verdict.note:
+        lines += [verdict.note.strip(), ""]
+    return lines[:-1]
+
+
+def compare(
+    before: Sequence[Mapping[str, Any]], verdicts: Sequence[Verdict]
+) -> tuple[list[str], bool]:
+    """A line per claim that changed, and whether a verdict got worse."""
+    old = {claim["id"]: claim for claim in before}
+    lines, worse = [], False
+    for verdict in verdicts:
+        then = old.get(verdict.id)
+        if then is None:
+            lines.append(f"{verdict.id}: new, {verdict.verdict}")
+            continue
+        was = Outcome(then["verdict"])
+        ours = _rounded(verdict.ours)
+        if was is verdict.verdict and then["ours"] == ours:
+            continue
+        worse |= RANK[verdict.verdict] < RANK[was]
+        change = str(was) if was is verdict.verdict else f"{was} -> {verdict.verdict}"
+        lines.append(f"{verdict.id}: {change}: {short(then['ours'])} -> {short(ours)}")
+    return lines, worse
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def short(value: Any) -> str:
+    """A figure, figures, or a table in one line."""
+    match value:
+        case None:
+            return "-"
+        case bool() | str():
+            return str(value)
+        case int() | float():
+            return f"{value:.4g}"
+        case list():
+            return ", ".join(map(short, value))
+        case {"at_least": low, "at_most": high}:
+            return f"{low:g} to {high:g}"
+        case {"at_least": low}:
+            return f"at least {low:g}"
+        case {"at_most": high}:
+            return f"at most {high:g}"
+    return "; ".join(f"{name} {short(item)}" for name, item in value.items())
+
+
+def _rounded(value: Any) -> Any:
+    """Six significant digits: what is compared is not noise, and files stay readable."""
+    match value:
+        case float():
+            return float(f"{value:.6g}") if math.isfinite(value) else None
+        case list():
+            return [_rounded(item) for item in value]
+        case dict():
+            return {name: _rounded(item) for name, item in value.items()}
+    return value

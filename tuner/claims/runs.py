@@ -1,0 +1,353 @@
+"""From the points of claims to results: what must run, on worker processes, each thing once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from tuner import engine
+from tuner.claims import cache
+from tuner.claims.document import Point
+from tuner.claims.expression import Floats
+from tuner.declarations import KnobDecl, KnobValue
+from tuner.documents import catalog
+from tuner.errors import UserError
+from tuner.model import Model, content_hash
+from tuner.objective import OBJECTIVES
+from tuner.run import runner, settings, streams
+from tuner.run.settings import Setting
+from tuner.run.trial import Status, Stream, Trial, TrialResult
+
+DEADLINE = 900.0  # seconds for one replay; the longest take some ten
+
+STUDY_SEED = 1_000_000
+"""Sampling seed of a study's trials, and of its search. The best configuration is run again with
+the seeds 0, 1, ..., which the search has not seen: a gain by luck in one seed does not count."""
+
+
+class NotEvaluable(Exception):
+    """Why a claim has no verdict."""
+
+
+class Study(Model):
+    """A study as one piece of work: the trial to vary, the tuned knobs, and how many trials."""
+
+    trial: Trial
+    knobs: list[KnobDecl]
+    budget: int
+
+    @property
+    def key(self) -> str:
+        knobs = [knob.model_dump(mode="json") for knob in self.knobs]
+        return content_hash({"run": cache.key(self.trial), "knobs": knobs, "budget": self.budget})
+
+    @property
+    def stream(self) -> Stream:
+        return self.trial.stream
+
+
+class StudyResult(Model):
+    """The best configuration of a study, by the cost of its trials."""
+
+    status: Status
+    error: str = ""
+    knobs: dict[str, KnobValue] = Field(default_factory=dict)
+
+
+Job = Trial | Study
+Result = TrialResult | StudyResult
+
+
+def key_of(job: Job) -> str:
+    return job.key if isinstance(job, Study) else cache.key(job)
+
+
+# --- Work -----------------------------------------------------------------------------------------
+
+
+def work(job: Job) -> Result:
+    """Runs in a worker: the result, from the cache if it is there."""
+    build = job.trial.engine_build if isinstance(job, Study) else job.engine_build
+    model: type[Result] = StudyResult if isinstance(job, Study) else TrialResult
+    if known := cache.get(build, key_of(job), model):
+        return known
+    result = _study(job) if isinstance(job, Study) else cache.without_series(runner.run(job))
+    if result.status is Status.success:
+        cache.put(build, key_of(job), result)
+    return result
+
+
+def _study(study: Study) -> StudyResult:
+    """Trial by trial, each from the cache if an interrupted study had come so far."""
+    from tuner.optimize.optimizer import Optimizer, initial_trials
+
+    tuned = {knob.name for knob in study.knobs}
+    optimizer = Optimizer(
+        study.knobs,
+        seed=STUDY_SEED,
+        initial=initial_trials(study.budget),
+        fixed={name: value for name, value in study.trial.knobs.items() if name not in tuned},
+    )
+    best: tuple[float, dict[str, KnobValue]] | None = None
+    for number in range(study.budget):
+        knobs = dict(study.trial.knobs) | optimizer.ask().knobs
+        result = work(study.trial.model_copy(update={"knobs": knobs}))
+        cost = result.cost if isinstance(result, TrialResult) else None
+        optimizer.tell(number, cost)
+        if cost is None:
+            if number == 0:  # the default itself does not run, so nothing will
+                assert isinstance(result, TrialResult)
+                return StudyResult(status=result.status, error=result.error)
+        elif best is None or cost < best[0]:
+            best = cost, knobs
+    assert best is not None
+    return StudyResult(status=Status.success, knobs=best[1])
+
+
+def execute(jobs: Sequence[Job], workers: int, done: Callable[[Job, Result], None]) -> None:
+    """Does all jobs; `done` is called with each result as it comes.
+
+    The first job on a stream makes it; the others on it start when it is there.
+    """
+    waiting: dict[str, list[Job]] = {}
+    for job in jobs:
+        waiting.setdefault(job.stream.key, []).append(job)
+    ready: deque[Job] = deque()
+    leaders = deque(waiting)
+    running: dict[Future[Result], Job] = {}
+    with ProcessPoolExecutor(min(workers, len(jobs) or 1), get_context("spawn")) as pool:
+        try:
+            while ready or leaders or running:
+                while len(running) < workers and (ready or leaders):
+                    job = ready.popleft() if ready else waiting[leaders.popleft()].pop(0)
+                    running[pool.submit(work, job)] = job
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    job = running.pop(future)
+                    result = _result(future, job)
+                    done(job, result)
+                    others = waiting.pop(job.stream.key, [])
+                    if streams.path_of(job.stream).exists():
+                        ready.extend(others)
+                        continue
+                    for other in others:  # they would only repeat it
+                        done(other, _as_for(other, result))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _result(future: Future[Result], job: Job) -> Result:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        crashed = StudyResult(status=Status.crashed, error="a worker process died")
+        return _as_for(job, crashed)
+
+
+def _as_for(job: Job, result: Result) -> Result:
+    """What went wrong, as the result of a job."""
+    if isinstance(job, Study):
+        return StudyResult(status=result.status, error=result.error)
+    return TrialResult(study=job.study, number=job.number, status=result.status, error=result.error)
+
+
+# --- Points ---------------------------------------------------------------------------------------
+
+
+def setting_of(point: Point) -> Setting:
+    """UserError if something that the point names does not exist or does not fit."""
+    given = dict(point.scenario)
+    return settings.resolve(
+        given.pop("workload"),
+        policy=engine.policy(given.pop("policy")),
+        study="claims",
+        deadline_seconds=DEADLINE,
+        **given,
+    )
+
+
+def trials(point: Point, knobs: Mapping[str, KnobValue]) -> list[Trial]:
+    """One for each sampling seed; a policy that samples nothing needs one only. Each has its
+    workload's objective, so that claims on different objectives share it: `Measured` has theirs.
+    """
+    setting = setting_of(point)
+    own = engine.resolve(setting.policy.name, dict(knobs))
+    alone = setting.policy.traits.get("needs") == "nothing"
+    return [
+        _seeded(setting, own, seed, setting.workload.objective)
+        for seed in range(1 if alone else point.seeds)
+    ]
+
+
+def study(point: Point) -> Study:
+    assert point.tune
+    setting = setting_of(point)
+    own = engine.resolve(setting.policy.name, dict(point.knobs))
+    space = catalog.space(setting.policy.name).spec
+    return Study(
+        trial=_seeded(setting, own, STUDY_SEED, setting.scenario.objective),
+        knobs=[k for k in catalog.tuned_knobs(space, setting.policy) if k.name not in point.knobs],
+        budget=point.tune,
+    )
+
+
+def _seeded(setting: Setting, knobs: Mapping[str, KnobValue], seed: int, objective: str) -> Trial:
+    scenario = dataclasses.replace(setting.scenario, seed=seed, objective=objective)
+    return setting.model_copy(update={"scenario": scenario}).trial(0, knobs)
+
+
+@dataclass
+class Plan:
+    """What a set of families needs, and what has come of it so far."""
+
+    families: list[Mapping[str, list[Point]]]
+
+    def __post_init__(self) -> None:
+        self.results: dict[str, Result] = {}
+        self.crashed: dict[str, str] = {}
+
+    def jobs(self) -> list[Job]:
+        """What can be done now and has not been, without duplicates. Studies come first, since runs
+        of their best configurations follow them."""
+        found: dict[str, Job] = {}
+        for families in self.families:
+            for family in families.values():
+                for i, point in enumerate(family):
+                    try:
+                        for job in self._needed(families, point, i):
+                            found.setdefault(key_of(job), job)
+                    except (UserError, NotEvaluable):
+                        continue  # its claim will say so
+        left = [job for key, job in found.items() if key not in self.results]
+        return sorted(left, key=lambda job: isinstance(job, Trial))
+
+    def _needed(
+        self, families: Mapping[str, list[Point]], point: Point, number: int
+    ) -> Iterable[Job]:
+        if search := self._search(families, point, number):
+            found = self.results.get(search.key)
+            if found is None:
+                return [search]
+            return trials(point, self._best(search))
+        return trials(point, point.knobs)
+
+    @staticmethod
+    def _search(families: Mapping[str, list[Point]], point: Point, number: int) -> Study | None:
+        """The study whose best configuration the point runs: its own, or that of the point of
+        another family with the same number, or of its only one."""
+        if point.tune:
+            return study(point)
+        if point.best_of:
+            others = families[point.best_of]
+            return study(others[number if len(others) > 1 else 0])
+        return None
+
+    def _best(self, search: Study) -> dict[str, KnobValue]:
+        result = self.results[search.key]
+        if not isinstance(result, StudyResult) or result.status is not Status.success:
+            raise NotEvaluable(f"the study did not run: {result.status}: {result.error}")
+        return result.knobs
+
+    def take(self, job: Job, result: Result) -> None:
+        self.results[key_of(job)] = result
+        if result.status in (Status.crashed, Status.timeout):
+            self.crashed[key_of(job)] = f"{describe(job)}: {result.status}: {result.error}"
+
+    def measured(self, families: Mapping[str, list[Point]], name: str) -> Measured:
+        """The results of a family. NotEvaluable if one is not there."""
+        rows: list[list[TrialResult]] = []
+        for number, point in enumerate(families[name]):
+            try:
+                jobs = self._needed(families, point, number)
+            except UserError as error:
+                raise NotEvaluable(str(error)) from error
+            row = []
+            for job in jobs:
+                result = self.results.get(key_of(job))
+                if not isinstance(result, TrialResult):
+                    raise NotEvaluable(f"{describe(job)} did not run")
+                if result.status is not Status.success:
+                    raise NotEvaluable(f"{describe(job)}: {result.status}: {result.error}")
+                row.append(result)
+            rows.append(row)
+        return Measured(families[name], rows, [setting_of(point) for point in families[name]])
+
+
+def describe(job: Job) -> str:
+    trial = job.trial if isinstance(job, Study) else job
+    scenario = trial.scenario
+    what = f"{scenario.policy} on {trial.workload} ({scenario.input}), {scenario.ratio}"
+    return f"study of {what}" if isinstance(job, Study) else what
+
+
+class Measured:
+    """Results of a family: means over the sampling seeds, point by point."""
+
+    def __init__(
+        self,
+        points: Sequence[Point],
+        rows: Sequence[Sequence[TrialResult]],
+        settings: Sequence[Setting],
+    ) -> None:
+        self._points, self._rows, self._settings = points, rows, settings
+
+    def select(self, axes: Mapping[str, Any]) -> Measured:
+        kept = [i for i, point in enumerate(self._points) if axes.items() <= point.axes.items()]
+        columns = (self._points, self._rows, self._settings)
+        return Measured(*([column[i] for i in kept] for column in columns))  # type: ignore[arg-type]
+
+    @property
+    def labels(self) -> list[str]:
+        return [point.label for point in self._points]
+
+    def axis(self, name: str) -> Floats:
+        return np.array([float(point.axes[name]) for point in self._points])
+
+    def _mean(self, of: Callable[[TrialResult], float]) -> Floats:
+        return np.array([np.mean([of(result) for result in row]) for row in self._rows])
+
+    def objective(self) -> Floats:
+        return np.array(
+            [
+                np.mean([_objective(setting, result) for result in row])
+                for setting, row in zip(self._settings, self._rows, strict=True)
+            ]
+        )
+
+    def performance(self) -> Floats:
+        """One over the cost of the mean objective."""
+        names = (setting.scenario.objective for setting in self._settings)
+        pairs = zip(names, self.objective(), strict=True)
+        return np.array([1 / OBJECTIVES[name].cost(float(value)) for name, value in pairs])
+
+    def metric(self, name: str) -> Floats:
+        for row in self._rows:
+            if name not in row[0].metrics:
+                known = ", ".join(sorted(row[0].metrics))
+                raise NotEvaluable(f"the engine reports no metric '{name}' (known: {known})")
+        return self._mean(lambda result: result.metrics[name])
+
+    def part(self, name: str) -> Floats:
+        for row in self._rows:
+            if name not in row[0].breakdown:
+                known = ", ".join(sorted(row[0].breakdown))
+                raise NotEvaluable(f"the breakdown has no '{name}' (known: {known})")
+        return self._mean(lambda r: r.breakdown[name] / sum(r.breakdown.values()))
+
+
+def _objective(setting: Setting, result: TrialResult) -> float:
+    """The setting's objective of a result, whatever the trial's was."""
+    parts = {**result.metrics, "latency": result.latency}
+    try:
+        return OBJECTIVES[setting.scenario.objective].value(parts, setting.workload.operation)
+    except ValueError as error:
+        raise NotEvaluable(str(error)) from error

@@ -1,0 +1,284 @@
+"""From results to verdicts, and to the two figures that stand for all tables."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from tuner.claims import expression
+from tuner.claims.document import Claim, Interval, Point
+from tuner.claims.runs import NotEvaluable, Plan, setting_of
+from tuner.errors import UserError
+
+NOISE = 0.03
+"""Two systems whose performance differs by less (of the better one) are tied. Of repeated runs of
+one policy on real hardware, nine in ten differ by less than this (docs/claims.md)."""
+
+WITHIN = 10.0
+"""Points of % of all-fast within which a figure counts as reproduced."""
+
+
+class Outcome(StrEnum):
+    passed = "pass"
+    failed = "fail"
+    unknown = "not evaluable"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two systems in one cell: which is ahead as published and here (1, -1, 0: tied)."""
+
+    cell: str
+    systems: tuple[str, str]
+    published: int
+    ours: int
+
+    @property
+    def right(self) -> bool:
+        """Whether the published order comes out. What is tied there may come out either way."""
+        return self.published in (0, self.ours)
+
+
+@dataclass
+class Verdict:
+    """A row of the page. `cells` has the single figures of a table."""
+
+    id: str
+    source: str
+    what: str
+    published: Any
+    ours: Any
+    tolerance: float
+    unit: str
+    verdict: Outcome
+    reason: str
+    note: str
+    why: str
+    cells: list[dict[str, Any]] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)  # points of all-fast
+
+
+def judge(claim: Claim, plan: Plan) -> list[Verdict]:
+    """One verdict, or two for a table of several systems: its figures, and their order."""
+    spec = claim.spec
+    try:
+        if spec.needs:
+            raise NotEvaluable(f"needs {spec.needs}")
+        return _table(claim, plan) if spec.table else [_value(claim, plan)]
+    except NotEvaluable as missing:
+        reason = str(missing)
+    names = [spec.id]
+    if spec.table and len(spec.table.systems) > 1:
+        names.append(f"{spec.id}-order")
+    return [_row(claim, name, None, Outcome.unknown, reason) for name in names]
+
+
+def _row(
+    claim: Claim, name: str, ours: Any, verdict: Outcome, reason: str = "", **more: Any
+) -> Verdict:
+    spec = claim.spec
+    published: Any = spec.published
+    if isinstance(published, Interval):
+        published = published.model_dump(exclude_none=True)
+    row: dict[str, Any] = {
+        "published": spec.table.systems if spec.table else published,
+        "tolerance": spec.tolerance,
+        "unit": spec.unit,
+        "why": spec.why,
+    }
+    return Verdict(
+        id=name, source=claim.source, what=spec.what, ours=ours, verdict=verdict, reason=reason,
+        note=spec.note, **row | more,
+    )  # fmt: skip
+
+
+# --- Values ---------------------------------------------------------------------------------------
+
+
+def _value(claim: Claim, plan: Plan) -> Verdict:
+    spec = claim.spec
+    assert spec.value is not None and spec.published is not None
+    measured = {name: plan.measured(claim.families, name) for name in claim.families}
+    ours = expression.evaluate(spec.value, measured)
+    right = holds(spec.published, ours, spec.tolerance, relative=spec.relative)
+    return _row(claim, spec.id, ours, Outcome.passed if right else Outcome.failed)
+
+
+def holds(
+    published: float | list[float] | Interval,
+    ours: float | list[float],
+    tolerance: float,
+    *,
+    relative: bool,
+) -> bool:
+    """Whether each figure is the published one, or in the published range, within the tolerance."""
+    found = ours if isinstance(ours, list) else [ours]
+    wanted: Sequence[float | Interval]
+    wanted = published if isinstance(published, list) else [published] * len(found)
+    if len(wanted) != len(found):
+        raise NotEvaluable(f"{len(wanted)} published figures, {len(found)} of ours")
+    return all(_near(w, f, tolerance, relative) for w, f in zip(wanted, found, strict=True))
+
+
+def _near(wanted: float | Interval, found: float, tolerance: float, relative: bool) -> bool:
+    if not math.isfinite(found):
+        return False
+    if isinstance(wanted, Interval):
+        low = -math.inf if wanted.at_least is None else wanted.at_least
+        high = math.inf if wanted.at_most is None else wanted.at_most
+        wanted = min(max(found, low), high)
+    return abs(found - wanted) <= tolerance * (abs(wanted) if relative else 1) * (1 + 1e-12)
+
+
+# --- Tables ---------------------------------------------------------------------------------------
+
+
+def families(claim: Claim) -> dict[str, list[Point]]:
+    """The runs that a claim needs: its own, and its table's reference in each page size."""
+    table = claim.spec.table
+    if table is None:
+        return dict(claim.families)
+    found = {name: claim.families[name] for name in table.systems}
+    for name in table.systems:
+        found[_reference(name)] = _with_pages_of(claim.families[table.reference], found[name][0])
+    return found
+
+
+def _reference(system: str) -> str:
+    return f"reference of {system}"
+
+
+def _with_pages_of(reference: Sequence[Point], system: Point) -> list[Point]:
+    try:
+        size = setting_of(system).scenario.page_bytes
+    except UserError:  # the system itself cannot run
+        return list(reference)
+    return [
+        Point(
+            axes=point.axes,
+            scenario={"page_bytes": size} | dict(point.scenario),
+            knobs=point.knobs,
+            seeds=point.seeds,
+            tune=point.tune,
+            best_of=point.best_of,
+        )
+        for point in reference
+    ]
+
+
+def _table(claim: Claim, plan: Plan) -> list[Verdict]:
+    spec = claim.spec
+    assert spec.table is not None
+    needed = families(claim)
+    ours: dict[str, list[float]] = {}
+    labels: list[str] = []
+    for name in spec.table.systems:
+        measured = plan.measured(needed, name)
+        reference = plan.measured(needed, _reference(name)).performance()
+        ours[name] = [float(x) for x in 100 * measured.performance() / reference]
+        labels = measured.labels
+    cells: list[dict[str, Any]] = [
+        {"cell": label, "system": name, "published": figure, "ours": here}
+        for name, published in spec.table.systems.items()
+        for label, figure, here in zip(labels, published, ours[name], strict=True)
+        if figure is not None
+    ]
+    differences = [cell["ours"] - cell["published"] for cell in cells]
+    good = all(abs(difference) <= spec.tolerance for difference in differences)
+    all_fast = claim.families[spec.table.reference][0].scenario["policy"] == "all-fast"
+    rows = [
+        _row(
+            claim, spec.id, ours, Outcome.passed if good else Outcome.failed,
+            cells=cells, errors=differences if all_fast else [],
+        )
+    ]  # fmt: skip
+    pairs = list(ranked(labels, spec.table.systems, ours))
+    if pairs:
+        right = all(pair.right for pair in pairs)
+        rows.append(
+            _row(
+                claim, f"{spec.id}-order",
+                [_order(ours, i, label) for i, label in enumerate(labels)],
+                Outcome.passed if right else Outcome.failed,
+                published=[
+                    _order(spec.table.systems, i, label) for i, label in enumerate(labels)
+                ],
+                unit="", tolerance=NOISE, why="the noise band", pairs=pairs,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def ranked(
+    labels: Sequence[str],
+    published: Mapping[str, Sequence[float | None]],
+    ours: Mapping[str, Sequence[float]],
+    band: float = NOISE,
+) -> Iterable[Pair]:
+    """All pairs of systems with published figures, cell by cell."""
+    for i, label in enumerate(labels):
+        for a, b in itertools.combinations(published, 2):
+            pa, pb = published[a][i], published[b][i]
+            if pa is not None and pb is not None:
+                yield Pair(label, (a, b), _sign(pa, pb, band), _sign(ours[a][i], ours[b][i], band))
+
+
+def _sign(a: float, b: float, band: float) -> int:
+    if abs(a - b) <= band * max(abs(a), abs(b)):
+        return 0
+    return 1 if a > b else -1
+
+
+def _order(table: Mapping[str, Sequence[float | None]], cell: int, label: str) -> str:
+    """1:32: freqtier > hemem; systems within the noise band of the one before are joined by =."""
+    figures = {name: f for name, values in table.items() if (f := values[cell]) is not None}
+    names = sorted(figures, key=lambda name: -figures[name])
+    text = names[0]
+    for before, name in itertools.pairwise(names):
+        tied = _sign(figures[before], figures[name], NOISE) == 0
+        text += f" {'=' if tied else '>'} {name}"
+    return f"{label}: {text}" if label else text
+
+
+# --- All of them ----------------------------------------------------------------------------------
+
+
+def kendall(pairs: Iterable[Pair]) -> float | None:
+    """Kendall's tau-b over pairs: 1 if all are ordered alike. A pair that is tied on both sides
+    does not count; one that is tied on one side counts against it. None if no pair counts."""
+    signs = np.array([(pair.published, pair.ours) for pair in pairs]).reshape(-1, 2)
+    both = float(np.sum(signs[:, 0] * signs[:, 1]))
+    size = math.sqrt(np.count_nonzero(signs[:, 0]) * np.count_nonzero(signs[:, 1]))
+    return both / size if size else None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The two figures over all tables, and how many pairs and cells they rest on."""
+
+    ordering_tau: float | None
+    points_within_10: float | None
+    mean_error_points: float | None
+    pairs: int
+    right: int
+    cells: int
+
+
+def summarize(verdicts: Sequence[Verdict]) -> Summary:
+    pairs = [pair for verdict in verdicts for pair in verdict.pairs]
+    errors = np.abs([error for verdict in verdicts for error in verdict.errors])
+    return Summary(
+        ordering_tau=kendall(pairs),
+        points_within_10=float(np.mean(errors <= WITHIN)) if len(errors) else None,
+        mean_error_points=float(np.mean(errors)) if len(errors) else None,
+        pairs=len(pairs),
+        right=sum(pair.right for pair in pairs),
+        cells=len(errors),
+    )

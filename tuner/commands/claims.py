@@ -1,0 +1,105 @@
+"""`tune claims`: do published results come out?
+
+Runs what the claims need, what ran before from the cache, and prints a verdict for each. A claim
+that fails is a result: the command fails only if a run crashed, or with --against if a verdict got
+worse.
+"""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from tuner import engine, text
+from tuner.claims import cache, document, page, verdict
+from tuner.claims.document import Claim
+from tuner.claims.runs import Job, Plan, Result, execute
+from tuner.claims.verdict import Outcome, Verdict
+from tuner.errors import UserError
+from tuner.terminal import print_json, progress, say, table
+
+
+def run(args: Namespace) -> int:
+    folder = Path(args.claims) if args.claims else document.default_folder()
+    claims = document.select(document.load(folder), args.id, quick=args.quick)
+    if args.list:
+        return _list(claims, as_json=args.json)
+    before = _read(Path(args.against)) if args.against else None
+    plan = Plan([verdict.families(claim) for claim in claims if not claim.spec.needs])
+    for round in ("", " of best configurations"):
+        _run(plan, args.workers, round)
+    cache.prune(engine.build_id())
+    verdicts = [row for claim in claims for row in verdict.judge(claim, plan)]
+    summary = verdict.summarize(verdicts)
+    all_of_them = not (args.id or args.quick)
+    written = []
+    if args.output or all_of_them:
+        written = page.write(Path(args.output or "results"), claims, verdicts, summary)
+    if args.json:
+        print_json(page.content(verdicts, summary))
+    else:
+        _show(verdicts)
+        print()
+        print("\n".join(page.headline(verdicts, summary)))
+    for path in written:
+        say(f"wrote {path}")
+    code = 0
+    for message in plan.crashed.values():
+        say(f"tune: error: {message}")
+        code = 1
+    if before is not None:
+        lines, worse = page.compare(before["claims"], verdicts)
+        for line in lines or ["no claim has changed"]:
+            say(line)
+        code = max(code, int(worse))
+    return code
+
+
+def _run(plan: Plan, workers: int, what: str) -> None:
+    jobs = plan.jobs()
+    if not jobs:
+        return
+    count = 0
+    with progress(f"{text.plural(len(jobs), 'run')}{what}") as update:
+
+        def done(job: Job, result: Result) -> None:
+            nonlocal count
+            count += 1
+            plan.take(job, result)
+            update(count / len(jobs))
+
+        execute(jobs, workers, done)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for claim in found["claims"]:
+            Outcome(claim["verdict"])
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not a claims.json: {error}") from error
+    return found
+
+
+def _list(claims: list[Claim], *, as_json: bool) -> int:
+    rows = [(claim.id, claim.source, claim.spec.what.strip()) for claim in claims]
+    if as_json:
+        print_json([{"id": id, "source": source, "what": what} for id, source, what in rows])
+    else:
+        table(("claim", "source", "what"), rows, prose=1)
+    return 0
+
+
+def _show(verdicts: list[Verdict]) -> None:
+    table(
+        ("claim", "published", "ours", "verdict", "why not"),
+        [
+            (row.id, page.short(row.published), page.short(row.ours), str(row.verdict), row.reason)
+            for row in verdicts
+        ],
+        prose=1,
+    )
