@@ -26,6 +26,7 @@ class Family(Protocol):
     def objective(self) -> Floats: ...
     def metric(self, name: str) -> Floats: ...
     def part(self, name: str) -> Floats: ...
+    def knob(self, name: str) -> Floats: ...
 
 
 FUNCTIONS: dict[str, tuple[int, str]] = {
@@ -33,6 +34,7 @@ FUNCTIONS: dict[str, tuple[int, str]] = {
     "objective": (0, "the objective in its own unit"),
     "metric": (1, "a metric by name, as `tune sim` lists them"),
     "share": (1, "the share of the run time that a part of the breakdown has"),
+    "knob": (1, "the value of a knob, also one that a study found"),
     "at_best": (1, "the value that a field or knob has at the point of the best performance"),
     "axis": (1, "the values that a field or knob has, point by point"),
 }
@@ -92,6 +94,9 @@ def _walk(node: ast.expr, names: Mapping[str, Any], families: Mapping[str, Famil
     match node:
         case ast.Constant(value=float() | int() as number):
             return float(number)
+        case ast.List(elts=parts):
+            values = [inner(part) for part in parts]
+            return np.concatenate([np.atleast_1d(value) for value in values])
         case ast.UnaryOp(op=ast.USub()):
             return -inner(node.operand)
         case ast.BinOp() if type(node.op) in _BINARY:
@@ -112,7 +117,7 @@ def _walk(node: ast.expr, names: Mapping[str, Any], families: Mapping[str, Famil
             return _of_run(node, name, names, families)
     known = ", ".join((*FUNCTIONS, *REDUCTIONS))
     raise ValueError(
-        f"found '{ast.unparse(node)}'; must be numbers, + - * / **, comparisons and {known}"
+        f"found '{ast.unparse(node)}'; must be numbers, lists, + - * / **, comparisons and {known}"
     )
 
 
@@ -147,6 +152,8 @@ def _of_run(
         return family.metric(str(words[0]))
     if name == "share":
         return family.part(str(words[0]))
+    if name == "knob":
+        return family.knob(str(words[0]))
     if name == "axis":
         return family.axis(str(words[0]))
     return family.axis(str(words[0]))[int(np.argmax(family.performance()))]

@@ -265,6 +265,7 @@ class Plan:
     def measured(self, families: Mapping[str, list[Point]], name: str) -> Measured:
         """The results of a family. NotEvaluable if one is not there."""
         rows: list[list[TrialResult]] = []
+        knobs: list[Mapping[str, KnobValue]] = []
         for number, point in enumerate(families[name]):
             try:
                 jobs = self._needed(families, point, number)
@@ -278,8 +279,12 @@ class Plan:
                 if result.status is not Status.success:
                     raise NotEvaluable(f"{describe(job)}: {result.status}: {result.error}")
                 row.append(result)
+                assert isinstance(job, Trial)
+                found = job.knobs
             rows.append(row)
-        return Measured(families[name], rows, [setting_of(point) for point in families[name]])
+            knobs.append(found)
+        found_settings = [setting_of(point) for point in families[name]]
+        return Measured(families[name], rows, found_settings, knobs)
 
 
 def describe(job: Job) -> str:
@@ -297,12 +302,13 @@ class Measured:
         points: Sequence[Point],
         rows: Sequence[Sequence[TrialResult]],
         settings: Sequence[Setting],
+        knobs: Sequence[Mapping[str, KnobValue]],
     ) -> None:
-        self._points, self._rows, self._settings = points, rows, settings
+        self._points, self._rows, self._settings, self._knobs = points, rows, settings, knobs
 
     def select(self, axes: Mapping[str, Any]) -> Measured:
         kept = [i for i, point in enumerate(self._points) if axes.items() <= point.axes.items()]
-        columns = (self._points, self._rows, self._settings)
+        columns = (self._points, self._rows, self._settings, self._knobs)
         return Measured(*([column[i] for i in kept] for column in columns))  # type: ignore[arg-type]
 
     @property
@@ -311,6 +317,9 @@ class Measured:
 
     def axis(self, name: str) -> Floats:
         return np.array([float(point.axes[name]) for point in self._points])
+
+    def knob(self, name: str) -> Floats:
+        return np.array([float(knobs[name]) for knobs in self._knobs])
 
     def _mean(self, of: Callable[[TrialResult], float]) -> Floats:
         return np.array([np.mean([of(result) for result in row]) for row in self._rows])
