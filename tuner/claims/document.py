@@ -170,7 +170,7 @@ def points(*layers: RunSpec) -> list[Point]:
         plain = _merge([merged, part])
         knobs = plain.pop("knobs", {})
         lists = {n: v for n, v in (*plain.items(), *knobs.items()) if isinstance(v, list)}
-        named = {"each": " ".join(map(str, _leaves(part)))} if each else {}
+        named = {"each": " ".join(map(str, _names(part)))} if each else {}
         for values in itertools.product(*lists.values()):
             chosen = dict(zip(lists, values, strict=True))
             found.append(
@@ -194,9 +194,9 @@ def _merge(layers: Any) -> dict[str, Any]:
     return merged
 
 
-def _leaves(part: Mapping[str, Any]) -> Iterator[Any]:
-    for value in part.values():
-        yield from value.values() if isinstance(value, dict) else (value,)
+def _names(part: Mapping[str, Any]) -> list[Any]:
+    """What tells a part of `each` from the others, the knobs last."""
+    return [v for n, v in part.items() if n != "knobs"] + list(part.get("knobs", {}).values())
 
 
 # --- Files ----------------------------------------------------------------------------------------
@@ -233,7 +233,8 @@ def load(folder: Path) -> list[Claim]:
     paths = sorted(folder.glob("*.yaml"))
     if not paths:
         raise UserError(f"no claims in {folder}: it has no *.yaml")
-    found: dict[str, tuple[Claim, Path]] = {}
+    found: list[Claim] = []
+    seen: dict[str, Path] = {}
     errors = []
     for path in paths:
         try:
@@ -244,17 +245,17 @@ def load(folder: Path) -> list[Claim]:
             continue
         complaints = list(_check(file))
         for number, spec in enumerate(file.claims):
-            if spec.id in found:
-                where = found[spec.id][1]
-                complaints.append((("claims", number, "id"), f"'{spec.id}' is also in {where}"))
+            if spec.id in seen:
+                complaints.append(
+                    (("claims", number, "id"), f"'{spec.id}' is also in {seen[spec.id]}")
+                )
+            seen[spec.id] = path
         errors += [document.complaint(key, message) for key, message in complaints]
         if not complaints:
-            found |= {
-                spec.id: (Claim(spec, file, _families(file, spec)), path) for spec in file.claims
-            }
+            found += [Claim(spec, file, _families(file, spec)) for spec in file.claims]
     if errors:
         raise UserError("\n".join(errors))
-    return [claim for claim, _ in found.values()]
+    return found
 
 
 def select(claims: list[Claim], ids: list[str], *, quick: bool) -> list[Claim]:
