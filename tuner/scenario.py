@@ -47,7 +47,7 @@ class Option:
     text: str = "{}"
     named: bool = False
     comparable: bool = False
-    choices: tuple[int, ...] | None = None
+    choices: tuple[Any, ...] | None = None
     rule: Callable[[Any], None] | None = None
     default: Callable[["WorkloadSpec", "PolicyDecl", str], Any] | None = None
     engine: Callable[[Any, "MachineSpec"], dict[str, Any]] | None = None
@@ -69,6 +69,11 @@ class Option:
         from pydantic import AfterValidator, Strict
 
         return handler.generate_schema(Annotated[source, Strict(), AfterValidator(self.check)])
+
+
+# Scored parts of a run, and the share of its work that passes before each begins. GAP's trials of
+# the first quarter are warm-up trials (FreqTier, 2024, §VI).
+WINDOWS = {"all": 0.0, "steady": 0.25, "last-quarter": 0.75}
 
 
 def label(argument: str) -> str:
@@ -213,6 +218,28 @@ class Scenario:
             engine=lambda page_bytes, machine: {"page_bytes": page_bytes},
         ),
     ]
+    start: Annotated[
+        str,
+        Option(
+            "where pages are first placed: fast, as the policy wants; slow, all of them",
+            text="start {}",
+            comparable=True,
+            choices=("fast", "slow"),
+            engine=lambda start, machine: {"start_slow": start == "slow"},
+        ),
+    ] = "fast"
+    window: Annotated[
+        str,
+        Option(
+            "part of the run that is scored: all; steady, without its first quarter; last-quarter "
+            "(default: the input's)",
+            text="{} scored",
+            comparable=True,
+            choices=tuple(WINDOWS),
+            default=lambda workload, policy, input: workload.window_of(input),
+            engine=lambda window, machine: {"score_after": WINDOWS[window]},
+        ),
+    ] = "all"  # of documents that were written before there was a choice
     repeats: Annotated[
         int,
         Option(
@@ -255,7 +282,7 @@ class Scenario:
         return ", ".join(
             options()[name].show(getattr(self, name))
             for name in names
-            if options()[name].named or getattr(self, name) != declared_defaults().get(name)
+            if options()[name].named or getattr(self, name) != _field_defaults().get(name)
         )
 
     def conditions(self) -> str:
@@ -304,6 +331,10 @@ def types() -> dict[str, type]:
 @cache
 def declared_defaults() -> dict[str, Any]:
     """Defaults that depend on nothing."""
+    return {name: value for name, value in _field_defaults().items() if not options()[name].default}
+
+
+def _field_defaults() -> dict[str, Any]:
     return {field.name: field.default for field in fields(Scenario) if field.default is not MISSING}
 
 

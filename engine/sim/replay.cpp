@@ -17,13 +17,14 @@ constexpr double most_ns = 1e15;
 }  // namespace
 
 Replay::Replay(const trace::Reader& stream, Machine& machine, const PolicyTraits& traits,
-               const Policy& policy, Watch& watch)
+               const Policy& policy, double score_after, Watch& watch)
     : stream_(stream),
       info_(stream.info()),
       machine_(machine),
       policy_(policy),
       watch_(watch),
       by_faults_(includes(traits.needs, Need::faults)),
+      unscored_ns_(score_after * info_.nominal_seconds * 1e9),
       series_(info_.op_kinds, by_faults_),
       latencies_(info_.op_kinds.size()) {}
 
@@ -49,6 +50,10 @@ RunResult Replay::run() {
 void Replay::play(const trace::Block& block) {
   machine_.finish_moves();
   if (block.timed != machine_.ledger().timed()) machine_.enter_section(block.timed);
+  if (block.timed && unscored_ns_ > 0) {
+    unscored_ns_ -= block.nominal_ns;
+    if (unscored_ns_ <= 0) start_score();
+  }
   machine_.apply(block.events);
   machine_.start_moves(block);
   machine_.play(block);
@@ -62,6 +67,14 @@ void Replay::play(const trace::Block& block) {
   machine_.call_policy(block_ns);
   peak_metadata_bytes_ = std::max(peak_metadata_bytes_,
                                   static_cast<double>(policy_.metadata_bytes()) * machine_.scale());
+}
+
+/// The lanes meet, so that all of them have the same moment as their start.
+void Replay::start_score() {
+  machine_.enter_section(true);
+  before_score_ = machine_.ledger().timed_sums();
+  time_before_score_ = machine_.lanes().timed_time();
+  latencies_.restart();
 }
 
 Occupancy Replay::occupancy() const {
@@ -98,8 +111,8 @@ void Replay::end_second() {
 
 RunResult Replay::result() {
   machine_.enter_section(false);
-  const Sums& sums = machine_.ledger().timed_sums();
-  const LaneTime& time = machine_.lanes().timed_time();
+  const Sums sums = machine_.ledger().timed_sums().since(before_score_);
+  const LaneTime time = machine_.lanes().timed_time().since(time_before_score_);
   const PageTable& pages = machine_.pages();
   RunResult result;
   result.seconds = time.total * 1e-9;

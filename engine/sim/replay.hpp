@@ -16,15 +16,17 @@ namespace tt::sim {
 
 class Replay {
  public:
-  /// `policy` is attached to the machine already; `traits` are its own.
+  /// `policy` is attached to the machine already; `traits` are its own. `score_after`: see
+  /// RunOptions.
   Replay(const trace::Reader& stream, Machine& machine, const PolicyTraits& traits,
-         const Policy& policy, Watch& watch);
+         const Policy& policy, double score_after, Watch& watch);
 
   /// May be called once.
   [[nodiscard]] RunResult run();
 
  private:
   void play(const trace::Block& block);
+  void start_score();
   void end_second();
   [[nodiscard]] Occupancy occupancy() const;
   RunResult result();
@@ -34,7 +36,10 @@ class Replay {
   Machine& machine_;
   const Policy& policy_;
   Watch& watch_;
-  const bool by_faults_;  // the policy needs hint faults: report what became of them
+  const bool by_faults_;    // the policy needs hint faults: report what became of them
+  double unscored_ns_ = 0;  // nominal time of the timed part that is left before anything counts
+  Sums before_score_;       // as they were then
+  LaneTime time_before_score_;
   double peak_metadata_bytes_ = 0;
   Series series_;
   Latencies latencies_;

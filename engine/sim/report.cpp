@@ -65,6 +65,11 @@ double Latencies::second_median(std::size_t kind, double otherwise) {
   return fresh.empty() ? otherwise : quantile(fresh, 0.5);
 }
 
+void Latencies::restart() {
+  for (auto& values : values_) values.clear();
+  std::ranges::fill(second_, std::size_t{0});
+}
+
 LatencySummary Latencies::summary(std::size_t kind) {
   auto& values = values_[kind];
   LatencySummary summary;

@@ -76,6 +76,9 @@ class Latencies {
   }
   /// Median of those added since the last call; `otherwise` if none.
   [[nodiscard]] double second_median(std::size_t kind, double otherwise);
+  /// Forgets what was added so far: summaries are of what comes. A second that has begun goes on
+  /// with what is added from now on.
+  void restart();
   [[nodiscard]] LatencySummary summary(std::size_t kind);
 
  private:

@@ -5,8 +5,10 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "core/forwarding.hpp"
 #include "sim/machine.hpp"
 #include "sim/pages.hpp"
 #include "sim/replay.hpp"
@@ -39,10 +41,18 @@ void check(const MachineProfile& machine, const RunOptions& options) {
   require(options.threads > 0 || machine.threads > 0, "threads must be positive");
   if (!(options.fast_share >= 0 && options.fast_share <= 1))
     throw std::invalid_argument("fast_share must be between 0 and 1");
+  if (!(options.score_after >= 0 && options.score_after < 1))
+    throw std::invalid_argument("score_after must be at least 0 and below 1");
   if (!(options.threads >= 0)) throw std::invalid_argument("threads must not be negative");
   if (options.page_bytes != 0 && options.page_bytes != trace::base_page_bytes &&
       options.page_bytes != huge_page_bytes)
     throw std::invalid_argument("page_bytes must be 4096 or 2097152");
+}
+
+/// Whether a policy with these traits ever asks for a move: one that learns nothing in the run does
+/// not.
+bool migrates(const PolicyTraits& traits) {
+  return !includes(Need::sites | Need::future, traits.needs);
 }
 
 std::unique_ptr<Policy> make(const PolicyInfo& info, Machine& machine, const trace::Reader& stream,
@@ -64,6 +74,13 @@ std::unique_ptr<Policy> make(const PolicyInfo& info, Machine& machine, const tra
   return info.make(PolicyContext{machine, scaled, sees_future ? &oracle : nullptr, seed});
 }
 
+/// As if the program ran bound to the slow tier's node, and only the policy could move its pages.
+class StartsSlow final : public ForwardingPolicy {
+ public:
+  using ForwardingPolicy::ForwardingPolicy;
+  [[nodiscard]] Tier placement(PageRange) const override { return Tier::slow; }
+};
+
 }  // namespace
 
 RunResult simulate(const trace::Reader& stream, const MachineProfile& machine,
@@ -71,12 +88,16 @@ RunResult simulate(const trace::Reader& stream, const MachineProfile& machine,
                    const std::map<std::string, KnobValue, std::less<>>& knobs,
                    const RunOptions& options) {
   check(machine, options);
+  if (options.start_slow && !migrates(policy.traits))
+    throw std::invalid_argument(
+        policy.name + " never moves a page, so that a start in the slow tier is all-slow");
   require_needs(policy, Machine::offers, "the simulated machine");
   Machine simulated(stream, machine, policy.traits, options);
   Watch watch(options, stream.info().blocks);
-  const std::unique_ptr<Policy> running = make(policy, simulated, stream, knobs, options.seed);
+  std::unique_ptr<Policy> running = make(policy, simulated, stream, knobs, options.seed);
+  if (options.start_slow) running = std::make_unique<StartsSlow>(std::move(running));
   simulated.attach(*running);
-  return Replay(stream, simulated, policy.traits, *running, watch).run();
+  return Replay(stream, simulated, policy.traits, *running, options.score_after, watch).run();
 }
 
 }  // namespace tt::sim

@@ -20,6 +20,9 @@ struct RunOptions {
   std::uint64_t fast_bytes = 0;  // overrides fast_share when not 0; full scale
   double threads = 0;            // 0: the profile's
   std::uint64_t page_bytes = 0;  // 0: the policy's native managed page
+  bool start_slow = false;       // all first touches go to the slow tier, whatever the policy wants
+  /// The share of the timed part, by the work in it, that passes before anything is scored.
+  double score_after = 0;
   std::uint64_t seed = 0;
   std::optional<double> deadline_seconds;  // wall clock; DeadlineExceeded is thrown beyond it
   std::function<bool(double)> progress;    // fraction done; false stops (Interrupted is thrown)
@@ -28,25 +31,27 @@ struct RunOptions {
 struct DeadlineExceeded {};
 struct Interrupted {};
 
-/// Latency of one kind of operation, in ns, over the timed part.
+/// Latency of one kind of operation, in ns.
 struct LatencySummary {
   std::uint64_t operations = 0;  // sampled
   double mean = 0, p50 = 0, p90 = 0, p99 = 0, p999 = 0;
 };
 
+/// Of the scored part, which is the timed one or what RunOptions::score_after leaves of it.
 struct RunResult {
-  double seconds = 0;                             // virtual, timed part
-  double total_seconds = 0;                       // virtual, set-up included
-  double operations = 0;                          // full scale, timed part
+  double seconds = 0;                             // virtual
+  double total_seconds = 0;                       // virtual, of the whole run, set-up included
+  double operations = 0;                          // full scale
   std::map<std::string, LatencySummary> latency;  // by op kind
-  /// Totals over the timed part, full scale: each Sum (sim/report.hpp) under its name, and ratios
-  /// and sizes (sim/replay.cpp has their derivation).
+  /// Totals, full scale: each Sum (sim/report.hpp) under its name, and ratios and sizes
+  /// (sim/replay.cpp has their derivation).
   std::map<std::string, double> metrics;
-  /// Seconds of the timed part by where they went: compute, fast_stall, slow_stall, bandwidth,
-  /// migration, sampling, policy, and with hint faults or work in the application's time, faults.
-  /// They add up to `seconds`.
+  /// Seconds by where they went: compute, fast_stall, slow_stall, bandwidth, migration, sampling,
+  /// policy, and with hint faults or work in the application's time, faults. They add up to
+  /// `seconds`.
   std::map<std::string, double> breakdown;
-  /// One value per virtual second (all columns the same length), column "second" first by name.
+  /// One value per virtual second of the whole timed part (all columns the same length), column
+  /// "second" first by name.
   std::map<std::string, std::vector<double>> series;
   Rows rows;  // the policy's own tables
 };

@@ -28,16 +28,32 @@ double transfer_ns(const TierProfile& tier, const Traffic& traffic) {
   return time;
 }
 
+namespace {
+
+/// Calls `apply` with each part of `time` and the same part of `other`.
+template <typename Apply>
+void each_part(LaneTime& time, const LaneTime& other, Apply apply) {
+  apply(time.total, other.total);
+  apply(time.compute, other.compute);
+  for (std::size_t t = 0; t < tier_count; ++t) apply(time.stall[t], other.stall[t]);
+  apply(time.bandwidth, other.bandwidth);
+  apply(time.migration, other.migration);
+  apply(time.sampling, other.sampling);
+  apply(time.policy, other.policy);
+  apply(time.faults, other.faults);
+}
+
+}  // namespace
+
 LaneTime& LaneTime::operator+=(const LaneTime& more) {
-  total += more.total;
-  compute += more.compute;
-  for (std::size_t t = 0; t < tier_count; ++t) stall[t] += more.stall[t];
-  bandwidth += more.bandwidth;
-  migration += more.migration;
-  sampling += more.sampling;
-  policy += more.policy;
-  faults += more.faults;
+  each_part(*this, more, [](double& part, double more_of_it) { part += more_of_it; });
   return *this;
+}
+
+LaneTime LaneTime::since(const LaneTime& earlier) const {
+  LaneTime difference = *this;
+  each_part(difference, earlier, [](double& part, double before) { part -= before; });
+  return difference;
 }
 
 LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& tiers,

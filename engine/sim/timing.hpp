@@ -79,6 +79,7 @@ struct LaneTime {
   std::array<double, tier_count> factor{1, 1};  // on the idle latencies, under this block's load
   Tier limiting = Tier::fast;                   // the tier whose bandwidth is waited for, if any
   LaneTime& operator+=(const LaneTime& more);   // the parts only
+  [[nodiscard]] LaneTime since(const LaneTime& earlier) const;  // likewise
 };
 
 /// Solves time and utilisation together: utilisation = transfer time / T + background raises

@@ -41,13 +41,22 @@ def test_a_trial_succeeds(fake: FakeNative) -> None:
 def test_the_engine_gets_what_the_trial_says(fake: FakeNative) -> None:
     seen: list[dict[str, Any]] = []
     fake.on_simulate = seen.append
-    trial = trial_of(ratio="1:3", threads=4, page_bytes=4096, seed=9, deadline_seconds=50)
+    trial = trial_of(
+        ratio="1:3",
+        threads=4,
+        page_bytes=4096,
+        start="slow",
+        window="last-quarter",
+        seed=9,
+        deadline_seconds=50,
+    )
     runner.run(trial)
     (arguments,) = seen
     assert arguments["policy"] == "toy"
     assert arguments["knobs"] == trial.knobs
     assert arguments["fast_share"] == 0.25
     assert (arguments["threads"], arguments["page_bytes"], arguments["seed"]) == (4.0, 4096, 9)
+    assert (arguments["start_slow"], arguments["score_after"]) == (True, 0.75)
     assert 49 < arguments["deadline_seconds"] <= 50
     assert arguments["machine"]["tiering"]["work_ns"]["scan_step"] == 30
 

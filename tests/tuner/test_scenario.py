@@ -36,6 +36,8 @@ OTHER: dict[str, Any] = {
     "threads": 8.0,
     "scale": 128.0,
     "page_bytes": 2 << 20,
+    "start": "slow",
+    "window": "steady",
     "repeats": 3,
     "stream_seed": 4,
     "seed": 5,
@@ -88,7 +90,7 @@ def test_its_command_line_has_what_is_not_declared_as_default() -> None:
     assert replace(BASE, machine="v1.0", seed=7).command_line() == [
         *("--workload", "walker", "--input", "big", "--policy", "toy", "--machine", "v1.0"),
         *("--objective", "throughput", "--threads", "16.0", "--scale", "64.0"),
-        *("--page-bytes", "4096", "--seed", "7"),
+        *("--page-bytes", "4096", "--window", "all", "--seed", "7"),
     ]
 
 

@@ -10,6 +10,7 @@ from tuner.declarations import ParameterValue
 from tuner.documents.document import Spec
 from tuner.model import Model, NonNegative, Positive, Scale, content_hash
 from tuner.objective import OBJECTIVES
+from tuner.scenario import WINDOWS
 
 
 def _objective_name(value: str) -> str:
@@ -18,6 +19,13 @@ def _objective_name(value: str) -> str:
     return value
 
 
+def _window_name(value: str) -> str:
+    if value not in WINDOWS:
+        raise ValueError(f"must be one of {', '.join(WINDOWS)}")
+    return value
+
+
+WindowName = Annotated[str, AfterValidator(_window_name)]
 ObjectiveName = Annotated[str, AfterValidator(_objective_name)]
 
 
@@ -55,6 +63,7 @@ class InputSpec(Model):
     summary: str
     scale: Scale | None = None
     footprint_gib: Positive | None = None
+    window: WindowName | None = None
     parameters: dict[str, ParameterValue] = Field(default_factory=dict)
     trace: str | None = None
     content: str | None = None
@@ -66,7 +75,8 @@ class WorkloadSpec(Spec):
 
     A workload has a `kernel` that makes its streams, or none, and each input names a recording.
     `scale` is R of the simulated miniature: one simulated page stands for R real ones.
-    `operation` is the kind of operation whose latency counts; None where there is none.
+    `operation` is the kind of operation whose latency counts; None where there is none. `window` is
+    the part of a run that is scored, as the publications score it.
     """
 
     kernel: str | None = None
@@ -79,6 +89,7 @@ class WorkloadSpec(Spec):
     machine: str
     default_input: str
     smoke_input: str
+    window: WindowName = "all"
     inputs: Annotated[dict[str, InputSpec], Field(min_length=1)]
 
     def footprint_of(self, input: str) -> float:
@@ -87,6 +98,9 @@ class WorkloadSpec(Spec):
 
     def scale_of(self, input: str) -> float:
         return self.inputs[input].scale or self.scale
+
+    def window_of(self, input: str) -> str:
+        return self.inputs[input].window or self.window
 
     def fingerprint(self) -> str:
         """Of a recording only the content counts, not its place or what is said about it."""
