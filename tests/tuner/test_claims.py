@@ -497,7 +497,7 @@ def test_a_table_gives_its_figures_and_its_order(
     assert figures["ours"] == {"good": [80.0], "bad": [20.0]}
     assert figures["verdict"] == "pass"
     assert (order["id"], order["verdict"]) == ("table-order", "pass")
-    assert order["ours"] == ["good > bad"]
+    assert order["ours"] == {"": "good > bad"}
     assert found["ordering_tau"] == 1
     for key in ("id", "source", "published", "ours", "tolerance", "verdict", "note"):
         assert key in figures

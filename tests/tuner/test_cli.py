@@ -72,6 +72,7 @@ def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "sim",
         "best",
         "smoke",
+        "claims",
         "policies",
         "knobs",
         "workloads",

@@ -104,10 +104,10 @@ def headline(verdicts: Sequence[Verdict], summary: Summary, form: str = "{}") ->
     lines = [
         f"Ordering fidelity: Kendall's tau {_figure(summary.ordering_tau, '.2f')} between "
         f"published and simulated orders ({summary.right} of {summary.pairs} pairs of systems as "
-        f"published; within {NOISE:.0%} is a tie)",
+        f"published; within {100 * NOISE:g} % is a tie)",
         f"Error: {_figure(summary.mean_error_points, '.1f')} points of % of all-fast on average; "
-        f"{_figure(summary.points_within_10, '.0%')} of {summary.cells} figures within "
-        f"{WITHIN:g} points",
+        f"{_figure(summary.points_within_10, '.0%').replace('%', ' %')} of {summary.cells} figures "
+        f"within {WITHIN:g} points",
         ", ".join(f"{count} {outcome}" for outcome, count in counts.items()),
     ]
     return [form.format(line) for line in lines]
@@ -181,6 +181,13 @@ def short(value: Any) -> str:
             return f"at least {low:g}"
         case {"at_most": high}:
             return f"at most {high:g}"
+    if any(isinstance(item, str) for item in value.values()):  # orders: cells with the same one
+        cells: dict[str, list[str]] = {}
+        for name, item in value.items():
+            cells.setdefault(item, []).append(name)
+        if len(cells) == 1:
+            return next(iter(cells))
+        return "; ".join(f"{item} ({', '.join(names)})" for item, names in cells.items())
     return "; ".join(f"{name} {short(item)}" for name, item in value.items())
 
 

@@ -205,12 +205,13 @@ def _table(claim: Claim, plan: Plan) -> list[Verdict]:
         rows.append(
             _row(
                 claim, f"{spec.id}-order",
-                [_order(ours, i, label) for i, label in enumerate(labels)],
+                {label: _order(ours, i) for i, label in enumerate(labels)},
                 Outcome.passed if right else Outcome.failed,
-                published=[
-                    _order(spec.table.systems, i, label) for i, label in enumerate(labels)
-                ],
-                unit="", tolerance=NOISE, why="the noise band", pairs=pairs,
+                published={
+                    label: _order(spec.table.systems, i) for i, label in enumerate(labels)
+                },
+                unit="", tolerance=NOISE, pairs=pairs,
+                why="what repeated runs of one policy differ by on hardware",
             )
         )  # fmt: skip
     return rows
@@ -236,15 +237,15 @@ def _sign(a: float, b: float, band: float) -> int:
     return 1 if a > b else -1
 
 
-def _order(table: Mapping[str, Sequence[float | None]], cell: int, label: str) -> str:
-    """1:32: freqtier > hemem; systems within the noise band of the one before are joined by =."""
+def _order(table: Mapping[str, Sequence[float | None]], cell: int) -> str:
+    """freqtier > hemem; a system within the noise band of the one before is joined by =."""
     figures = {name: f for name, values in table.items() if (f := values[cell]) is not None}
     names = sorted(figures, key=lambda name: -figures[name])
-    text = names[0]
+    text = names[0] if names else "-"
     for before, name in itertools.pairwise(names):
         tied = _sign(figures[before], figures[name], NOISE) == 0
         text += f" {'=' if tied else '>'} {name}"
-    return f"{label}: {text}" if label else text
+    return text
 
 
 # --- All of them ----------------------------------------------------------------------------------
