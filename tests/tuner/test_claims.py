@@ -1,4 +1,4 @@
-"""tune claims: documents, runs that are shared and kept, expressions, verdicts and the page."""
+"""tune claims: documents, runs that are shared and kept, tables, and the page."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from conftest import ROOT, FakeNative
-from scipy.stats import kendalltau
+from conftest import FakeNative
 
-from tuner import cli, engine
-from tuner.claims import cache, document, expression, runs, verdict
-from tuner.claims.document import Claim, Interval
-from tuner.claims.runs import Job, NotEvaluable, Plan, Result
-from tuner.claims.verdict import Outcome, Pair
+from tuner import cli
+from tuner.claims import cache, document, runs, verdict
+from tuner.claims.document import Claim
+from tuner.claims.runs import Job, Plan, Result
+from tuner.claims.verdict import Outcome
 from tuner.errors import UserError
 from tuner.run.trial import Trial
 
@@ -370,121 +368,7 @@ def test_a_dead_worker_fails_the_command(
     assert "not evaluable" in said.out
 
 
-# --- Expressions ----------------------------------------------------------------------------------
-
-
-class Numbers:
-    """A family of given performances."""
-
-    def __init__(self, *values: float, axis: Sequence[Any] = ()) -> None:
-        self.values, self.axes = values, list(axis)
-
-    def select(self, axes: Any) -> Numbers:
-        keep = [i for i, x in enumerate(self.axes) if x in axes.values()] if axes else None
-        return self if keep is None else Numbers(*(self.values[i] for i in keep))
-
-    def axis(self, name: str) -> expression.Floats:
-        return np.array(self.axes, dtype=np.float64)
-
-    def performance(self) -> expression.Floats:
-        return np.array(self.values)
-
-    objective = performance
-
-    def metric(self, name: str) -> expression.Floats:
-        return np.array(self.values) * 10
-
-    part = knob = metric
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("perf(a) / perf(b)", [0.5, 0.5]),
-        ("mean(perf(a)) - 1", 0.5),
-        ("max(perf(a)) * -2 ** 3", -16.0),
-        ("[perf(a, n=7), min(perf(b))]", [2.0, 2.0]),
-        ("at_best(a, 'n')", 7.0),
-        ("axis(a, 'n')", [5.0, 7.0]),
-        ("geomean(perf(b))", 8**0.5),
-        ("metric(one, 'x')", 30.0),
-        ("mean(perf(a) < perf(b))", 1.0),
-        ("count(perf(a) >= 2)", 1.0),
-        ("abs(1 - perf(one))", 2.0),
-        ("pearson(perf(a), perf(b))", 1.0),
-    ],
-)
-def test_expressions(text: str, value: Any) -> None:
-    families = {"a": Numbers(1, 2, axis=(5, 7)), "b": Numbers(2, 4), "one": Numbers(3)}
-    assert expression.evaluate(text, families) == pytest.approx(value)
-
-
-# --- Verdicts -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("published", "found", "tolerance", "relative", "right"),
-    [
-        (2.0, 2.1, 0.1, False, True),
-        (2.0, 2.11, 0.1, False, False),
-        (2.0, 2.19, 0.1, True, True),
-        (2.0, 2.21, 0.1, True, False),
-        ([1.0, 2.0], [1.0, 2.0], 0.0, False, True),
-        ([1.0, 2.0], [1.0, 2.1], 0.0, False, False),
-        (1.0, [1.0, 1.0], 0.0, False, True),
-        (Interval(at_least=1.07, at_most=2.09), 1.5, 0.0, False, True),
-        (Interval(at_least=1.07, at_most=2.09), 2.1, 0.0, False, False),
-        (Interval(at_least=1.07, at_most=2.09), 1.03, 0.05, False, True),
-        (Interval(at_most=100), -5.0, 0.0, False, True),
-        (Interval(at_least=95), 94.0, 0.0, False, False),
-        (1.0, float("nan"), 9.0, False, False),
-    ],
-)
-def test_what_holds(
-    published: Any, found: Any, tolerance: float, relative: bool, right: bool
-) -> None:
-    assert verdict.holds(published, found, tolerance, relative=relative) is right
-
-
-def test_another_number_of_figures_is_not_evaluable() -> None:
-    with pytest.raises(NotEvaluable, match="2 published figures, 3 of ours"):
-        verdict.holds([1.0, 2.0], [1.0, 2.0, 3.0], 1, relative=False)
-
-
-def pairs(published: Sequence[float], ours: Sequence[float], band: float = 0.0) -> list[Pair]:
-    names = [f"s{i}" for i in range(len(published))]
-    return list(
-        verdict.ranked(
-            [""],
-            {name: [x] for name, x in zip(names, published, strict=True)},
-            {name: [x] for name, x in zip(names, ours, strict=True)},
-            band,
-        )
-    )
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_tau_is_scipys_where_a_tie_is_equality(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    published = [float(x) for x in rng.integers(1, 6, size=8)]
-    ours = [float(x) for x in rng.integers(1, 6, size=8)]
-    expected = kendalltau(published, ours).statistic
-    assert verdict.kendall(pairs(published, ours)) == pytest.approx(expected)
-
-
-def test_tau_is_pooled_over_cells_and_none_without_pairs() -> None:
-    right, wrong = pairs([1, 2], [1, 2]), pairs([1, 2], [2, 1])
-    assert verdict.kendall([*right, *right, *right, *wrong]) == pytest.approx(0.5)
-    assert verdict.kendall([]) is None
-    assert verdict.kendall(pairs([1, 1], [1, 1])) is None
-
-
-def test_what_is_within_the_band_is_tied() -> None:
-    (pair,) = pairs([100, 98], [100, 90], band=0.03)
-    assert (pair.published, pair.ours, pair.right) == (0, 1, True)
-    (pair,) = pairs([100, 90], [100, 98], band=0.03)
-    assert (pair.published, pair.ours, pair.right) == (1, 0, False)
-    assert verdict.kendall([pair, *pairs([2, 1], [2, 1])]) == pytest.approx(2**-0.5)
+# --- Tables ---------------------------------------------------------------------------------------
 
 
 def test_a_table_gives_its_figures_and_its_order(
@@ -605,45 +489,3 @@ def test_a_file_that_is_no_claims_json(folder: Path, capsys: pytest.CaptureFixtu
     Path("x.json").write_text('{"claims": [{"verdict": "maybe"}]}')
     assert tune("--against", "x.json") == 2
     assert "not a claims.json" in capsys.readouterr().err
-
-
-# --- What ships -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def shipped() -> list[Claim]:
-    return document.load(ROOT / "tests" / "claims")
-
-
-def test_the_shipped_claims_are_the_default(shipped: list[Claim]) -> None:
-    assert document.default_folder() == ROOT / "tests" / "claims"
-    assert len(shipped) >= 25
-
-
-def test_every_run_of_the_shipped_claims_resolves(shipped: list[Claim]) -> None:
-    known = engine.policies()
-    for claim in shipped:
-        for family in claim.families.values():
-            for point in family:
-                setting = runs.setting_of(point)
-                engine.resolve(setting.policy.name, dict(point.knobs))
-                assert setting.policy.name in known
-                if point.tune:
-                    assert runs.study(point).knobs
-
-
-def test_every_shipped_claim_says_why_its_tolerance(shipped: list[Claim]) -> None:
-    for claim in shipped:
-        assert len(claim.spec.why) > 10, claim.id
-        assert claim.spec.runs or claim.spec.needs, claim.id
-
-
-def test_the_published_file_has_the_shipped_claims(shipped: list[Claim]) -> None:
-    found = json.loads((ROOT / "results" / "claims.json").read_text())
-    expected = set()
-    for claim in shipped:
-        expected.add(claim.id)
-        if claim.spec.table and len(claim.spec.table.systems) > 1:
-            expected.add(f"{claim.id}-order")
-    assert {row["id"] for row in found["claims"]} == expected
-    assert set(found) == {"ordering_tau", "points_within_10", "mean_error_points", "claims"}

@@ -1,0 +1,51 @@
+"""The claims that ship: every run of them resolves, and results/ has their verdicts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import ROOT
+
+from tuner import engine
+from tuner.claims import document, runs
+from tuner.claims.document import Claim
+
+
+@pytest.fixture(scope="module")
+def shipped() -> list[Claim]:
+    return document.load(ROOT / "tests" / "claims")
+
+
+def test_the_shipped_claims_are_the_default(shipped: list[Claim]) -> None:
+    assert document.default_folder() == ROOT / "tests" / "claims"
+    assert len(shipped) >= 25
+
+
+def test_every_run_of_the_shipped_claims_resolves(shipped: list[Claim]) -> None:
+    known = engine.policies()
+    for claim in shipped:
+        for family in claim.families.values():
+            for point in family:
+                setting = runs.setting_of(point)
+                engine.resolve(setting.policy.name, dict(point.knobs))
+                assert setting.policy.name in known
+                if point.tune:
+                    assert runs.study(point).knobs
+
+
+def test_every_shipped_claim_says_why_its_tolerance(shipped: list[Claim]) -> None:
+    for claim in shipped:
+        assert len(claim.spec.why) > 10, claim.id
+        assert claim.spec.runs or claim.spec.needs, claim.id
+
+
+def test_the_published_file_has_the_shipped_claims(shipped: list[Claim]) -> None:
+    found = json.loads((ROOT / "results" / "claims.json").read_text())
+    expected = set()
+    for claim in shipped:
+        expected.add(claim.id)
+        if claim.spec.table and len(claim.spec.table.systems) > 1:
+            expected.add(f"{claim.id}-order")
+    assert {row["id"] for row in found["claims"]} == expected
+    assert set(found) == {"ordering_tau", "points_within_10", "mean_error_points", "claims"}
