@@ -104,6 +104,9 @@ def _claims(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="only claims of a few small runs")
     parser.add_argument("--list", action="store_true", help="list the claims and run nothing")
     parser.add_argument(
+        "--cached", action="store_true", help="run nothing: judge by what has run before"
+    )
+    parser.add_argument(
         "--output", "-o", metavar="DIR", help="write claims.json and claims.md (default: results)"
     )
     parser.add_argument(

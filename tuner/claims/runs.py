@@ -54,6 +54,10 @@ class Study(Model):
     def stream(self) -> Stream:
         return self.trial.stream
 
+    @property
+    def engine_build(self) -> str:
+        return self.trial.engine_build
+
 
 class StudyResult(Model):
     """The best configuration of a study, by the cost of its trials."""
@@ -74,15 +78,19 @@ def key_of(job: Job) -> str:
 # --- Work -----------------------------------------------------------------------------------------
 
 
+def known(job: Job) -> Result | None:
+    """The result, if it is in the cache."""
+    model: type[Result] = StudyResult if isinstance(job, Study) else TrialResult
+    return cache.get(job.engine_build, key_of(job), model)
+
+
 def work(job: Job) -> Result:
     """Runs in a worker: the result, from the cache if it is there."""
-    build = job.trial.engine_build if isinstance(job, Study) else job.engine_build
-    model: type[Result] = StudyResult if isinstance(job, Study) else TrialResult
-    if known := cache.get(build, key_of(job), model):
-        return known
+    if found := known(job):
+        return found
     result = _study(job) if isinstance(job, Study) else cache.without_series(runner.run(job))
     if result.status is Status.success:
-        cache.put(build, key_of(job), result)
+        cache.put(job.engine_build, key_of(job), result)
     return result
 
 
@@ -163,7 +171,7 @@ def _as_for(job: Job, result: Result) -> Result:
 # --- Points ---------------------------------------------------------------------------------------
 
 
-def setting_of(point: Point) -> Setting:
+def resolve(point: Point) -> Setting:
     """UserError if something that the point names does not exist or does not fit."""
     given = dict(point.scenario)
     return settings.resolve(
@@ -175,28 +183,26 @@ def setting_of(point: Point) -> Setting:
     )
 
 
-def trials(point: Point, knobs: Mapping[str, KnobValue]) -> list[Trial]:
+def trials(setting: Setting, knobs: Mapping[str, KnobValue], seeds: int) -> list[Trial]:
     """One for each sampling seed; a policy that samples nothing needs one only. Each has its
     workload's objective, so that claims on different objectives share it: `Measured` has theirs.
     """
-    setting = setting_of(point)
     own = engine.resolve(setting.policy.name, dict(knobs))
     alone = setting.policy.traits.get("needs") == "nothing"
     return [
         _seeded(setting, own, seed, setting.workload.objective)
-        for seed in range(1 if alone else point.seeds)
+        for seed in range(1 if alone else seeds)
     ]
 
 
-def study(point: Point) -> Study:
-    assert point.tune
-    setting = setting_of(point)
-    own = engine.resolve(setting.policy.name, dict(point.knobs))
+def study(setting: Setting, knobs: Mapping[str, KnobValue], budget: int) -> Study:
+    """The search of a policy's space; knobs that are given stay as they are."""
+    own = engine.resolve(setting.policy.name, dict(knobs))
     space = catalog.space(setting.policy.name).spec
     return Study(
         trial=_seeded(setting, own, STUDY_SEED, setting.scenario.objective),
-        knobs=[k for k in catalog.tuned_knobs(space, setting.policy) if k.name not in point.knobs],
-        budget=point.tune,
+        knobs=[k for k in catalog.tuned_knobs(space, setting.policy) if k.name not in knobs],
+        budget=budget,
     )
 
 
@@ -214,6 +220,14 @@ class Plan:
     def __post_init__(self) -> None:
         self.results: dict[str, Result] = {}
         self.crashed: dict[str, str] = {}
+        self._settings: dict[str, Setting] = {}
+
+    def setting(self, point: Point) -> Setting:
+        """As `resolve`, which reads files, but once for all points of the same scenario."""
+        key = content_hash(dict(point.scenario))
+        if key not in self._settings:
+            self._settings[key] = resolve(point)
+        return self._settings[key]
 
     def jobs(self) -> list[Job]:
         """What can be done now and has not been, without duplicates. Studies come first, since runs
@@ -237,19 +251,18 @@ class Plan:
             found = self.results.get(search.key)
             if found is None:
                 return [search]
-            return trials(point, self._best(search))
-        return trials(point, point.knobs)
+            return trials(self.setting(point), self._best(search), point.seeds)
+        return trials(self.setting(point), point.knobs, point.seeds)
 
-    @staticmethod
-    def _search(families: Mapping[str, list[Point]], point: Point, number: int) -> Study | None:
+    def _search(
+        self, families: Mapping[str, list[Point]], point: Point, number: int
+    ) -> Study | None:
         """The study whose best configuration the point runs: its own, or that of the point of
         another family with the same number, or of its only one."""
-        if point.tune:
-            return study(point)
         if point.best_of:
             others = families[point.best_of]
-            return study(others[number if len(others) > 1 else 0])
-        return None
+            point = others[number if len(others) > 1 else 0]
+        return study(self.setting(point), point.knobs, point.tune) if point.tune else None
 
     def _best(self, search: Study) -> dict[str, KnobValue]:
         result = self.results[search.key]
@@ -283,7 +296,7 @@ class Plan:
                 found = job.knobs
             rows.append(row)
             knobs.append(found)
-        found_settings = [setting_of(point) for point in families[name]]
+        found_settings = [self.setting(point) for point in families[name]]
         return Measured(families[name], rows, found_settings, knobs)
 
 

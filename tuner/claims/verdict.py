@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
+from tuner import engine
 from tuner.claims import expression
 from tuner.claims.document import Claim, Interval, Point
-from tuner.claims.runs import NotEvaluable, Plan, setting_of
-from tuner.errors import UserError
+from tuner.claims.runs import NotEvaluable, Plan
 
 NOISE = 0.03
 """Two systems whose performance differs by less (of the better one) are tied. Of repeated runs of
@@ -156,20 +156,12 @@ def _reference(system: str) -> str:
 
 
 def _with_pages_of(reference: Sequence[Point], system: Point) -> list[Point]:
-    try:
-        size = setting_of(system).scenario.page_bytes
-    except UserError:  # the system itself cannot run
+    policy = engine.policies().get(system.scenario["policy"])
+    if policy is None:  # the system itself cannot run
         return list(reference)
+    size = system.scenario.get("page_bytes", policy.page_bytes)
     return [
-        Point(
-            axes=point.axes,
-            scenario={"page_bytes": size} | dict(point.scenario),
-            knobs=point.knobs,
-            seeds=point.seeds,
-            tune=point.tune,
-            best_of=point.best_of,
-        )
-        for point in reference
+        replace(point, scenario={"page_bytes": size} | dict(point.scenario)) for point in reference
     ]
 
 

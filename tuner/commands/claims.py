@@ -15,7 +15,7 @@ from typing import Any
 from tuner import engine, text
 from tuner.claims import cache, document, page, verdict
 from tuner.claims.document import Claim
-from tuner.claims.runs import Job, Plan, Result, execute
+from tuner.claims.runs import Job, Plan, Result, execute, known
 from tuner.claims.verdict import Outcome, Verdict
 from tuner.errors import UserError
 from tuner.terminal import print_json, progress, say, table
@@ -29,7 +29,7 @@ def run(args: Namespace) -> int:
     before = _read(Path(args.against)) if args.against else None
     plan = Plan([verdict.families(claim) for claim in claims if not claim.spec.needs])
     for round in ("", " of best configurations"):
-        _run(plan, args.workers, round)
+        _run(plan, args.workers, round, only_cached=args.cached)
     cache.prune(engine.build_id())
     verdicts = [row for claim in claims for row in verdict.judge(claim, plan)]
     summary = verdict.summarize(verdicts)
@@ -57,9 +57,14 @@ def run(args: Namespace) -> int:
     return code
 
 
-def _run(plan: Plan, workers: int, what: str) -> None:
-    jobs = plan.jobs()
-    if not jobs:
+def _run(plan: Plan, workers: int, what: str, *, only_cached: bool) -> None:
+    jobs = []
+    for job in plan.jobs():
+        if found := known(job):
+            plan.take(job, found)
+        else:
+            jobs.append(job)
+    if not jobs or only_cached:
         return
     count = 0
     with progress(f"{text.plural(len(jobs), 'run')}{what}") as update:
