@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -347,9 +347,7 @@ def pool(monkeypatch: pytest.MonkeyPatch, dead: Callable[[Job], bool] = lambda j
 
         def submit(self, function: Any, job: Any) -> Any:  # type: ignore[override]
             if dead(job):
-                future: Future[Result] = Future()
-                future.set_exception(BrokenProcessPool())
-                return future
+                raise BrokenProcessPool
             return super().submit(function, job)
 
     monkeypatch.setattr(runs, "ProcessPoolExecutor", Pool)

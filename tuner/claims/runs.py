@@ -124,20 +124,21 @@ def _study(study: Study) -> StudyResult:
 def execute(jobs: Sequence[Job], workers: int, done: Callable[[Job, Result], None]) -> None:
     """Does all jobs; `done` is called with each result as it comes.
 
-    The first job on a stream makes it; the others on it start when it is there.
+    Where a stream is missing, the last job on it makes it, and the others start when it is there.
     """
+    ready: deque[Job] = deque()
     waiting: dict[str, list[Job]] = {}
     for job in jobs:
-        waiting.setdefault(job.stream.key, []).append(job)
-    ready: deque[Job] = deque()
+        there = streams.path_of(job.stream).exists()
+        (ready if there else waiting.setdefault(job.stream.key, [])).append(job)
     leaders = deque(waiting)
     running: dict[Future[Result], Job] = {}
     with ProcessPoolExecutor(min(workers, len(jobs) or 1), get_context("spawn")) as pool:
         try:
             while ready or leaders or running:
                 while len(running) < workers and (ready or leaders):
-                    job = ready.popleft() if ready else waiting[leaders.popleft()].pop(0)
-                    running[pool.submit(work, job)] = job
+                    job = ready.popleft() if ready else waiting[leaders.popleft()].pop()
+                    running[_submit(pool, job)] = job
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     job = running.pop(future)
                     result = _result(future, job)
@@ -151,6 +152,15 @@ def execute(jobs: Sequence[Job], workers: int, done: Callable[[Job, Result], Non
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _submit(pool: ProcessPoolExecutor, job: Job) -> Future[Result]:
+    try:
+        return pool.submit(work, job)
+    except BrokenProcessPool as error:  # a worker died with another job, which ended the pool
+        future: Future[Result] = Future()
+        future.set_exception(error)
+        return future
 
 
 def _result(future: Future[Result], job: Job) -> Result:
