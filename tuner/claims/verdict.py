@@ -17,8 +17,8 @@ from tuner.claims.document import Claim, Interval, Point
 from tuner.claims.runs import NotEvaluable, Plan
 
 NOISE = 0.03
-"""Two systems whose performance differs by less (of the better one) are tied. Of repeated runs of
-one policy on real hardware, nine in ten differ by less than this (docs/claims.md)."""
+"""Two systems whose performance differs by less (of the better one) are tied: of repeated runs of
+one policy on real hardware, nine in ten differ by less than this."""
 
 WITHIN = 10.0
 """Points of % of all-fast within which a figure counts as reproduced."""
