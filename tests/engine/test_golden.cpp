@@ -64,7 +64,7 @@ const std::vector<Stream>& streams() {
       {"cachelib",
        0x3fde332ef4bba355,
        8192,
-       {{"objects_m", 160.0}, {"slab_kib", 256.0}, {"duration_s", 5.0}}},
+       {{"generator", std::string{"default"}}, {"lone_get_share", 0.1}, {"duration_s", 5.0}}},
       {"cc", 0x98e0a90b76d8f230, 131072, graph},
       {"gpt2",
        0x2520cfbdc46e9bb,

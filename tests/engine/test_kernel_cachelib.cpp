@@ -286,7 +286,7 @@ TEST("cachelib: what the generators read is memory of the application") {
   CHECK_EQ(bytes_of(online, "generator.requests"), 0.0);
   CHECK_NEAR(bytes_of(online, "generator.size_lists"), 32768 * 24, 4096 * 256);
   CHECK(online.loads.at("generator.key_lengths") > 0);
-  CHECK(online.loads[""] < tabled.loads.at("") - 2);
+  CHECK(online.loads.at("") < tabled.loads.at("") - 2);
 
   request.parameters["generator"] = std::string{"offline"};
   CHECK_THROWS(record("cachelib", request), "allowed online, default");
@@ -313,21 +313,24 @@ TEST("cachelib: the standard deviation decides how much memory is hot") {
 TEST("cachelib: work does not depend on the scale") {
   const Scratch scratch;
   auto request = small(scratch.file("a.tts"));
-  request.parameters["value_bytes"] = List{1, 31, 63, 895, 25000, 100000};
-  request.parameters["value_mean"] = 1100.0;
+  // Without the tail of rare large values, so that few operations suffice.
+  request.parameters["value_quantile"] = List{0, 0.9, 1};
+  request.parameters["value_bytes"] = List{200, 1500, 2500};
+  request.parameters["value_mean"] = 775.0;
   request.parameters["touch_value"] = true;
+  request.parameters["duration_s"] = 10.0;
   const auto at = [&](double scale) {
     request.scale = scale;
     return figures_of(request);
   };
-  const Figures reference = at(2048);
-  for (const double scale : {1024.0, 4096.0}) {
+  const Figures reference = at(1024);
+  for (const double scale : {512.0, 2048.0}) {
     const Figures other = at(scale);
-    CHECK_NEAR(other.operations * scale / (reference.operations * 2048), 1, 0.03);
+    CHECK_NEAR(other.operations * scale / (reference.operations * 1024), 1, 0.03);
     CHECK_NEAR(other.loads.at("") / reference.loads.at(""), 1, 0.03);
     CHECK_NEAR(other.stores.at("") / reference.stores.at(""), 1, 0.03);
     for (const auto& [site, loads] : reference.loads)
-      if (loads > 0.5) CHECK_NEAR(other.loads.at(site) / loads, 1, 0.04);
+      if (loads > 0.5) CHECK_NEAR(other.loads.at(site) / loads, 1, 0.03);
     CHECK_NEAR(other.hit_ratio(16e9), reference.hit_ratio(16e9), 0.03);
   }
 }
@@ -359,7 +362,7 @@ TEST("cachelib: what is hot moves at a shift and by churn, and stays without") {
   // Values of several pages, so that a page belongs to one object.
   const auto overlap = [&](double half_life_s, double shift_at_s) {
     auto request = small(scratch.file("a.tts"));
-    request.parameters["keys_m"] = 8.0;
+    request.parameters["keys_m"] = 6.0;
     request.parameters["generator"] = std::string{"online"};
     request.parameters["touch_value"] = true;
     request.parameters["popularity"] = std::string{"table"};
