@@ -87,7 +87,8 @@ Figures figures_of(const RecordRequest& request) {
     reader.read(i, block);
     for (const Event& event : block.events)
       if (event.type == EventType::touch) out.touched += event.count;
-    const double operations = std::accumulate(block.operations.begin(), block.operations.end(), 0.0);
+    const double operations =
+        std::accumulate(block.operations.begin(), block.operations.end(), 0.0);
     (block.timed ? out.operations : out.set_up_operations) += operations;
     if (!block.timed) continue;
     for (const Segment& segment : block.segments)
@@ -140,7 +141,9 @@ TEST("normal popularity: shares and draws are the normal distribution's") {
     const NormalPopularity popularity{sigma};
     // Both sides of the middle, cut off at the first and the last key.
     const double whole = std::erf(0.5 / sigma / std::sqrt(2.0));
-    const auto analytic = [&](double x) { return std::erf(x / 2 / sigma / std::sqrt(2.0)) / whole; };
+    const auto analytic = [&](double x) {
+      return std::erf(x / 2 / sigma / std::sqrt(2.0)) / whole;
+    };
     std::array<int, 5> hits{};
     const std::array at = {sigma / 4, sigma, 2 * sigma, 4 * sigma, 0.9};
     Rng rng{3};
@@ -370,8 +373,7 @@ TEST("cachelib: what is hot moves at a shift and by churn, and stays without") {
     request.parameters["popularity_share"] = List{0.327, 0.553, 0.674, 0.86};
     request.parameters["preload"] = true;
     request.parameters["warm_up_s"] = 0.0;
-    request.parameters["value_bytes"] =
-        List{20000, 20000, 20000, 20000, 20000, 20000};
+    request.parameters["value_bytes"] = List{20000, 20000, 20000, 20000, 20000, 20000};
     request.parameters["value_mean"] = 20000.0;
     request.parameters["lone_get_share"] = 0.0;
     request.parameters["duration_s"] = 120.0;

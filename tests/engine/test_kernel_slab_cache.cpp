@@ -61,8 +61,7 @@ Touched touched_by(const SlabCacheOptions& options, const SlabCache::Entry& pres
     reader.read(i, block);
     if (!block.timed) continue;
     for (const Segment& segment : block.segments)
-      (segment.kind == AccessKind::load ? touched.loads
-                                        : touched.stores)[segment.stream_class] +=
+      (segment.kind == AccessKind::load ? touched.loads : touched.stores)[segment.stream_class] +=
           static_cast<double>(segment.sum);
   }
   return touched;
@@ -137,8 +136,7 @@ TEST("slab cache: classes are CacheLib's; what they cannot hold is not inserted"
     CHECK(sizes[i] > sizes[i - 1]);
     CHECK(static_cast<double>(sizes[i]) < 2 * static_cast<double>(sizes[i - 1]));
     // No larger class has as many items per slab of 4 MiB.
-    if (i + 1 < sizes.size())
-      CHECK((4u << 20) / (sizes[i] + 8) < (4u << 20) / sizes[i]);
+    if (i + 1 < sizes.size()) CHECK((4u << 20) / (sizes[i] + 8) < (4u << 20) / sizes[i]);
   }
   CHECK(!cache.set({1, 8, 1 << 20}, 0));  // with header and key above 1 MiB
   CHECK(!cache.contains(1));

@@ -66,7 +66,7 @@ class Clients {
         sizes_(read_.list("value_quantile"), read_.list("value_bytes"),
                read_.positive("value_mean")),
         progress_(request),
-        recorder_(request.file, info(request), recorder_options(request)),
+        recorder_(request.file, info(request), options(request)),
         generator_(generator_options(request), {dependent, value, update}, untimed(recorder_)),
         cache_(cache_options(request), {dependent, value, update}, recorder_),
         rng_(request.seed),
@@ -117,6 +117,14 @@ class Clients {
     return info;
   }
 
+  /// As many operations are kept whole at every scale: many values have sizes near the median, so
+  /// that few operations would leave its latency to chance.
+  static trace::RecorderOptions options(const RecordRequest& request) {
+    trace::RecorderOptions options = recorder_options(request);
+    options.op_sample_probability = std::min(1.0, 2e-4 * request.scale);
+    return options;
+  }
+
   static trace::Recorder& untimed(trace::Recorder& recorder) {
     recorder.set_timed(false);
     return recorder;
@@ -141,9 +149,9 @@ class Clients {
     };
     SlabCacheOptions options;
     options.arena_bytes = scaled(read_.positive("cache_mb") * (1 << 20));
-    read_.require(options.arena_bytes >= SlabCache::largest_item, "cache_mb",
-                  "less than the largest item, 1 MiB, at scale " +
-                      ParameterReader::text(request.scale));
+    read_.require(
+        options.arena_bytes >= SlabCache::largest_item, "cache_mb",
+        "less than the largest item, 1 MiB, at scale " + ParameterReader::text(request.scale));
     options.slab_bytes = scaled(SlabCache::full_slab_bytes);
     options.buckets = scaled(power_of_two("bucket_power"));
     options.locks = scaled(power_of_two("lock_power"));
@@ -167,10 +175,9 @@ class Clients {
                                                 read_.positive("keys_m")}](double uniform) {
         return active * normal.position(uniform);
       };
-    return [active, table = Popularity{read_.list("popularity_top"),
-                                       read_.list("popularity_share")}](double uniform) {
-      return active * table.position(uniform);
-    };
+    return
+        [active, table = Popularity{read_.list("popularity_top"), read_.list("popularity_share")}](
+            double uniform) { return active * table.position(uniform); };
   }
 
   /// By a table, key numbers rise with the first ranks; a normal distribution's middle is the
@@ -186,14 +193,13 @@ class Clients {
     return mix64(number + (seed_ << 40));
   }
   /// 1 to 8 bytes for 30 %, 8 to 64 for 70 % (cachebench's published mixes). The online generator
-  /// makes the shorter ones 8 bytes long, to hold the key's number. The default one drops duplicates,
-  /// of which nearly all keys below 4 letters are.
+  /// makes the shorter ones 8 bytes long, to hold the key's number. The default one drops
+  /// duplicates, of which nearly all keys below 4 letters are.
   [[nodiscard]] std::uint32_t key_bytes(std::uint64_t object) const {
     const std::uint64_t dice = mix64(identity(object) ^ 0x6b6579ULL);
-    return static_cast<std::uint32_t>(
-        (dice & 0xffff) >= 0.3 * 0x10000 ? 8 + (dice >> 16) % 56
-        : online_                        ? 8
-                                         : 4 + (dice >> 16) % 4);
+    return static_cast<std::uint32_t>((dice & 0xffff) >= 0.3 * 0x10000 ? 8 + (dice >> 16) % 56
+                                      : online_                        ? 8
+                                                                       : 4 + (dice >> 16) % 4);
   }
   [[nodiscard]] std::uint32_t value_bytes(std::uint64_t object) const {
     return static_cast<std::uint32_t>(sizes_.at(spread(object)));
@@ -214,9 +220,7 @@ class Clients {
     const double now_s = recorder_.total_seconds();
     const std::uint64_t object = generator_.draw(rng_);
     const double dice = rng_.uniform();
-    const Kind kind = dice < delete_share_                ? remove
-                      : dice < delete_share_ + set_share_ ? set
-                                                          : get;
+    const Kind kind = dice < delete_share_ ? remove : dice < delete_share_ + set_share_ ? set : get;
     SlabCache::Entry asked = entry(object);
     if (kind == get && rng_.uniform() < lone_share_) {
       asked.key = identity(keys_ + lone_++);
@@ -288,7 +292,8 @@ const RegisterKernel registered{
        "the most popular share of objects ..."},
       {"popularity_share", List{0.032, 0.139, 0.375, 0.499, 0.698}, "share",
        "... and the share of accesses that it gets"},
-      {"active_share", 1.0, "share", "of the keys, the most popular ones; others are not asked for"},
+      {"active_share", 1.0, "share",
+       "of the keys, the most popular ones; others are not asked for"},
       {"value_quantile", List{0, 0.1, 0.5, 0.9, 0.99, 1}, "quantile", "of objects, by value size"},
       {"value_bytes", List{1, 159, 13300, 77600, 274000, 4180000}, "bytes",
        "value sizes at these quantiles"},

@@ -49,9 +49,9 @@ class Generator {
 
  private:
   static constexpr std::uint64_t table_entries = 32768;
-  static constexpr std::uint64_t length_bytes = 8;     // of a key, in the online generator's table
-  static constexpr std::uint64_t list_bytes = 24;      // std::vector
-  static constexpr std::uint64_t size_bytes = 32;      // smallest heap chunk
+  static constexpr std::uint64_t length_bytes = 8;  // of a key, in the online generator's table
+  static constexpr std::uint64_t list_bytes = 24;   // std::vector
+  static constexpr std::uint64_t size_bytes = 32;   // smallest heap chunk
   static constexpr std::uint64_t index_bytes = 4;
   static constexpr std::uint64_t request_bytes = 120;  // Request
   static constexpr std::uint64_t operation_at = 112;   // in it, its last member

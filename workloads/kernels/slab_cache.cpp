@@ -15,7 +15,8 @@ SlabCache::SlabCache(const SlabCacheOptions& options, const SlabCacheClasses& cl
     throw std::invalid_argument(
         "slab cache: needs buckets, locks, and memory for an item of 1 MiB at least");
   // A class is as large as the number of its items per slab allows.
-  for (std::uint64_t bytes = smallest_item; full_slab_bytes / bytes > full_slab_bytes / largest_item;
+  for (std::uint64_t bytes = smallest_item;
+       full_slab_bytes / bytes > full_slab_bytes / largest_item;
        bytes = full_slab_bytes / (full_slab_bytes / bytes) / 8 * 8) {
     classes_.push_back({.item_bytes = bytes});
     bytes = (static_cast<std::uint64_t>(static_cast<double>(bytes) * class_factor) + 7) / 8 * 8;
@@ -229,8 +230,7 @@ bool SlabCache::give_slab(std::uint32_t number) {
       std::min(left, std::max<std::uint64_t>(1, options_.slab_bytes / list.item_bytes));
   const std::size_t first = items_.size();
   for (std::uint64_t i = 0; i < slots; ++i)
-    items_.push_back(
-        {.address = arena_ + arena_used_ + i * list.item_bytes, .of_class = number});
+    items_.push_back({.address = arena_ + arena_used_ + i * list.item_bytes, .of_class = number});
   arena_used_ += slots * list.item_bytes;
   // Pushed in reverse, so that slots are handed out in the order of their addresses.
   for (std::size_t item = items_.size(); item-- > first;) {
