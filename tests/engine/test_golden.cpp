@@ -62,7 +62,7 @@ const std::vector<Stream>& streams() {
        16384,
        {{"cells_per_edge", 400.0}, {"steps", 3.0}, {"tolerance", 1e-3}}},
       {"cachelib",
-       0x2662cdce4aae77b2,
+       0x972ea60789fe25ae,
        8192,
        {{"generator", std::string{"default"}}, {"lone_get_share", 0.1}, {"duration_s", 5.0}}},
       {"cc", 0x98e0a90b76d8f230, 131072, graph},

@@ -121,7 +121,7 @@ class Clients {
   /// that few operations would leave its latency to chance.
   static trace::RecorderOptions options(const RecordRequest& request) {
     trace::RecorderOptions options = recorder_options(request);
-    options.op_sample_probability = std::min(1.0, 2e-4 * request.scale);
+    options.op_sample_probability = std::min(1.0, 1e-4 * request.scale);
     return options;
   }
 
