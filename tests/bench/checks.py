@@ -67,7 +67,7 @@ def freqtier() -> list[dict[str, Any]]:
 
 def scales() -> list[dict[str, Any]]:
     """The same workload in miniatures of other sizes. No publication has this."""
-    usual = throughput("all-fast")
+    usual = throughput("all-fast", "--scale", "256")
     with tempfile.TemporaryDirectory() as work:  # streams that nothing else needs
         os.environ["TIERTUNE_CACHE"] = work
         try:

@@ -82,6 +82,39 @@ double Popularity::share(double x) const {
   return 1;
 }
 
+NormalPopularity::NormalPopularity(double sigma) {
+  if (!(sigma > 0 && std::isfinite(sigma)))
+    throw std::invalid_argument("normal popularity: needs a standard deviation above 0");
+  // Beyond 9 sigma is less than 1e-18 of all accesses. A position of x is x/2 away from the middle.
+  constexpr int steps = 4096;
+  step_ = std::min(1.0, 2 * 9 * sigma) / steps;
+  const auto density = [&](double position) {
+    const double away = position / 2 / sigma;
+    return math::exp(-0.5 * away * away);
+  };
+  share_.push_back(0);
+  for (int i = 0; i < steps; ++i)  // Simpson's rule
+    share_.push_back(share_.back() + density(i * step_) + 4 * density((i + 0.5) * step_) +
+                     density((i + 1) * step_));
+  const double all = share_.back();
+  for (double& share : share_) share /= all;
+}
+
+double NormalPopularity::position(double uniform) const {
+  const auto above = std::upper_bound(share_.begin() + 1, share_.end() - 1, uniform);
+  const double low = *(above - 1);
+  const double within = *above > low ? (uniform - low) / (*above - low) : 0;
+  const double steps = static_cast<double>(above - 1 - share_.begin()) + std::min(within, 1.0);
+  return std::min(steps * step_, std::nextafter(1.0, 0.0));
+}
+
+double NormalPopularity::share(double x) const {
+  const double steps = x / step_;
+  const auto i = static_cast<std::size_t>(steps);
+  if (i + 1 >= share_.size()) return 1;
+  return share_[i] + (share_[i + 1] - share_[i]) * (steps - std::floor(steps));
+}
+
 Sizes::Sizes(std::span<const double> quantile, std::span<const double> bytes, double mean_bytes)
     : quantile_(quantile.begin(), quantile.end()) {
   if (quantile.size() != bytes.size() || quantile.size() < 2 || quantile.front() != 0 ||
@@ -177,8 +210,8 @@ void Ranks::advance(double now_s) {
   }
 }
 
-void Ranks::shift(double share) {
-  const auto hot = static_cast<std::size_t>(popular * static_cast<double>(at_.size()));
+void Ranks::shift(double top, double share) {
+  const auto hot = static_cast<std::size_t>(top * static_cast<double>(at_.size()));
   std::vector<std::uint32_t> cold(at_.size() - hot);  // ranks, each taken once
   std::iota(cold.begin(), cold.end(), static_cast<std::uint32_t>(hot));
   for (std::size_t rank = 0; rank < hot; ++rank) {

@@ -38,6 +38,24 @@ class Popularity {
   std::vector<Piece> pieces_;
 };
 
+/// Popularity that falls with the distance from the middle key as a normal distribution does, cut
+/// off at the first and the last key (cachebench without a table of popularity). Positions count
+/// from the middle outwards, in turns to both sides.
+class NormalPopularity {
+ public:
+  /// `sigma`: standard deviation as a share of the number of keys. Throws std::invalid_argument
+  /// unless it is above 0.
+  explicit NormalPopularity(double sigma);
+
+  /// As those of Popularity.
+  [[nodiscard]] double position(double uniform) const;
+  [[nodiscard]] double share(double x) const;
+
+ private:
+  double step_ = 0;            // between positions of which `share_` is known
+  std::vector<double> share_;  // of accesses, up to i steps; rises from 0 to 1
+};
+
 /// Sizes from published percentiles and mean.
 ///
 /// Between two percentiles the logarithm of the size rises in a straight line. That overstates the
@@ -98,8 +116,9 @@ class Ranks {
 
   /// Exchanges all that is due until now; `now_s` must not fall.
   void advance(double now_s);
-  /// Exchanges each popular object, with this probability, with one that is not.
-  void shift(double share);
+  /// Exchanges each object of the top ranks `top`, with probability `share`, with one beyond them.
+  /// `top` is at most one half.
+  void shift(double top, double share);
   /// The object at a position of popularity in [0, 1).
   [[nodiscard]] std::uint32_t object(double position) const {
     return at_[static_cast<std::size_t>(position * static_cast<double>(at_.size()))];

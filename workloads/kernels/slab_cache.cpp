@@ -1,69 +1,72 @@
 #include "kernels/slab_cache.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <stdexcept>
 
 #include "core/types.hpp"
 
 namespace tt::kernels {
 
-namespace {
-constexpr std::uint64_t bucket_bytes = 8;
-}  // namespace
-
 SlabCache::SlabCache(const SlabCacheOptions& options, const SlabCacheClasses& classes,
                      trace::Recorder& recorder)
     : options_(options), stream_(classes), recorder_(recorder) {
-  if (!std::has_single_bit(options.buckets) || options.class_factor <= 1 ||
-      options.smallest_class < header_bytes + 8 || options.slab_bytes < options.smallest_class ||
-      options.arena_bytes < options.slab_bytes)
+  if (options.buckets == 0 || options.buckets > none || options.locks == 0 ||
+      options.locks > none || options.arena_bytes < largest_item)
     throw std::invalid_argument(
-        "slab cache: needs a slab, a class factor above 1 and a power of two of buckets");
-  // Sizes in multiples of 8 bytes; the last class is a whole slab.
-  for (auto bytes = static_cast<double>(options.smallest_class);
-       bytes < static_cast<double>(options.slab_bytes); bytes *= options.class_factor) {
-    const std::uint64_t rounded = (static_cast<std::uint64_t>(bytes) + 7) / 8 * 8;
-    if (rounded >= options.slab_bytes) break;
-    if (classes_.empty() || classes_.back().item_bytes < rounded)
-      classes_.push_back({.item_bytes = rounded, .slabs = {}});
+        "slab cache: needs buckets, locks, and memory for an item of 1 MiB at least");
+  // A class is as large as the number of its items per slab allows.
+  for (std::uint64_t bytes = smallest_item;
+       full_slab_bytes / bytes > full_slab_bytes / largest_item;
+       bytes = full_slab_bytes / (full_slab_bytes / bytes) / 8 * 8) {
+    classes_.push_back({.item_bytes = bytes});
+    bytes = (static_cast<std::uint64_t>(static_cast<double>(bytes) * class_factor) + 7) / 8 * 8;
   }
-  classes_.push_back({.item_bytes = options.slab_bytes, .slabs = {}});
+  classes_.push_back({.item_bytes = largest_item});
   buckets_.assign(options.buckets, none);
+  locks_ = recorder.map("cachelib.locks", options.locks * lock_bytes);
   table_ = recorder.map("cachelib.hash_table", options.buckets * bucket_bytes);
-  slabs_.resize(options.arena_bytes / options.slab_bytes);
-  const trace::Address arena = recorder.map("cachelib.arena", slabs_.size() * options.slab_bytes);
-  for (std::size_t i = 0; i < slabs_.size(); ++i)
-    slabs_[i].address = arena + i * options.slab_bytes;
+  arena_ = recorder.map("cachelib.arena", options.arena_bytes);
+  recorder.store(stream_.value, locks_, options.locks * lock_bytes);
+  recorder.store(stream_.value, table_, options.buckets * bucket_bytes);
 }
 
+std::vector<std::uint64_t> SlabCache::class_sizes() const {
+  std::vector<std::uint64_t> sizes;
+  for (const Class& list : classes_) sizes.push_back(list.item_bytes);
+  return sizes;
+}
+
+// Multiply and shift: the number of buckets, a power of two in the full system, is any in a
+// miniature, so that chains are as long.
 std::size_t SlabCache::bucket_of(std::uint64_t key) const {
-  return mix64(key + 0x9e3779b97f4a7c15ULL) & (options_.buckets - 1);
+  return ((mix64(key + 0x9e3779b97f4a7c15ULL) >> 32) * options_.buckets) >> 32;
 }
 
-std::uint32_t SlabCache::class_of(std::uint64_t bytes) const {
-  const auto at = std::ranges::lower_bound(classes_, bytes, {}, &Class::item_bytes);
-  if (at == classes_.end())
-    throw std::invalid_argument("slab cache: an item of " + std::to_string(bytes) +
-                                " bytes exceeds a slab");
-  return static_cast<std::uint32_t>(at - classes_.begin());
+/// An atomic instruction on the bucket's lock: it waits for the line, and dirties it.
+void SlabCache::take_lock(std::size_t bucket) {
+  const std::uint64_t lock = ((mix64(bucket) >> 32) * options_.locks) >> 32;
+  recorder_.load(stream_.dependent, locks_ + lock * lock_bytes, lock_bytes);
+  recorder_.store(stream_.update, locks_ + lock * lock_bytes, lock_bytes);
 }
 
 void SlabCache::load_header(std::uint32_t item, std::uint32_t key_bytes) {
   recorder_.load(stream_.dependent, items_[item].address, header_bytes + key_bytes);
 }
 void SlabCache::store_header(std::uint32_t item) {
-  recorder_.store(stream_.update, items_[item].address, 8);
+  recorder_.store(stream_.update, items_[item].address, header_bytes);
 }
 
 std::uint32_t SlabCache::find(std::uint64_t key, std::uint32_t key_bytes, std::uint32_t& previous) {
   const std::size_t bucket = bucket_of(key);
+  take_lock(bucket);
   recorder_.load(stream_.dependent, table_ + bucket * bucket_bytes, bucket_bytes);
+  ++lookups_;
   previous = none;
   for (std::uint32_t item = buckets_[bucket]; item != none; item = items_[item].hash_next) {
     // A comparison reads the whole key when it is the one, else stops in its first bytes.
     const bool found = items_[item].key == key;
     load_header(item, found ? key_bytes : std::min(items_[item].key_bytes, 8u));
+    ++headers_read_;
     if (found) return item;
     previous = item;
   }
@@ -76,27 +79,29 @@ bool SlabCache::contains(std::uint64_t key) const {
   return false;
 }
 
-bool SlabCache::get(std::uint64_t key, std::uint32_t key_bytes, double now_seconds) {
+bool SlabCache::get(std::uint64_t key, std::uint32_t key_bytes, double now_seconds,
+                    bool read_value) {
   std::uint32_t previous = none;
   const std::uint32_t found = find(key, key_bytes, previous);
   if (found == none) return false;
   Item& item = items_[found];
-  store_header(found);  // the reference count, held while the value is read
+  store_header(found);  // the reference count: up, and down again after use
   if (now_seconds - static_cast<double>(item.refreshed) >= options_.refresh_seconds) {
-    Class& list = classes_[slabs_[item.slab].of_class];
     item.refreshed = static_cast<float>(now_seconds);
-    unlink_lru(list, found);
-    push_head(list, found);
+    unlink_lru(found);
+    push_head(found);
   }
-  recorder_.load(stream_.value, item.address + header_bytes + item.key_bytes, item.value_bytes);
+  if (read_value)
+    recorder_.load(stream_.value, item.address + header_bytes + item.key_bytes, item.value_bytes);
   return true;
 }
 
-void SlabCache::set(const Entry& entry, double now_seconds) {
-  const std::uint32_t number =
-      class_of(header_bytes + entry.key_bytes + std::uint64_t{entry.value_bytes});
+bool SlabCache::set(const Entry& entry, double now_seconds) {
+  const auto at = std::ranges::lower_bound(classes_, entry.item_bytes(), {}, &Class::item_bytes);
+  if (at == classes_.end()) return false;
   // The new item is written before the old one is replaced, as readers may hold that.
-  const std::uint32_t fresh = allocate(number);
+  const std::uint32_t fresh = allocate(static_cast<std::uint32_t>(at - classes_.begin()));
+  if (fresh == none) return false;
   Item& item = items_[fresh];
   item.key = entry.key;
   item.key_bytes = entry.key_bytes;
@@ -104,21 +109,24 @@ void SlabCache::set(const Entry& entry, double now_seconds) {
   item.refreshed = static_cast<float>(now_seconds);
   item.in_use = true;
   ++items_in_use_;
-  recorder_.store(stream_.value, item.address,
-                  header_bytes + entry.key_bytes + std::uint64_t{entry.value_bytes});
+  recorder_.store(stream_.update, item.address, header_bytes + entry.key_bytes);
+  if (options_.populate)
+    recorder_.store(stream_.value, item.address + header_bytes + entry.key_bytes,
+                    entry.value_bytes);
 
   std::uint32_t previous = none;
   const std::uint32_t old = find(entry.key, entry.key_bytes, previous);
   if (old != none) {
     unlink_hash(old, previous);
-    unlink_lru(classes_[slabs_[items_[old].slab].of_class], old);
+    unlink_lru(old);
     free_item(old);
   }
   const std::size_t bucket = bucket_of(entry.key);
   item.hash_next = buckets_[bucket];
   buckets_[bucket] = fresh;
   recorder_.store(stream_.update, table_ + bucket * bucket_bytes, bucket_bytes);
-  push_head(classes_[number], fresh);
+  push_head(fresh);
+  return true;
 }
 
 bool SlabCache::remove(std::uint64_t key, std::uint32_t key_bytes) {
@@ -126,7 +134,7 @@ bool SlabCache::remove(std::uint64_t key, std::uint32_t key_bytes) {
   const std::uint32_t found = find(key, key_bytes, previous);
   if (found == none) return false;
   unlink_hash(found, previous);
-  unlink_lru(classes_[slabs_[items_[found].slab].of_class], found);
+  unlink_lru(found);
   free_item(found);
   return true;
 }
@@ -144,8 +152,9 @@ void SlabCache::unlink_hash(std::uint32_t item, std::uint32_t previous) {
   items_[item].hash_next = none;
 }
 
-void SlabCache::unlink_lru(Class& list, std::uint32_t number) {
+void SlabCache::unlink_lru(std::uint32_t number) {
   Item& item = items_[number];
+  Class& list = classes_[item.of_class];
   if (item.newer == none) {
     list.head = item.older;
   } else {
@@ -162,8 +171,9 @@ void SlabCache::unlink_lru(Class& list, std::uint32_t number) {
   store_header(number);
 }
 
-void SlabCache::push_head(Class& list, std::uint32_t number) {
+void SlabCache::push_head(std::uint32_t number) {
   Item& item = items_[number];
+  Class& list = classes_[item.of_class];
   item.newer = none;
   item.older = list.head;
   if (list.head == none) {
@@ -178,7 +188,7 @@ void SlabCache::push_head(Class& list, std::uint32_t number) {
 
 void SlabCache::free_item(std::uint32_t number) {
   Item& item = items_[number];
-  Class& list = classes_[slabs_[item.slab].of_class];
+  Class& list = classes_[item.of_class];
   item.in_use = false;
   item.newer = list.free;
   list.free = number;
@@ -192,20 +202,16 @@ void SlabCache::evict(std::uint32_t number) {
   std::uint32_t previous = none;
   const std::uint32_t found = find(items_[number].key, items_[number].key_bytes, previous);
   unlink_hash(found, previous);
-  unlink_lru(classes_[slabs_[items_[found].slab].of_class], found);
+  unlink_lru(found);
   free_item(found);
   ++evictions_;
 }
 
 std::uint32_t SlabCache::allocate(std::uint32_t number) {
   Class& list = classes_[number];
-  if (list.free == none) {
-    if (slabs_given_ < slabs_.size())
-      give_slab(slabs_given_++, number);
-    else if (list.tail != none)
-      evict(list.tail);
-    else
-      take_slab(number);
+  if (list.free == none && !give_slab(number)) {
+    if (list.tail == none) return none;
+    evict(list.tail);
   }
   const std::uint32_t slot = list.free;
   list.free = items_[slot].newer;
@@ -213,47 +219,25 @@ std::uint32_t SlabCache::allocate(std::uint32_t number) {
   return slot;
 }
 
-void SlabCache::give_slab(std::uint32_t slab, std::uint32_t number) {
+bool SlabCache::give_slab(std::uint32_t number) {
   Class& list = classes_[number];
-  slabs_[slab].of_class = number;
-  list.slabs.push_back(slab);
-  const std::uint64_t slots = options_.slab_bytes / list.item_bytes;
-  slabs_[slab].slots.clear();
+  const std::uint64_t left = (options_.arena_bytes - arena_used_) / list.item_bytes;
+  if (left == 0) {
+    full_ = true;
+    return false;
+  }
+  const std::uint64_t slots =
+      std::min(left, std::max<std::uint64_t>(1, options_.slab_bytes / list.item_bytes));
+  const std::size_t first = items_.size();
+  for (std::uint64_t i = 0; i < slots; ++i)
+    items_.push_back({.address = arena_ + arena_used_ + i * list.item_bytes, .of_class = number});
+  arena_used_ += slots * list.item_bytes;
   // Pushed in reverse, so that slots are handed out in the order of their addresses.
-  for (std::uint64_t i = slots; i-- > 0;) {
-    std::uint32_t item = 0;
-    if (unused_.empty()) {
-      item = static_cast<std::uint32_t>(items_.size());
-      items_.emplace_back();
-    } else {
-      item = unused_.back();
-      unused_.pop_back();
-    }
-    items_[item] = {.address = slabs_[slab].address + i * list.item_bytes, .slab = slab};
+  for (std::size_t item = items_.size(); item-- > first;) {
     items_[item].newer = list.free;
-    list.free = item;
-    slabs_[slab].slots.push_back(item);
+    list.free = static_cast<std::uint32_t>(item);
   }
-}
-
-void SlabCache::take_slab(std::uint32_t number) {
-  const auto donor =
-      std::ranges::max_element(classes_, {}, [](const Class& list) { return list.slabs.size(); });
-  // The slab that holds the least recently used item, or the last one when all slots are free.
-  const std::uint32_t slab = donor->tail != none ? items_[donor->tail].slab : donor->slabs.back();
-  for (const std::uint32_t item : slabs_[slab].slots)
-    if (items_[item].in_use) evict(item);
-  std::uint32_t* link = &donor->free;  // its slots leave the donor's free list
-  while (*link != none) {
-    if (items_[*link].slab == slab)
-      *link = items_[*link].newer;
-    else
-      link = &items_[*link].newer;
-  }
-  unused_.insert(unused_.end(), slabs_[slab].slots.begin(), slabs_[slab].slots.end());
-  std::erase(donor->slabs, slab);
-  ++slabs_moved_;
-  give_slab(slab, number);
+  return true;
 }
 
 std::string SlabCache::inconsistency() const {
@@ -271,7 +255,7 @@ std::string SlabCache::inconsistency() const {
     for (std::uint32_t item = classes_[c].head; item != none; item = items_[item].older) {
       if (++listed[item] > 1) return "an item is listed twice";
       if (items_[item].newer != newer) return "list links disagree";
-      if (slabs_[items_[item].slab].of_class != c) return "an item is in another class's list";
+      if (items_[item].of_class != c) return "an item is in another class's list";
       if (header_bytes + items_[item].key_bytes + std::uint64_t{items_[item].value_bytes} >
           classes_[c].item_bytes)
         return "an item exceeds its slot";
@@ -281,24 +265,21 @@ std::string SlabCache::inconsistency() const {
     if (classes_[c].tail != newer) return "a tail is not the last item";
     for (std::uint32_t item = classes_[c].free; item != none; item = items_[item].newer) {
       if (++freed[item] > 1) return "a slot is freed twice";
-      if (slabs_[items_[item].slab].of_class != c) return "a slot is in another class's free list";
+      if (items_[item].of_class != c) return "a slot is in another class's free list";
     }
   }
   if (in_lists != items_in_use_) return "lists and item count disagree";
-  std::uint64_t slots = 0;
-  for (std::size_t s = 0; s < slabs_given_; ++s)
-    for (const std::uint32_t item : slabs_[s].slots) {
-      ++slots;
-      const Item& slot = items_[item];
-      if (slot.slab != s || slot.address < slabs_[s].address ||
-          slot.address + classes_[slabs_[s].of_class].item_bytes >
-              slabs_[s].address + options_.slab_bytes)
-        return "a slot lies outside its slab";
-      if (slot.in_use ? chained[item] != 1 || listed[item] != 1 || freed[item] != 0
-                      : chained[item] != 0 || listed[item] != 0 || freed[item] != 1)
-        return "a slot is neither in use nor free";
-    }
-  if (slots + unused_.size() != items_.size()) return "slots are lost";
+  trace::Address next = arena_;
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    const Item& slot = items_[i];
+    if (slot.address != next) return "slots overlap, or leave a gap";
+    next += classes_[slot.of_class].item_bytes;
+    if (slot.in_use ? chained[i] != 1 || listed[i] != 1 || freed[i] != 0
+                    : chained[i] != 0 || listed[i] != 0 || freed[i] != 1)
+      return "a slot is neither in use nor free";
+  }
+  if (next != arena_ + arena_used_ || arena_used_ > options_.arena_bytes)
+    return "slots exceed their memory";
   return {};
 }
 
