@@ -12,7 +12,8 @@ namespace tt::classify {
 class AdaptiveThreshold {
  public:
   enum class Rule : std::uint8_t {
-    fill,   // jump to MEMTIS' Algorithm 1 (SOSP'23, §4.2.1)
+    fill,   // jump to MEMTIS' Algorithm 1 (SOSP'23, §4.2.1), from when on as many pages have been
+            // sampled as the fast tier holds: fewer fit whatever the threshold
     step,   // one count up while the hot set exceeds the fast tier, one down while it cannot fill
             // it (FreqTier, 2024, §V-C(a))
     fixed,  // only lower() changes it
@@ -48,6 +49,7 @@ class AdaptiveThreshold {
   Histogram histogram_;
   std::uint32_t value_;
   double since_ = 0;
+  bool filled_ = false;  // as many pages were sampled at once as the fast tier holds
 };
 
 }  // namespace tt::classify

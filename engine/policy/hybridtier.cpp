@@ -156,12 +156,15 @@ class HybridTier final : public Policy {
         artifact_(knobs.choice("variant") == "artifact"),
         huge_(memory_.page_bytes() >= 2ULL << 20),
         fast_pages_(static_cast<double>(memory_.capacity(Tier::fast))),
+        fast_base_pages_(fast_pages_ * static_cast<double>(memory_.page_bytes()) / 4096),
         sampling_hz_(knobs.real("sampling_frequency")),
         batch_(knobs),
         frequency_(filter(knobs, 1, context.seed),
-                   knobs.real("frequency_cooling_period") * fast_pages_),
-        momentum_(filter(knobs, knobs.real("momentum_cbf_ratio"), context.seed + 1),
-                  knobs.real("momentum_cooling_period")),
+                   knobs.real("frequency_cooling_period") * fast_base_pages_),
+        momentum_(filter(knobs, knobs.real(huge_ ? "huge_momentum_cbf_ratio" : "momentum_cbf_ratio"),
+                         context.seed + 1),
+                  artifact_ ? knobs.real("artifact_momentum_cooling_period")
+                            : knobs.real("momentum_cooling_period") * fast_base_pages_),
         threshold_({.rule = artifact_ ? Rule::fixed : Rule::fill,
                     .initial = read(knobs, "frequency_hot_threshold"),
                     .floor = huge_ ? 600 : read(knobs, "frequency_threshold_floor"),
@@ -191,7 +194,7 @@ class HybridTier final : public Policy {
 
   Memory& memory_;
   const bool artifact_, huge_;
-  const double fast_pages_, sampling_hz_;
+  const double fast_pages_, fast_base_pages_, sampling_hz_;
   track::SampleBatch batch_;
   track::CoolingTracker frequency_, momentum_;
   classify::AdaptiveThreshold threshold_;
@@ -205,6 +208,12 @@ class HybridTier final : public Policy {
   regulate::PromotionPlateau plateau_;                // artifact only
   std::vector<std::uint32_t> frequencies_, momenta_;  // scratch
 };
+
+// §4.2: halvings are to reduce "access counts of most pages to 0". They must come before the pages
+// that were sampled since the last one crowd the filter, or every page looks hot: after a number of
+// samples in proportion to the filter, and so to the fast tier. This one is the artifact's 1.1 M on
+// the middle one of the paper's fast tiers: 64 GiB, 1:8 of 512 GiB.
+constexpr double momentum_samples_per_page = 0.0656;
 
 std::vector<KnobDecl> knobs() {
   using namespace knob;
@@ -230,14 +239,20 @@ std::vector<KnobDecl> knobs() {
           .when("variant", "paper"),
       real("frequency_cooling_period", 160, {0.1, 1e5, log}, samples_per_page,
            "artifact; \"high\" in §3.1",
-           "samples per fast-tier page between halvings of the frequency counters"),
-      real("momentum_cooling_period", 1.1e6, {1e4, 1e9, log}, samples,
-           "artifact; \"within seconds\" in §3.1",
-           "samples between halvings of the momentum counters"),
+           "samples per 4 KiB of the fast tier between halvings of the frequency counters"),
+      real("momentum_cooling_period", momentum_samples_per_page, {1e-4, 1e3, log}, samples_per_page,
+           "§3.1, §4.2; artifact's 1.1 M samples at 64 GiB, the middle tier of §6.1",
+           "samples per 4 KiB of the fast tier between halvings of the momentum counters")
+          .when("variant", std::string{"paper"}),
+      real("artifact_momentum_cooling_period", 1.1e6, {1e4, 1e9, log}, samples, "artifact",
+           "samples between halvings of the momentum counters, whatever the fast tier's size")
+          .when("variant", std::string{"artifact"}),
       track::cbf_knobs(4, "§4.2", "§4.2, §4.4, §6.4.2", "§6.4.2, Table 5",
                        "; always 16 with 2 MiB pages"),
       real("momentum_cbf_ratio", 128, {1, 4096, log}, ratio, "§4.2",
            "how many times smaller the momentum filter is than the frequency filter"),
+      real("huge_momentum_cbf_ratio", 8, {1, 4096, log}, ratio, "artifact",
+           "momentum_cbf_ratio with 2 MiB pages"),
       migrate::watermark_knobs("§4.3; artifact"), migrate::second_chance_knobs("§4.3", "artifact"),
       migrate::scan_chunk_knob("FreqTier, 2024, §V-B1; artifact"),
       regulate::plateau_knobs("variant", "artifact"),

@@ -23,7 +23,8 @@ std::vector<std::pair<KnobMap, KnobMap>> settings(const PolicyInfo& info) {
   KnobMap raw;
   const std::map<std::string, double> small{{"sample_batch", 8},
                                             {"adaptation_period", 50},
-                                            {"momentum_cooling_period", 300},
+                                            {"momentum_cooling_period", 7},
+                                            {"artifact_momentum_cooling_period", 300},
                                             {"second_chance_revisit", 5000},
                                             {"frequency_cooling_period", 4},
                                             {"cooling_period", 4},

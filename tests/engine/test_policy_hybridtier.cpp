@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <cmath>
 
 #include "check.hpp"
+#include "core/rng.hpp"
 #include "fake_memory.hpp"
+#include "sim/scale.hpp"
 
 using namespace tt;
 using test::KnobMap;
@@ -19,7 +22,7 @@ KnobMap quiet(KnobMap more = {}) {
                 {"momentum_hot_threshold", std::int64_t{15}},
                 {"demote_momentum_below", std::int64_t{15}},
                 {"frequency_cooling_period", 1e5},
-                {"momentum_cooling_period", 1e9},
+                {"momentum_cooling_period", 1000.0},
                 {"cbf_counters_per_fast_page", 256.0},
                 {"momentum_cbf_ratio", 1.0},
                 {"promote_watermark", 0.0},
@@ -138,7 +141,7 @@ TEST("hybridtier: a saturated page cannot grow; momentum tells whether it was ac
           quiet({{"promote_watermark", 0.05},
                  {"demote_watermark", 0.9},
                  {"frequency_hot_threshold", std::int64_t{15}}}),
-          raw({{"momentum_cooling_period", 400.0}}), 2, 10);
+          raw({{"momentum_cooling_period", 200.0}}), 2, 10);
   rig.sample({0, 1}, 20);
   rig.sample({5}, 1960);  // momentum of 0 and 1 is gone
   rig.map(0, 2);
@@ -185,6 +188,70 @@ TEST("hybridtier: the frequency threshold follows the distribution to fill the f
   rig.sample({100}, 75);
   CHECK_EQ(rig.gauge("frequency_threshold"), 9.0);  // 16 pages above 8; 36 would be too many
   CHECK(rig.memory.work(Work::threshold_pass) == 2u);
+}
+
+TEST("hybridtier: the initial threshold stays until the sampled pages could fill the fast tier") {
+  auto rig = hybrid(quiet(), raw({{"adaptation_period", 10.0}}));
+  Pages few;
+  for (std::uint64_t p = 0; p < 19; ++p) few.push_back(p);
+  rig.sample(few, 4);
+  CHECK_EQ(rig.gauge("frequency_threshold"), 5.0);  // 19 pages fit at any threshold
+  rig.sample({30}, 10);
+  CHECK_EQ(rig.gauge("frequency_threshold"), 3.0);  // so do 20, and the distribution is known
+}
+
+namespace {
+
+// A miniature of a machine with so much fast memory, its knobs scaled as the simulator scales them.
+// Pages of four times the fast tier are sampled uniformly for three cooling periods. The largest
+// share of them that looked hot at any moment: by momentum alone, for frequency needs 15 samples.
+double crowded(double fast_gib, const std::string& variant, std::uint64_t page_bytes = 4096) {
+  constexpr std::uint64_t fast = 1 << 13;
+  const bool huge = page_bytes > 4096;
+  const double r = fast_gib * (1 << 30) / static_cast<double>(page_bytes) / fast;
+  const auto& info = policy("hybridtier");
+  KnobMap given{{"variant", variant}};
+  given.emplace(huge ? "huge_frequency_hot_threshold" : "frequency_hot_threshold",
+                std::int64_t{huge ? 65535 : 15});
+  if (r > 1) given.emplace("sample_batch", 100 * r);
+  const Knobs scaled =
+      sim::scale_knobs(info.knobs, resolve(info.knobs, given), std::max(1.0, r), fast);
+  KnobMap raw = scaled.values();
+  raw["adaptation_period"] = 1e9;
+  Rig rig("hybridtier", {}, raw, fast, 4 * fast, page_bytes);
+  Rng rng(3);
+  double most = 0;
+  while (rig.gauge("momentum_coolings") < 3) {
+    std::vector<Sample> samples;
+    for (int n = 0; n < (huge ? 10000 : 100); ++n) samples.push_back({{rng.below(4 * fast)}});
+    rig.policy->on_samples(samples, {});
+    double hot = 0;
+    for (int n = 0; n < 5000; ++n) hot += rig.policy->heat({rng.below(4 * fast)}) == Heat::hot;
+    most = std::max(most, hot / 5000);
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST("hybridtier: momentum tells pages apart on fast tiers of any size") {
+  for (const double gib : {1, 4, 16, 64, 256, 1024}) {
+    CHECK(crowded(gib, "paper") < 0.002);
+  }
+  // The artifact's constant does so on the paper's larger tiers, not on small ones.
+  CHECK(crowded(128, "artifact") < 0.002);
+  CHECK(crowded(4, "artifact") > 0.99);
+}
+
+TEST("hybridtier: momentum tells huge pages apart") {
+  for (const double gib : {16, 1024}) CHECK(crowded(gib, "paper", 2 << 20) < 0.002);
+}
+
+TEST("hybridtier: the default momentum period is the published one on the paper's middle tier") {
+  const auto& knobs = policy("hybridtier").knobs;
+  const auto it = std::ranges::find(knobs, "momentum_cooling_period", &KnobDecl::name);
+  const double pages = std::ldexp(64, 18);  // 64 GiB
+  CHECK_NEAR(std::get<double>(it->initial) * pages, 1.1e6, 1e3);
 }
 
 TEST("hybridtier: huge pages have 16-bit counters and thresholds of their own") {

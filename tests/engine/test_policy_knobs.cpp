@@ -52,6 +52,11 @@ auto gauge_after(const char* gauge, std::uint64_t page, unsigned times) {
     return r.gauge(gauge);
   };
 }
+/// Twenty pages sampled once fill the fast tier; the threshold may adapt from then on.
+double adapted_threshold(Rig& r) {
+  r.sample(span_of(0, 20));
+  return r.gauge("frequency_threshold");
+}
 double load_rate(Rig& r) { return r.memory.sampling.back().loads.value; }
 double store_rate(Rig& r) { return r.memory.sampling.back().stores.value; }
 double metadata(Rig& r) { return static_cast<double>(r.policy->metadata_bytes()); }
@@ -168,14 +173,15 @@ std::pair<KnobMap, std::vector<Entry>> hybridtier() {
        },
        {{"frequency_hot_threshold", whole(1)}}},
       {"frequency_hot_threshold", whole(3), whole(4), Then::less, sampled(30, 3)},
-      {"frequency_threshold_floor", whole(2), whole(6), Then::more,
-       gauge_after("frequency_threshold", 3, 20), soon},
-      {"adaptation_period", 10.0, 100.0, Then::more, gauge_after("frequency_threshold", 3, 20)},
+      {"frequency_threshold_floor", whole(2), whole(6), Then::more, adapted_threshold, soon},
+      {"adaptation_period", 10.0, 100.0, Then::more, adapted_threshold},
       {"momentum_hot_threshold", whole(3), whole(4), Then::less, sampled(30, 3)},
       {"demote_momentum_below", whole(2), whole(3), Then::more, demoted_of_lukewarm, full, 4096,
        false},
       {"frequency_cooling_period", 1.0, 3.0, Then::less, gauge_after("frequency_coolings", 3, 100)},
-      {"momentum_cooling_period", 20.0, 60.0, Then::less, gauge_after("momentum_coolings", 3, 100)},
+      {"momentum_cooling_period", 1.0, 3.0, Then::less, gauge_after("momentum_coolings", 3, 100)},
+      {"artifact_momentum_cooling_period", 20.0, 60.0, Then::less,
+       gauge_after("momentum_coolings", 3, 100), artifact},
       {"cbf_error", 0.3, 0.0001, Then::less, overcounted,
        with(sized, {{"frequency_hot_threshold", whole(2)}}), 4096, false},
       {"cbf_hashes", whole(1), whole(8), Then::less, metadata, sized},
@@ -223,6 +229,14 @@ std::pair<KnobMap, std::vector<Entry>> hybridtier() {
        {{"huge_momentum_hot_threshold", whole(9)}},
        2 << 20},
       {"huge_momentum_hot_threshold", whole(3), whole(4), Then::less, sampled(30, 3), {}, 2 << 20},
+      {"huge_momentum_cbf_ratio",
+       1.0,
+       256.0,
+       Then::more,
+       overcounted,
+       {{"huge_momentum_hot_threshold", whole(2)}},
+       2 << 20,
+       false},
   };
   for (auto& e : aol_entries({{"sample_batch", 400.0}})) entries.push_back(std::move(e));
   return {base, entries};
