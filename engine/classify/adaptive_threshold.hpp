@@ -38,6 +38,9 @@ class AdaptiveThreshold {
   [[nodiscard]] std::uint32_t value() const { return value_; }
   /// Less by `step`, but not below the floor.
   void lower(std::uint32_t step);
+  /// The initial value again.
+  void reset() { value_ = options_.initial; }
+  [[nodiscard]] bool at_floor() const { return value_ <= options_.floor; }
   /// Pages at or above the threshold.
   [[nodiscard]] std::uint64_t hot_pages() const { return histogram_.at_least(value_); }
   [[nodiscard]] const Histogram& histogram() const { return histogram_; }
