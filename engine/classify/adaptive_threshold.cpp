@@ -29,6 +29,10 @@ bool AdaptiveThreshold::advance(std::uint64_t samples) {
   // Late is not twice: periods missed inside one long batch are one adaptation.
   since_ = options_.period > 0 ? std::fmod(since_, options_.period) : 0;
   if (options_.rule == Rule::fill) {
+    // "It is adequate to initiate the adaptation process when the total capacity of sampled pages
+    // is similar to the fast tier capacity."
+    filled_ = filled_ || static_cast<double>(histogram_.at_least(1)) >= options_.fast_pages;
+    if (!filled_) return false;
     set(histogram_.least(histogram_.fill(options_.fast_pages, 1.0).hot));
   } else if (static_cast<double>(histogram_.at_least(value_)) > options_.fast_pages) {
     set(value_ + 1);

@@ -12,7 +12,8 @@ namespace tt::classify {
 class AdaptiveThreshold {
  public:
   enum class Rule : std::uint8_t {
-    fill,   // jump to MEMTIS' Algorithm 1 (SOSP'23, §4.2.1)
+    fill,   // jump to MEMTIS' Algorithm 1 (SOSP'23, §4.2.1), from when on as many pages have been
+            // sampled as the fast tier holds: fewer fit whatever the threshold
     step,   // one count up while the hot set exceeds the fast tier, one down while it cannot fill
             // it (FreqTier, 2024, §V-C(a))
     fixed,  // only lower() changes it
@@ -37,6 +38,9 @@ class AdaptiveThreshold {
   [[nodiscard]] std::uint32_t value() const { return value_; }
   /// Less by `step`, but not below the floor.
   void lower(std::uint32_t step);
+  /// The initial value again.
+  void reset() { value_ = options_.initial; }
+  [[nodiscard]] bool at_floor() const { return value_ <= options_.floor; }
   /// Pages at or above the threshold.
   [[nodiscard]] std::uint64_t hot_pages() const { return histogram_.at_least(value_); }
   [[nodiscard]] const Histogram& histogram() const { return histogram_; }
@@ -48,6 +52,7 @@ class AdaptiveThreshold {
   Histogram histogram_;
   std::uint32_t value_;
   double since_ = 0;
+  bool filled_ = false;  // as many pages were sampled at once as the fast tier holds
 };
 
 }  // namespace tt::classify

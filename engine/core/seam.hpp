@@ -81,6 +81,7 @@ struct SamplingRequest {
   };
   Event loads;
   Event stores;
+  double fast_share = 1;  // of the load samples in the fast tier, those that are taken
   friend bool operator==(const SamplingRequest&, const SamplingRequest&) = default;
 };
 
@@ -161,7 +162,8 @@ enum class Copy : std::uint8_t {
 
 /// How this policy's pages move: a standing request, which may change at any time.
 struct Movers {
-  unsigned threads = 1;  // 0: the tiering thread itself
+  unsigned threads = 1;   // 0: the tiering thread itself
+  unsigned together = 1;  // so many threads copy one page, each a part of it
   Copy copy = Copy::blocking;
   unsigned retries = 0;  // transactional: further attempts after a store made a copy void
   bool shadows = false;  // a promoted page keeps its old copy until it is written (Need::shadows)

@@ -54,4 +54,31 @@ class RateLimiter {
   Nanos last_{};
 };
 
+/// Pauses for a second after each demotion, from one that was faster than `rate` on until one is
+/// slower than a tenth of it (HybridTier, ASPLOS'25, published code).
+class DemotionPause {
+ public:
+  /// `rate` in pages per second.
+  explicit DemotionPause(double rate) : rate_(rate) {}
+
+  /// Pages were demoted, since the last call or at once.
+  void demoted(std::uint64_t pages, Nanos now) {
+    pages_ += static_cast<double>(pages);
+    if (now <= last_) return;
+    const double rate = pages_ / seconds(now - last_);
+    if (rate > rate_) on_ = true;
+    if (rate < rate_ / 10) on_ = false;
+    if (on_) until_ = now + from_seconds(1);
+    last_ = now;
+    pages_ = 0;
+  }
+  [[nodiscard]] bool paused(Nanos now) const { return now < until_; }
+
+ private:
+  double rate_;
+  double pages_ = 0;  // since last_
+  bool on_ = false;
+  Nanos last_{}, until_{};
+};
+
 }  // namespace tt::migrate

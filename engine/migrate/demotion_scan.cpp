@@ -65,6 +65,8 @@ DemotionScan::Result DemotionScan::run(Memory& memory, const MappedRanges& space
   // The next run goes on where a slice ended, unless the demotion is over.
   const bool done = queue_full || room() >= options_.demote_watermark * capacity;
   left_ = done ? 0 : left_ - result.scanned;
+  result.ended = left_ == 0;
+  result.short_of_mark = result.ended && !done;
   result.empty = barren_ >= pass;
   if (result.empty) barren_ = 0;
   return result;

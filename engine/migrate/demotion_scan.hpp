@@ -31,6 +31,8 @@ class DemotionScan {
     std::uint64_t scanned = 0;    // pages whose residency was asked
     std::uint64_t requested = 0;  // demotions queued
     bool empty = false;           // the last whole pass, over one or more runs, found nothing
+    bool ended = false;           // the demotion is over; the next run would begin another one
+    bool short_of_mark = false;   // ... after a whole pass, below the demote watermark
   };
 
   /// Throws std::invalid_argument if the demote watermark is below the promote watermark.

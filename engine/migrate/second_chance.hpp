@@ -36,6 +36,12 @@ class SecondChance {
   /// the demotion of the victims is requested. Returns how many were due.
   std::size_t revisit(Memory& memory, Nanos now, const Judge& demote);
 
+  /// Forgets all pages.
+  void clear() {
+    queue_.clear();
+    members_.clear();
+  }
+
   /// "If a marked page was not accessed after the revisit time" it is demoted. It was accessed if
   /// its count now exceeds what the halvings since then have left of the remembered count.
   [[nodiscard]] static bool grew(const Marked& marked, std::uint32_t frequency,

@@ -6,17 +6,18 @@
 // threshold_  count from which a page has high frequency; follows the hotness distribution
 // chances_    pages that got a second chance
 // scan_       walks the address space for demotion
+// thrift_     of the artifact alone: does and samples less when there is little to win
 //
 // Table 1 (in the slow tier / in the fast tier):
 //                 momentum high          momentum low
 // frequency high  promote / no action    promote / no action (second chance)
 // frequency low   promote / no action    no action / demote
 //
-// Inferred, since not published: MEMTIS' Algorithm 1 adapts the threshold (§3.1: "similar to
-// Memtis"); at the counter's limit momentum tells whether a page was accessed; the bound on a run
-// of the scan.
+// Inferred: MEMTIS' Algorithm 1 adapts the threshold (§3.1: "similar to Memtis"); at the counter's
+// limit momentum tells whether a page was accessed; the bound on a run of the scan.
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "classify/adaptive_threshold.hpp"
 #include "core/make_policy.hpp"
@@ -25,7 +26,7 @@
 #include "migrate/promotion_batch.hpp"
 #include "migrate/second_chance.hpp"
 #include "regulate/aol.hpp"
-#include "regulate/plateau.hpp"
+#include "regulate/thrift.hpp"
 #include "track/cbf_knobs.hpp"
 #include "track/cooling.hpp"
 #include "track/sample_batch.hpp"
@@ -44,10 +45,11 @@ class HybridTier final : public Policy {
     batch_.add(samples, [&] { process_batch(now); });
   }
   void on_migrated(std::span<const MigrationResult> results, Nanos) override {
-    plateau_.promoted(migrate::promoted(results));
+    if (thrift_) thrift_->promoted(migrate::promoted(results));
   }
   void tick(Nanos now) override {
-    plateau_.tick(now);
+    if (thrift_ && thrift_->tick(now)) wake();
+    if (monitoring()) return;
     revisit(now);
     demote(now);
   }
@@ -61,8 +63,9 @@ class HybridTier final : public Policy {
     out["frequency_threshold"] = threshold_.value();
     out["momentum_threshold"] = momentum_hot_;
     out["hot_pages"] = static_cast<double>(threshold_.hot_pages());
-    out["sampling_hz"] = plateau_.monitoring() ? 0 : sampling_hz_;
-    out["monitoring"] = plateau_.monitoring();
+    out["sampling_hz"] = monitoring() ? 0 : sampling_hz_;
+    out["monitoring"] = monitoring();
+    if (thrift_) thrift_->gauges(out);
     out["second_chance_pages"] = static_cast<double>(chances_.size());
     out["frequency_coolings"] = static_cast<double>(frequency_.epoch());
     out["momentum_coolings"] = static_cast<double>(momentum_.epoch());
@@ -75,6 +78,7 @@ class HybridTier final : public Policy {
 
  private:
   void process_batch(Nanos now) {
+    if (monitoring()) return batch_.drop();  // samples that were under way
     while (const auto part = batch_.take(std::min(frequency_.room(), momentum_.room()))) {
       for (const Tier tier : {Tier::fast, Tier::slow}) count(tier);
       if (threshold_.advance(part)) memory_.charge(Work::threshold_pass, 1);
@@ -83,14 +87,16 @@ class HybridTier final : public Policy {
     }
     demote(now);  // room first, so that the promotions queued behind find it
     promotions_.flush(memory_);
-    if (artifact_ && plateau_.end_batch(now)) accept_less_hot();
+    if (thrift_ && thrift_->end_batch()) accept_less_hot(now);
   }
 
   /// §4.3: "For each access sample collected, HybridTier records this access in both CBFs. Based on
   /// the updated page frequency and momentum, HybridTier decides whether to promote this page."
   void count(Tier tier) {
-    const auto [pages, counts, before, after] = batch_.count(tier, *frequency_);
+    const auto counted = batch_.count(tier, *frequency_);
+    const auto& [pages, counts, before, after] = counted;
     threshold_.move(before, after);
+    if (thrift_ && tier == Tier::fast) thrift_->counted(counted, frequency_->max_count());
     momentum_->increment(counts);
     memory_.charge(Work::tracker_update, 2 * pages.size());
     if (tier == Tier::fast) return;
@@ -105,8 +111,9 @@ class HybridTier final : public Policy {
 
   /// Table 1, right of the slash.
   void demote(Nanos now) {
+    if (thrift_ && thrift_->demotion_paused(now)) return;
     // Counts only grow between halvings, so a scan that found nothing would find nothing again.
-    if (scan_state() == fruitless_) return;
+    if (!thrift_ && scan_state() == fruitless_) return;
     const auto result = scan_.run(memory_, space_, [&](auto fast, auto& victims) {
       frequency_->get(fast, frequencies_);
       momentum_->get(fast, momenta_);
@@ -124,7 +131,9 @@ class HybridTier final : public Policy {
       }
     });
     if (result.empty) fruitless_ = scan_state();
+    if (thrift_) thrift_->demoted(result, now);
   }
+  [[nodiscard]] bool monitoring() const { return thrift_ && thrift_->monitoring(); }
   /// What the result of a scan depends on.
   std::array<std::uint64_t, 6> scan_state() const {
     return {frequency_.epoch(), momentum_.epoch(), space_.version(),
@@ -144,10 +153,22 @@ class HybridTier final : public Policy {
     memory_.charge(Work::tracker_lookup, 2 * due);
   }
 
-  /// Artifact: promotions have run dry, although the hot pages fill less than 4/5 of the fast tier.
-  void accept_less_hot() {
+  /// Artifact: promotions have run dry. Less hot pages will do while 4/5 of the tier are not hot.
+  void accept_less_hot(Nanos now) {
     const auto hot = static_cast<double>(threshold_.hot_pages());
-    if (hot < 0.8 * fast_pages_) threshold_.lower(huge_ ? 100 : 1);
+    if (hot < 0.8 * fast_pages_ && !threshold_.at_floor()) {
+      threshold_.lower(huge_ ? 100 : 1);
+    } else {
+      thrift_->begin_monitoring(now);
+    }
+  }
+  /// Artifact: the hit ratio falls. What was hot before is to make room.
+  void wake() {
+    frequency_.halve();
+    momentum_.halve();
+    threshold_.cool();
+    threshold_.reset();
+    chances_.clear();
   }
 
   using Rule = classify::AdaptiveThreshold::Rule;
@@ -158,10 +179,14 @@ class HybridTier final : public Policy {
         fast_pages_(static_cast<double>(memory_.capacity(Tier::fast))),
         sampling_hz_(knobs.real("sampling_frequency")),
         batch_(knobs),
-        frequency_(filter(knobs, 1, context.seed),
-                   knobs.real("frequency_cooling_period") * fast_pages_),
-        momentum_(filter(knobs, knobs.real("momentum_cbf_ratio"), context.seed + 1),
-                  knobs.real("momentum_cooling_period")),
+        frequency_(filter(knobs, 1, context.seed), period(knobs, "frequency_cooling_period"),
+                   artifact_ ? 0.5 : 0),
+        momentum_(
+            filter(knobs, knobs.real(huge_ ? "huge_momentum_cbf_ratio" : "momentum_cbf_ratio"),
+                   context.seed + 1),
+            artifact_ ? knobs.real("artifact_momentum_cooling_period")
+                      : period(knobs, "momentum_cooling_period"),
+            artifact_ ? 0.5 : 0),
         threshold_({.rule = artifact_ ? Rule::fixed : Rule::fill,
                     .initial = read(knobs, "frequency_hot_threshold"),
                     .floor = huge_ ? 600 : read(knobs, "frequency_threshold_floor"),
@@ -174,15 +199,25 @@ class HybridTier final : public Policy {
                                 : read(knobs, "demote_momentum_below")),
         scan_(knobs),
         chances_(knobs),
-        plateau_(memory_, {{SamplingRequest::Mode::frequency, sampling_hz_}, {}}, knobs) {
+        thrift_(artifact_ ? std::make_unique<regulate::Thrift>(memory_, knobs, sampling_hz_,
+                                                               huge_ ? -0.02 : -0.01)
+                          : nullptr) {
     memory_.set_movers({.threads = 0});  // it calls move_pages() itself
+    if (!thrift_) memory_.set_sampling({.loads = {SamplingRequest::Mode::frequency, sampling_hz_}});
   }
   /// §4.2: sized for the pages of the fast tier; the momentum filter is `smaller` times smaller.
   std::unique_ptr<track::Tracker> filter(const Knobs& knobs, double smaller, std::uint64_t seed) {
     auto options = track::cbf_options(knobs, fast_pages_, smaller, seed);
     if (huge_) options.counter_bits = 16;  // §4.4: "increases each CBF counter to 16-bit"
-    options.conservative = !artifact_;     // §4.2: "increment the minimum counters"; artifact: all
+    if (artifact_) {
+      options.conservative = false;  // all counters, not "the minimum counters" (§4.2)
+      options.min_counters = std::bit_ceil(std::max(
+          options.min_counters, track::cbf_counters(options.pages, options.error, options.hashes)));
+    }
     return track::make_cbf(options);
+  }
+  double period(const Knobs& knobs, const std::string& name) const {  // in samples
+    return knobs.real(name) * fast_pages_ * static_cast<double>(memory_.page_bytes() / 4096);
   }
   /// With 2 MiB pages the hot thresholds have knobs of their own (§4.4).
   std::uint32_t read(const Knobs& knobs, const std::string& name) {
@@ -202,7 +237,7 @@ class HybridTier final : public Policy {
   std::array<std::uint64_t, 6> fruitless_{};  // state in which a whole scan found nothing
   migrate::SecondChance chances_;
   migrate::PromotionBatch promotions_;
-  regulate::PromotionPlateau plateau_;                // artifact only
+  std::unique_ptr<regulate::Thrift> thrift_;
   std::vector<std::uint32_t> frequencies_, momenta_;  // scratch
 };
 
@@ -210,8 +245,8 @@ std::vector<KnobDecl> knobs() {
   using namespace knob;
   return list(
       choice("variant", {"paper", "artifact"}, "ASPLOS'25; artifact",
-             "where the published code differs from the paper: threshold adaptation, increment "
-             "rule, low momentum, monitoring"),
+             "where the published code differs from the paper: constants, threshold adaptation, "
+             "increments, monitoring"),
       real("sampling_frequency", 1e5, {100, 1e7, log}, hertz, "FreqTier, 2024, §V-B2; artifact",
            "access samples per second"),
       track::sample_batch_knob("§4.3"),
@@ -230,17 +265,26 @@ std::vector<KnobDecl> knobs() {
           .when("variant", "paper"),
       real("frequency_cooling_period", 160, {0.1, 1e5, log}, samples_per_page,
            "artifact; \"high\" in §3.1",
-           "samples per fast-tier page between halvings of the frequency counters"),
-      real("momentum_cooling_period", 1.1e6, {1e4, 1e9, log}, samples,
-           "artifact; \"within seconds\" in §3.1",
-           "samples between halvings of the momentum counters"),
+           "samples per 4 KiB of the fast tier between halvings of the frequency counters"),
+      // §4.2: it is to reduce "access counts of most pages to 0", so it must end before the pages
+      // sampled since it began crowd the filter: in proportion to the fast tier. The artifact's
+      // 1.1 M samples on the middle one of the paper's tiers, 64 GiB.
+      real("momentum_cooling_period", 0.0656, {1e-4, 1e3, log}, samples_per_page,
+           "§3.1, §4.2; artifact's 1.1 M samples at 64 GiB, the middle tier of §6.1",
+           "samples per 4 KiB of the fast tier between halvings of the momentum counters")
+          .when("variant", std::string{"paper"}),
+      real("artifact_momentum_cooling_period", 1.1e6, {1e4, 1e9, log}, samples, "artifact",
+           "samples between halvings of the momentum counters, whatever the fast tier's size")
+          .when("variant", std::string{"artifact"}),
       track::cbf_knobs(4, "§4.2", "§4.2, §4.4, §6.4.2", "§6.4.2, Table 5",
                        "; always 16 with 2 MiB pages"),
       real("momentum_cbf_ratio", 128, {1, 4096, log}, ratio, "§4.2",
            "how many times smaller the momentum filter is than the frequency filter"),
+      real("huge_momentum_cbf_ratio", 8, {1, 4096, log}, ratio, "artifact",
+           "momentum_cbf_ratio with 2 MiB pages"),
       migrate::watermark_knobs("§4.3; artifact"), migrate::second_chance_knobs("§4.3", "artifact"),
       migrate::scan_chunk_knob("FreqTier, 2024, §V-B1; artifact"),
-      regulate::plateau_knobs("variant", "artifact"),
+      regulate::thrift_knobs("variant", "artifact"),
       integer("huge_frequency_hot_threshold", 1000, {1, 65535}, count_per_page, "§4.4; artifact",
               "frequency_hot_threshold with 2 MiB pages (floor 600)"),
       integer("huge_momentum_hot_threshold", 200, {1, 65535}, count_per_page, "§4.4; artifact",

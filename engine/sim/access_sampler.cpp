@@ -10,6 +10,8 @@ void AccessSampler::set(const SamplingRequest& request) {
   for (const auto& event : {request.loads, request.stores})
     if (event.mode != SamplingRequest::Mode::off && !(event.value > 0))
       throw std::invalid_argument("a sampling period or frequency must be positive");
+  if (!(request.fast_share > 0 && request.fast_share <= 1))
+    throw std::invalid_argument("the share of samples in the fast tier must be in (0, 1]");
   request_ = request;
   apply(AccessKind::load);
   apply(AccessKind::store);
@@ -70,10 +72,14 @@ std::uint64_t AccessSampler::hit(const trace::Segment& segment, unsigned shift,
       entry += 4;
     }
     while (entry + 1 < end && left >= segment.counts[entry]) left -= segment.counts[entry++];
-    const PageId page{segment.pages[entry] >> shift};
-    out.push_back({page, slow.test(page.value) ? Tier::slow : Tier::fast, segment.kind});
-    ++taken;
     next += rng_.exponential(period_[k]);
+    const PageId page{segment.pages[entry] >> shift};
+    const Tier tier = slow.test(page.value) ? Tier::slow : Tier::fast;
+    const bool thinned =
+        request_.fast_share < 1 && tier == Tier::fast && segment.kind == AccessKind::load;
+    if (thinned && rng_.uniform() >= request_.fast_share) continue;
+    out.push_back({page, tier, segment.kind});
+    ++taken;
   }
   next_[k] = std::max(0.0, next - sum);
   return taken;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <stdexcept>
 #include <utility>
 
 #include "core/math.hpp"
@@ -45,6 +46,8 @@ Mover::Mover(PageTable& pages, Ledger& ledger, const MachineProfile& profile, do
 }
 
 void Mover::set(const Movers& movers) {
+  if (movers.together == 0 || movers.together > std::max(1U, movers.threads))
+    throw std::invalid_argument("as many threads as copy one page together must be there");
   movers_ = movers;
   transactional_ = transactional_ || movers.copy == Copy::transactional;
 }
@@ -53,8 +56,8 @@ void Mover::set(const Movers& movers) {
 void Mover::price(const Load& load) {
   const double threads = std::max(1.0, static_cast<double>(movers_.threads));
   for (const Tier to : {Tier::fast, Tier::slow})
-    move_ns_[index(to)] =
-        move_ns(profile_, to, static_cast<double>(pages_.page_bytes()), threads, load);
+    move_ns_[index(to)] = move_ns(profile_, to, static_cast<double>(pages_.page_bytes()), threads,
+                                  load, movers_.together);
 }
 
 std::size_t Mover::request(Tier to, std::span<const PageId> pages) {
@@ -238,7 +241,7 @@ void Mover::start(double expected_ns, double idle_share, const Load& load) {
   idle_ = true;
   price(load);
   if (queue_.empty() && in_flight_.empty()) return;
-  const double time = movers_.threads > 0 ? movers_.threads : idle_share;
+  const double time = movers_.threads > 0 ? pages_at_a_time() : idle_share;
   const double budget = credit_ns_ + expected_ns * time;
   bool in_time = true;
   for (InFlight& moving : in_flight_) in_time = copy(moving, budget) && in_time;
@@ -255,13 +258,13 @@ void Mover::start(double expected_ns, double idle_share, const Load& load) {
 }
 
 void Mover::settle(double block_ns, double left_ns) {
-  const double time_ns = movers_.threads > 0 ? block_ns * movers_.threads : left_ns;
+  const double time_ns = movers_.threads > 0 ? block_ns * pages_at_a_time() : left_ns;
   credit_ns_ += time_ns - used_ns_;
   // A block that lasted longer than expected is made up for in the next one, unless the mover was
   // idle.
   if (idle_) credit_ns_ = std::min(credit_ns_, 0.0);
-  ledger_.sums()[Sum::mover_cpu_seconds] += used_ns_ * 1e-9;
-  worked_ns_ = used_ns_;
+  ledger_.sums()[Sum::mover_cpu_seconds] += used_ns_ * movers_.together * 1e-9;
+  worked_ns_ = used_ns_ * movers_.together;
   if (block_ns > 0) block_ns_ = block_ns;
 }
 

@@ -89,6 +89,9 @@ class Mover {
     unsigned retries = 0;  // that are left
   };
   void price(const Load& load);
+  [[nodiscard]] double pages_at_a_time() const {
+    return static_cast<double>(movers_.threads) / movers_.together;
+  }
   void report(PageId page, Tier to, Outcome outcome);
   bool depart(PageId page, Tier to, bool in_fault);
   bool copy(InFlight& moving, double budget_ns);

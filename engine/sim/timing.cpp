@@ -126,15 +126,16 @@ LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& 
 }
 
 double move_ns(const MachineProfile& machine, Tier to, double page_bytes, double movers,
-               const Load& load) {
+               const Load& load, double together) {
+  const double pages = std::max(1.0, movers / together);  // at a time
   const auto one_movers = [&](Tier tier, double gbps) {
     const double left = 1 - load.utilisation[index(tier)];
-    return gbps * std::max(left, movers / (movers + load.threads)) / movers;
+    return gbps * std::max(left, movers / (movers + load.threads)) / pages;
   };
   const Tier from = other(to);
-  const double speed =
-      std::min({machine.migration_copy_gbps, one_movers(from, machine.tiers[index(from)].read_gbps),
-                one_movers(to, machine.tiers[index(to)].write_gbps)});
+  const double speed = std::min({machine.migration_copy_gbps * together,
+                                 one_movers(from, machine.tiers[index(from)].read_gbps),
+                                 one_movers(to, machine.tiers[index(to)].write_gbps)});
   return machine.migration_fixed_us * 1e3 + page_bytes / speed;
 }
 

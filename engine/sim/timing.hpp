@@ -102,7 +102,7 @@ struct Load {
 /// application leaves of an end's bandwidth; where it leaves less than their share among all
 /// threads, they have that share, since a memory controller serves whoever asks.
 [[nodiscard]] double move_ns(const MachineProfile& machine, Tier to, double page_bytes,
-                             double movers, const Load& load);
+                             double movers, const Load& load, double together = 1);
 
 /// Thread time per load during which at least one demand read is outstanding (A1 of Soar/Alto,
 /// OSDI'25, Table 1, per read): misses are issued every max(issue, latency / MLP); a latency longer

@@ -17,9 +17,11 @@ namespace tt::track {
 /// batch pays for all of it.
 class CoolingTracker {
  public:
-  /// `period` in samples; may be fractional in a miniature.
-  CoolingTracker(std::unique_ptr<Tracker> tracker, double period)
-      : tracker_(std::move(tracker)), period_(period) {}
+  /// `period` in samples; may be fractional in a miniature. `kept`: the share of a period that
+  /// still counts after a halving, so that later ones come sooner than the first (HybridTier's
+  /// published code halves its number of samples with the counters).
+  CoolingTracker(std::unique_ptr<Tracker> tracker, double period, double kept = 0)
+      : tracker_(std::move(tracker)), period_(period), kept_(kept) {}
 
   [[nodiscard]] Tracker& operator*() const { return *tracker_; }
   [[nodiscard]] Tracker* operator->() const { return tracker_.get(); }
@@ -33,7 +35,7 @@ class CoolingTracker {
   bool advance(std::uint64_t samples, Memory& memory) {
     since_ += static_cast<double>(samples);
     if (tracker_->cooling()) {
-      const double share = 2.0 * static_cast<double>(samples) / period_;
+      const double share = 2.0 * static_cast<double>(samples) / (period_ * (1 - kept_));
       const auto lines =
           static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(tracker_->lines())));
       memory.charge(Work::cooling_step, tracker_->cool(lines));
@@ -41,9 +43,16 @@ class CoolingTracker {
     if (since_ < period_) return false;
     since_ = std::max(0.0, since_ - period_);
     if (since_ >= period_) since_ = 0;
+    since_ += kept_ * period_;
     tracker_->begin_cooling();
     ++epoch_;
     return true;
+  }
+  /// Halves the counts now, whatever the samples.
+  void halve() {
+    since_ *= kept_;
+    tracker_->begin_cooling();
+    ++epoch_;
   }
 
   /// Halvings so far. A count remembered in epoch e, shifted right by epoch() - e, compares with
@@ -52,7 +61,7 @@ class CoolingTracker {
 
  private:
   std::unique_ptr<Tracker> tracker_;
-  double period_;
+  double period_, kept_;
   double since_ = 0;  // samples since the last halving began
   std::uint64_t epoch_ = 0;
 };

@@ -55,6 +55,9 @@ class SampleBatch {
   /// batch is used up.
   std::size_t take(std::uint64_t limit);
 
+  /// The rest of the batch is not wanted.
+  void drop() { taken_ = samples_.size(); }
+
   /// Counts the part's samples that `tier` answered: one increment per distinct page (FreqTier,
   /// 2024, §V-C(c)).
   [[nodiscard]] Counted count(Tier tier, Tracker& tracker);

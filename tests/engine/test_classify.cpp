@@ -129,7 +129,7 @@ TEST("threshold: the fill rule jumps to the lowest count whose pages fit") {
 }
 
 TEST("threshold: stays within floor and ceiling") {
-  auto low = adaptive(AdaptiveThreshold::Rule::fill, 1000);
+  auto low = adaptive(AdaptiveThreshold::Rule::fill, 1);
   pages(low, 1, 1);
   low.advance(100);
   CHECK_EQ(low.value(), 3u);
@@ -137,6 +137,18 @@ TEST("threshold: stays within floor and ceiling") {
   pages(high, 20, 15);
   high.advance(100);
   CHECK_EQ(high.value(), 15u);
+}
+
+TEST("threshold: the fill rule begins when the sampled pages could fill the fast tier") {
+  auto t = adaptive(AdaptiveThreshold::Rule::fill, 25);
+  pages(t, 24, 2);
+  CHECK(!t.advance(100));
+  CHECK_EQ(t.value(), 5u);
+  pages(t, 1, 1);
+  CHECK(t.advance(100));
+  CHECK_EQ(t.value(), 3u);
+  t.cool();  // 24 pages are left; what has begun goes on
+  CHECK(t.advance(100));
 }
 
 TEST("threshold: the step rule climbs while the hot set is too large, sinks while it fits") {
@@ -159,6 +171,7 @@ TEST("threshold: the fixed rule never adapts, and periods carry their remainder"
   CHECK(!fixed.advance(1000));
   CHECK_EQ(fixed.value(), 5u);
   auto t = adaptive(AdaptiveThreshold::Rule::fill, 1);
+  pages(t, 1, 1);
   CHECK(t.advance(150));
   CHECK(t.advance(50));
 }

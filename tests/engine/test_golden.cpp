@@ -116,9 +116,9 @@ struct Simulation {
 constexpr Simulation simulations[] = {
     {"all-fast", false, 0x51b988330cecf854},    {"all-slow", false, 0x73d8851253802463},
     {"first-touch", false, 0xcea0c59260b2d0d4}, {"freqtier", false, 0x6a85648fe8cadf8b},
-    {"freqtier", true, 0x1415b3d047488209},     {"hemem", false, 0x37c6000281dc494b},
-    {"hemem", true, 0x2f00921d2e6503f3},        {"hybridtier", false, 0x10f7cdb3a74c8353},
-    {"hybridtier", true, 0x8dd85a902eb5dec8},   {"static-hot", false, 0xbd875ae2e05ec10c},
+    {"freqtier", true, 0x1415b3d047488209},     {"hemem", false, 0x62bfa51f62bcdddf},
+    {"hemem", true, 0x931a426782b53a73},        {"hybridtier", false, 0xcdae2e0c6de748fd},
+    {"hybridtier", true, 0x616606d6ada34842},   {"static-hot", false, 0xbd875ae2e05ec10c},
 };
 
 bool has_aol(const PolicyInfo& policy) {

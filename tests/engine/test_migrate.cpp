@@ -1,13 +1,12 @@
 #include "check.hpp"
 #include "fake_memory.hpp"
 #include "migrate/allowance.hpp"
+#include "migrate/cold_list.hpp"
 #include "migrate/demotion_scan.hpp"
-#include "migrate/hot_lists.hpp"
 #include "migrate/mapped_ranges.hpp"
-#include "migrate/page_ring.hpp"
+#include "migrate/page_list.hpp"
 #include "migrate/promotion_batch.hpp"
 #include "migrate/second_chance.hpp"
-#include "migrate/victim_scan.hpp"
 
 using namespace tt;
 using migrate::DemotionScan;
@@ -352,143 +351,92 @@ TEST("promotion batch: one request, each page once, order kept") {
   CHECK_EQ(batch.flush(memory), 1u);  // the next batch starts afresh
 }
 
-TEST("page ring: first in, first out; a page is in once, and may come again after it was taken") {
-  migrate::PageRing ring;
-  const auto take = [&](std::uint64_t count) {
-    std::vector<std::pair<std::uint64_t, Tier>> taken;
-    ring.take(count, [&](PageId page, Tier tier) { taken.emplace_back(page.value, tier); });
-    return taken;
-  };
-  ring.push({5}, Tier::slow);
-  ring.push({3}, Tier::fast);
-  ring.push({5}, Tier::fast);  // in already
-  CHECK_EQ(ring.size(), 2u);
-  CHECK((take(1) == std::vector<std::pair<std::uint64_t, Tier>>{{5, Tier::slow}}));
-  ring.push({5}, Tier::fast);
-  CHECK((take(9) == std::vector<std::pair<std::uint64_t, Tier>>{{3, Tier::fast}, {5, Tier::fast}}));
-  CHECK_EQ(ring.size(), 0u);
+TEST("page list: first in, first out; each page once; any may leave") {
+  migrate::PageList list;
+  for (const std::uint64_t page : {7, 2, 9, 2, 4}) list.push({page});
+  CHECK_EQ(list.size(), 4u);
+  CHECK(list.remove({9}));
+  CHECK(!list.remove({9}));
+  CHECK((list.newest_first() == std::vector<PageId>{{4}, {2}, {7}}));
+  CHECK(list.pop() == PageId{7});
+  CHECK(!list.contains({7}));
+  list.push({7});
+  CHECK(list.pop() == PageId{2});
+  CHECK(list.pop() == PageId{4});
+  CHECK(list.pop() == PageId{7});
+  CHECK(!list.pop());
 }
 
-namespace {
-
-Pages first_slow(migrate::HotLists& lists, std::size_t limit) {
-  Pages pages;
-  lists.for_each_slow([&](PageId page) {
-    if (pages.size() == limit) return false;
-    pages.push_back(page.value);
-    return true;
-  });
-  return pages;
-}
-void promote(migrate::HotLists& lists, const Pages& pages) {
-  std::vector<PageId> ids;
-  for (const auto page : pages) ids.push_back({page});
-  lists.promoted(ids);
-}
-
-}  // namespace
-
-TEST("hot lists: the slow list is a queue; what was promoted or turned cold is skipped") {
-  migrate::HotLists lists;
-  for (const std::uint64_t page : {7, 2, 9, 4}) lists.put({page}, Tier::slow);
-  lists.put({1}, Tier::fast);
-  CHECK_EQ(lists.size(), 5u);
-  CHECK((first_slow(lists, 9) == Pages{7, 2, 9, 4}));
-  CHECK(lists.erase({2}));
-  CHECK(!lists.erase({2}));
-  CHECK((first_slow(lists, 2) == Pages{7, 9}));
-  promote(lists, {7, 9});
-  CHECK_EQ(lists.slow_entries(), 1u);  // 7, the cold 2 and 9 have left
-  CHECK(!lists.queued({7}));
-  CHECK(lists.contains({7}));  // hot, on the fast list
-  CHECK((first_slow(lists, 9) == Pages{4}));
-  lists.put({7}, Tier::slow);  // the move failed
-  CHECK((first_slow(lists, 9) == Pages{4, 7}));
-}
-
-TEST("hot lists: a page has one entry in the queue, and keeps its place") {
-  migrate::HotLists lists;
-  lists.put({1}, Tier::slow);
-  lists.put({2}, Tier::slow);
-  lists.put({1}, Tier::fast);
-  CHECK(lists.queued({1}));
-  CHECK((first_slow(lists, 9) == Pages{2}));
-  lists.put({1}, Tier::slow);
-  CHECK((first_slow(lists, 9) == Pages{1, 2}));
-  CHECK_EQ(lists.slow_entries(), 2u);
-}
-
-TEST("hot lists: unmapped pages are on no list") {
-  migrate::HotLists lists;
-  for (std::uint64_t page = 0; page < 5; ++page) lists.put({page}, Tier::slow);
-  CHECK_EQ(lists.unmap(range(1, 3)), 3u);
-  CHECK((first_slow(lists, 9) == Pages{0, 4}));
-  CHECK_EQ(lists.unmap(range(10, 3)), 0u);
-}
-
-TEST("hot lists: a sweep looks at what was hot when it began; one begun meanwhile comes after it") {
-  migrate::HotLists lists;
-  for (const std::uint64_t page : {30, 10, 20}) lists.put({page}, Tier::fast);
-  Pages seen;
-  const auto sweep = [&](std::uint64_t count) {
-    return lists.sweep(count, [&](PageId page) {
-      seen.push_back(page.value);
-      if (page.value == 20) lists.erase(page);
-    });
-  };
-  CHECK_EQ(sweep(5), 0u);
-  lists.begin_sweep();
-  CHECK_EQ(sweep(2), 2u);
-  lists.begin_sweep();
-  lists.put({40}, Tier::fast);
-  CHECK_EQ(lists.sweep_left(), 1u);
-  CHECK_EQ(sweep(5), 1u);  // the second sweep waits for the next call
-  CHECK((seen == Pages{10, 20, 30}));
-  CHECK_EQ(sweep(5), 3u);
-  CHECK((seen == Pages{10, 20, 30, 10, 30, 40}));
-  CHECK_EQ(sweep(5), 0u);
-}
-
-TEST("victim scan: fast pages in address order, going on where it stopped, each once per pass") {
+TEST("cold list: fast pages in the order in which they came; pages not yet there come later") {
   FakeMemory memory(4, 10);
-  MappedRanges space;
-  space.map(range(0, 6));
-  for (std::uint64_t p = 0; p < 6; ++p) memory.touch({p}, p == 2 ? Tier::slow : Tier::fast);
-  migrate::VictimScan scan;  // fast: 0, 1, 3, 4
-  const auto next = [&]() -> std::int64_t {
-    const auto page = scan.next(memory, space, [](PageId p) { return p.value == 1; });
-    return page ? static_cast<std::int64_t>(page->value) : -1;
-  };
-  scan.begin_pass();
-  CHECK_EQ(next(), 0);
-  CHECK_EQ(next(), 3);
-  CHECK_EQ(scan.scanned(), 4u);
-  scan.begin_pass();
-  CHECK_EQ(next(), 4);
-  CHECK_EQ(next(), 0);
-  CHECK_EQ(next(), 3);
-  CHECK_EQ(next(), -1);
-  CHECK_EQ(scan.scanned(), 6u);
+  for (const std::uint64_t page : {0, 1, 3}) memory.touch({page}, Tier::fast);
+  memory.touch({2}, Tier::slow);
+  migrate::ColdList cold;
+  cold.map(range(0, 6));  // 4 and 5 are not touched yet
+  cold.remove({1});
+  cold.begin_pass();
+  CHECK(cold.pop(memory) == PageId{0});
+  cold.push({1});
+  CHECK(cold.pop(memory) == PageId{3});
+  CHECK_EQ(cold.looked_at(), 3u);
+  CHECK(cold.pop(memory) == PageId{1});  // 4 and 5 have gone to the end
+  memory.touch({4}, Tier::fast);
+  CHECK(cold.pop(memory) == PageId{4});
 }
 
-TEST("victim scan: after a pass that found none, none is looked for until something changed") {
+TEST("cold list: is not searched again while nothing has changed") {
   FakeMemory memory(4, 10);
-  MappedRanges space;
-  space.map(range(0, 4));
-  for (std::uint64_t p = 0; p < 4; ++p) memory.touch({p}, Tier::fast);
-  migrate::VictimScan scan;
-  const auto found = [&](bool keep) {
-    scan.begin_pass();
-    return scan.next(memory, space, [&](PageId) { return keep; }).has_value();
+  for (std::uint64_t p = 0; p < 6; ++p) memory.touch({p}, p < 3 ? Tier::fast : Tier::slow);
+  migrate::ColdList cold;
+  cold.map(range(3, 5));  // slow, or absent
+  const auto looked_at = [&] {
+    cold.begin_pass();
+    CHECK(!cold.pop(memory));
+    return cold.looked_at();
   };
-  CHECK(!found(true));
-  CHECK_EQ(scan.scanned(), 4u);
-  CHECK(!found(false));
-  CHECK_EQ(scan.scanned(), 0u);
-  scan.changed();
-  CHECK(found(false));
-  scan.changed();
-  CHECK(!found(true));
-  memory.free(range(0, 1));  // free space changed
-  CHECK(found(false));
+  CHECK_EQ(looked_at(), 5u);
+  CHECK_EQ(looked_at(), 0u);
+  memory.touch({6}, Tier::fast);  // the fast tier has changed
+  cold.begin_pass();
+  CHECK(cold.pop(memory) == PageId{6});
+  CHECK_EQ(looked_at(), 1u);
+  cold.push({0});
+  cold.begin_pass();
+  CHECK(cold.pop(memory) == PageId{0});
+}
+
+TEST("demotion pause: a second after each demotion, from a fast one on until a slow one") {
+  migrate::DemotionPause pause(100);
+  const auto at = [](double s) { return from_seconds(s); };
+  pause.demoted(90, at(1));
+  CHECK(!pause.paused(at(1)));
+  pause.demoted(100, at(2));
+  CHECK(!pause.paused(at(2)));
+  pause.demoted(101, at(3));
+  CHECK(pause.paused(at(3)) && pause.paused(at(3.9)));
+  CHECK(!pause.paused(at(4)));
+  pause.demoted(20, at(5));  // 10 a second: not slow enough
+  CHECK(pause.paused(at(5.5)));
+  pause.demoted(9, at(6));
+  CHECK(!pause.paused(at(6)));
+}
+
+TEST("demotion scan: says whether it ended short of its mark") {
+  FakeMemory memory(10, 20);
+  MappedRanges space;
+  space.map(range(0, 10));
+  for (std::uint64_t p = 0; p < 10; ++p) memory.touch({p}, Tier::fast);
+  const auto run = [&](std::uint64_t victims) {
+    DemotionScan scan(
+        {.promote_watermark = 0.1, .demote_watermark = 0.3, .chunk = 1, .slice = 0.5});
+    memory.queue.clear();
+    const auto judge = [&](auto fast, auto& out) {
+      if (fast[0].value < victims) out.push_back(fast[0]);
+    };
+    const auto first = scan.run(memory, space, judge);
+    const auto second = first.ended ? first : scan.run(memory, space, judge);
+    return std::pair{first.ended, second.ended && second.short_of_mark};
+  };
+  CHECK(run(3) == std::pair(true, false));
+  CHECK(run(2) == std::pair(false, true));
 }

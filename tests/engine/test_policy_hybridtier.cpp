@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <cmath>
 
 #include "check.hpp"
+#include "core/rng.hpp"
 #include "fake_memory.hpp"
+#include "sim/scale.hpp"
 
 using namespace tt;
 using test::KnobMap;
@@ -19,7 +22,7 @@ KnobMap quiet(KnobMap more = {}) {
                 {"momentum_hot_threshold", std::int64_t{15}},
                 {"demote_momentum_below", std::int64_t{15}},
                 {"frequency_cooling_period", 1e5},
-                {"momentum_cooling_period", 1e9},
+                {"momentum_cooling_period", 1000.0},
                 {"cbf_counters_per_fast_page", 256.0},
                 {"momentum_cbf_ratio", 1.0},
                 {"promote_watermark", 0.0},
@@ -138,7 +141,7 @@ TEST("hybridtier: a saturated page cannot grow; momentum tells whether it was ac
           quiet({{"promote_watermark", 0.05},
                  {"demote_watermark", 0.9},
                  {"frequency_hot_threshold", std::int64_t{15}}}),
-          raw({{"momentum_cooling_period", 400.0}}), 2, 10);
+          raw({{"momentum_cooling_period", 200.0}}), 2, 10);
   rig.sample({0, 1}, 20);
   rig.sample({5}, 1960);  // momentum of 0 and 1 is gone
   rig.map(0, 2);
@@ -185,6 +188,70 @@ TEST("hybridtier: the frequency threshold follows the distribution to fill the f
   rig.sample({100}, 75);
   CHECK_EQ(rig.gauge("frequency_threshold"), 9.0);  // 16 pages above 8; 36 would be too many
   CHECK(rig.memory.work(Work::threshold_pass) == 2u);
+}
+
+TEST("hybridtier: the initial threshold stays until the sampled pages could fill the fast tier") {
+  auto rig = hybrid(quiet(), raw({{"adaptation_period", 10.0}}));
+  Pages few;
+  for (std::uint64_t p = 0; p < 19; ++p) few.push_back(p);
+  rig.sample(few, 4);
+  CHECK_EQ(rig.gauge("frequency_threshold"), 5.0);  // 19 pages fit at any threshold
+  rig.sample({30}, 10);
+  CHECK_EQ(rig.gauge("frequency_threshold"), 3.0);  // so do 20, and the distribution is known
+}
+
+namespace {
+
+// A miniature of a machine with so much fast memory, its knobs scaled as the simulator scales them.
+// Pages of four times the fast tier are sampled uniformly for three cooling periods. The largest
+// share of them that looked hot at any moment: by momentum alone, for frequency needs 15 samples.
+double crowded(double fast_gib, const std::string& variant, std::uint64_t page_bytes = 4096) {
+  constexpr std::uint64_t fast = 1 << 13;
+  const bool huge = page_bytes > 4096;
+  const double r = fast_gib * (1 << 30) / static_cast<double>(page_bytes) / fast;
+  const auto& info = policy("hybridtier");
+  KnobMap given{{"variant", variant}};
+  given.emplace(huge ? "huge_frequency_hot_threshold" : "frequency_hot_threshold",
+                std::int64_t{huge ? 65535 : 15});
+  if (r > 1) given.emplace("sample_batch", 100 * r);
+  const Knobs scaled =
+      sim::scale_knobs(info.knobs, resolve(info.knobs, given), std::max(1.0, r), fast);
+  KnobMap raw = scaled.values();
+  raw["adaptation_period"] = 1e9;
+  Rig rig("hybridtier", {}, raw, fast, 4 * fast, page_bytes);
+  Rng rng(3);
+  double most = 0;
+  while (rig.gauge("momentum_coolings") < 3) {
+    std::vector<Sample> samples;
+    for (int n = 0; n < (huge ? 10000 : 100); ++n) samples.push_back({{rng.below(4 * fast)}});
+    rig.policy->on_samples(samples, {});
+    double hot = 0;
+    for (int n = 0; n < 5000; ++n) hot += rig.policy->heat({rng.below(4 * fast)}) == Heat::hot;
+    most = std::max(most, hot / 5000);
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST("hybridtier: momentum tells pages apart on fast tiers of any size") {
+  for (const double gib : {1, 4, 16, 64, 256, 1024}) {
+    CHECK(crowded(gib, "paper") < 0.002);
+  }
+  // The artifact's constant does so on the paper's larger tiers, not on small ones.
+  CHECK(crowded(128, "artifact") < 0.002);
+  CHECK(crowded(4, "artifact") > 0.99);
+}
+
+TEST("hybridtier: momentum tells huge pages apart") {
+  for (const double gib : {16, 1024}) CHECK(crowded(gib, "paper", 2 << 20) < 0.002);
+}
+
+TEST("hybridtier: the default momentum period is the published one on the paper's middle tier") {
+  const auto& knobs = policy("hybridtier").knobs;
+  const auto it = std::ranges::find(knobs, "momentum_cooling_period", &KnobDecl::name);
+  const double pages = std::ldexp(64, 18);  // 64 GiB
+  CHECK_NEAR(std::get<double>(it->initial) * pages, 1.1e6, 1e3);
 }
 
 TEST("hybridtier: huge pages have 16-bit counters and thresholds of their own") {
@@ -238,24 +305,32 @@ namespace {
 Rig artifact(const KnobMap& more = {}) {
   KnobMap knobs = quiet({{"variant", std::string{"artifact"}},
                          {"frequency_hot_threshold", std::int64_t{8}},
-                         {"plateau_batches", std::int64_t{40}}});
+                         {"plateau_batches", std::int64_t{0}}});
   for (auto& [name, value] : more) knobs.insert_or_assign(name, value);
   return hybrid(knobs, raw({{"plateau_promotions", 2.0}}));
 }
 
 }  // namespace
 
-TEST("hybridtier artifact: a promotion plateau lowers the threshold to its floor") {
-  auto rig = artifact({{"plateau_batches", std::int64_t{1000000}}});
+TEST("hybridtier artifact: the threshold stays for so many batches; plateaus then lower it") {
+  auto rig = artifact({{"plateau_batches", std::int64_t{40}}});
+  Pages all;
+  for (std::uint64_t p = 0; p < 20; ++p) all.push_back(p);
+  rig.sample(all, 2);
+  CHECK_EQ(rig.gauge("frequency_threshold"), 8.0);  // the paper's variant would have adapted
   rig.sample({0}, 19);
   CHECK_EQ(rig.gauge("frequency_threshold"), 8.0);
   rig.sample({0}, 1);
   CHECK_EQ(rig.gauge("frequency_threshold"), 7.0);
-  rig.sample({0}, 400);
+  rig.sample({0}, 80);
   CHECK_EQ(rig.gauge("frequency_threshold"), 3.0);
+  CHECK_EQ(rig.gauge("monitoring"), 0.0);
+  rig.sample({0}, 20);  // at its floor: there is nothing left to do
+  CHECK_EQ(rig.gauge("frequency_threshold"), 3.0);
+  CHECK_EQ(rig.gauge("monitoring"), 1.0);
 }
 
-TEST("hybridtier artifact: promotions, or a fast tier full of hot pages, keep the threshold") {
+TEST("hybridtier artifact: promotions keep the threshold") {
   auto busy = artifact();
   busy.memory.free({{0}, 5});
   busy.sample({20, 21, 22}, 8);  // 24 batches: the first window saw no promotion complete
@@ -265,32 +340,141 @@ TEST("hybridtier artifact: promotions, or a fast tier full of hot pages, keep th
   CHECK_EQ(busy.gauge("frequency_threshold"), 7.0);
   busy.sample({0}, 20);
   CHECK_EQ(busy.gauge("frequency_threshold"), 6.0);
-  auto full = artifact({{"frequency_hot_threshold", std::int64_t{4}}});
+}
+
+TEST("hybridtier artifact: a plateau with the fast tier full of hot pages stops sampling") {
+  auto full = artifact(
+      {{"frequency_hot_threshold", std::int64_t{4}}, {"plateau_batches", std::int64_t{60}}});
   Pages hot;
   for (std::uint64_t p = 0; p < 17; ++p) hot.push_back(p);
   full.sample(hot, 4);
-  const double before = full.gauge("frequency_threshold");
-  full.sample(hot, 4);
-  CHECK_EQ(full.gauge("frequency_threshold"), before);
+  CHECK_EQ(full.gauge("monitoring"), 0.0);
+  full.sample(hot, 1);
+  CHECK_EQ(full.gauge("frequency_threshold"), 4.0);
+  CHECK_EQ(full.gauge("monitoring"), 1.0);
+  CHECK(full.memory.sampling.back().loads.mode == SamplingRequest::Mode::off);
+  const auto coolings = full.gauge("frequency_coolings");
+  full.sample({20}, 100);  // under way: not looked at
+  CHECK(full.policy->heat({20}) == Heat::cold);
+  CHECK_EQ(full.memory.queued(Tier::fast).size(), 0u);
+  CHECK_EQ(full.gauge("frequency_coolings"), coolings);
 }
 
-TEST("hybridtier artifact: a lasting plateau stops sampling until the hit ratio moves") {
+TEST("hybridtier artifact: it wakes with counts halved, the initial threshold, and no marks") {
   auto rig = artifact();
-  CHECK(rig.memory.sampling.back().loads.mode == SamplingRequest::Mode::frequency);
-  rig.sample({0}, 40);
+  rig.sample({5}, 20);  // lowers the threshold to 7, the second time to 6, ...
+  rig.sample({0}, 100);
   CHECK_EQ(rig.gauge("monitoring"), 1.0);
-  CHECK(rig.memory.sampling.back().loads.mode == SamplingRequest::Mode::off);
-  const auto window = [&](double fast, double slow) {
-    rig.memory.now.loads[0] += fast;
-    rig.memory.now.loads[1] += slow;
-    rig.run(61);
-  };
-  window(900, 100);
-  window(903, 97);
-  CHECK_EQ(rig.gauge("monitoring"), 1.0);
-  window(880, 120);
+  CHECK_EQ(rig.gauge("frequency_threshold"), 3.0);
+  const double fall = 0.02;
+  for (int minute = 0; minute < 9; ++minute) {
+    CHECK_EQ(rig.gauge("monitoring"), minute < 8 ? 1.0 : 0.0);
+    rig.memory.now.loads[0] += 1000 * (0.9 - fall * minute);
+    rig.memory.now.loads[1] += 1000 * (0.1 + fall * minute);
+    rig.run(60);
+  }
   CHECK_EQ(rig.gauge("monitoring"), 0.0);
   CHECK(rig.memory.sampling.back().loads.mode == SamplingRequest::Mode::frequency);
+  CHECK_EQ(rig.gauge("frequency_threshold"), 8.0);
+  CHECK_EQ(rig.gauge("frequency_coolings"), 1.0);
+  CHECK_EQ(rig.gauge("momentum_coolings"), 1.0);
+  CHECK_EQ(rig.gauge("second_chance_pages"), 0.0);
+  CHECK_EQ(rig.gauge("hot_pages"), 0.0);  // 15 is 7 now
+}
+
+TEST("hybridtier artifact: two sweeps without enough cold pages stop sampling") {
+  auto rig = artifact({{"frequency_hot_threshold", std::int64_t{1}},
+                       {"frequency_threshold_floor", std::int64_t{1}},
+                       {"plateau_batches", std::int64_t{1000000}},
+                       {"promote_watermark", 0.1},
+                       {"demote_watermark", 0.1}});
+  Pages all;
+  for (std::uint64_t p = 0; p < 40; ++p) all.push_back(p);
+  rig.memory.queue_limit = 0;  // what was demoted before the pages were hot
+  rig.sample(all, 2);
+  rig.memory.queue_limit = SIZE_MAX;
+  rig.memory.queue.clear();
+  rig.run(300);
+  CHECK_EQ(rig.gauge("monitoring"), 1.0);
+}
+
+TEST("hybridtier artifact: a page with any momentum is not demoted") {
+  for (const bool sampled : {false, true}) {
+    auto rig = artifact({{"promote_watermark", 0.05}, {"demote_watermark", 0.05}});
+    Pages all;
+    for (std::uint64_t p = 0; p < 20; ++p) all.push_back(p);
+    rig.memory.queue_limit = 0;
+    if (sampled) rig.sample(all, 1);
+    rig.memory.queue_limit = SIZE_MAX;
+    rig.run(60);
+    CHECK_EQ(rig.memory.queued(Tier::slow).empty(), sampled);
+  }
+}
+
+TEST("hybridtier artifact: fast demotion is followed by a pause of a second") {
+  // A page for each batch, of which four come in a second.
+  const auto demoted = [](double pages_per_second) {
+    Rig rig(
+        "hybridtier",
+        quiet({{"variant", std::string{"artifact"}},
+               {"promote_watermark", 0.5},
+               {"demote_watermark", 0.9}}),
+        raw({{"scan_chunk", 1.0}, {"demotion_pause_rate", pages_per_second * 4096 / (1 << 30)}}),
+        20, 100);
+    rig.map(0, 20);
+    for (int n = 0; n < 12; ++n) {
+      rig.run(0.25);
+      rig.sample({50});
+    }
+    return rig.memory.queued(Tier::slow).size();
+  };
+  CHECK(demoted(0.5) < demoted(100));
+}
+
+TEST("hybridtier artifact: increments raise all counters of a page, in filters of 2^n") {
+  // Far more pages than the filter is sized for: over-counting shows which counters are raised.
+  const auto overcounted = [](const std::string& variant) {
+    Rig rig("hybridtier",
+            quiet({{"variant", variant}, {"frequency_hot_threshold", std::int64_t{4}}}),
+            raw({{"cbf_counters_per_fast_page", 12.8}, {"plateau_batches", 1e6}}), 20, 4000);
+    Pages all;
+    for (std::uint64_t p = 100; p < 400; ++p) all.push_back(p);
+    rig.sample(all);
+    int hot = 0;
+    for (std::uint64_t p = 1000; p < 2000; ++p) hot += rig.policy->heat({p}) == Heat::hot;
+    return hot;
+  };
+  CHECK(overcounted("artifact") > overcounted("paper"));
+  const auto bytes = [](const std::string& variant) {
+    Rig rig("hybridtier", {{"variant", variant}}, raw({{"cbf_counters_per_fast_page", 0.0}}), 1000,
+            4000);
+    return rig.policy->metadata_bytes();
+  };
+  CHECK(bytes("artifact") > bytes("paper") + 5000);  // 20.4 counters a page: 32 of them
+}
+
+TEST("hybridtier artifact: later coolings come after half as many samples") {
+  const auto coolings = [](const std::string& variant) {
+    Rig rig("hybridtier", quiet({{"variant", variant}}),
+            raw({{"momentum_cooling_period", 5.0},
+                 {"artifact_momentum_cooling_period", 100.0},
+                 {"frequency_cooling_period", 5.0}}),
+            20, 100);
+    rig.sample({30}, 300);
+    CHECK_EQ(rig.gauge("frequency_coolings"), rig.gauge("momentum_coolings"));
+    return rig.gauge("momentum_coolings");
+  };
+  CHECK_EQ(coolings("paper"), 3.0);
+  CHECK_EQ(coolings("artifact"), 5.0);
+}
+
+TEST("hybridtier artifact: saturated counters halve the sampling of the fast tier") {
+  auto rig = artifact();
+  rig.sample({0}, 15);
+  CHECK_EQ(rig.memory.sampling.back().fast_share, 1.0);
+  rig.sample({0});
+  CHECK_EQ(rig.memory.sampling.back().fast_share, 0.5);
+  CHECK_EQ(rig.gauge("fast_sample_share"), 0.5);
 }
 
 TEST("hybridtier: heat says what would be done with a page") {

@@ -52,6 +52,19 @@ auto gauge_after(const char* gauge, std::uint64_t page, unsigned times) {
     return r.gauge(gauge);
   };
 }
+/// Twenty pages sampled once fill the fast tier; the threshold may adapt from then on.
+double adapted_threshold(Rig& r) {
+  r.sample(span_of(0, 20));
+  return r.gauge("frequency_threshold");
+}
+/// Likewise, by four batches a second.
+double demoted_by_batches(Rig& r) {
+  for (int n = 0; n < 12; ++n) {
+    r.run(0.25);
+    r.sample({3000});
+  }
+  return demotions(r);
+}
 double load_rate(Rig& r) { return r.memory.sampling.back().loads.value; }
 double store_rate(Rig& r) { return r.memory.sampling.back().stores.value; }
 double metadata(Rig& r) { return static_cast<double>(r.policy->metadata_bytes()); }
@@ -85,13 +98,24 @@ double demoted_after_revisit(Rig& r) {
   r.run(30);
   return demotions(r);
 }
+/// As hemem needs it: a sample that finds a page cold makes a request, which is to be served before
+/// that of the last sample.
+void sample_hot(Rig& r, const Pages& pages, unsigned times, AccessKind kind = AccessKind::load) {
+  for (; times > 1; --times) {
+    r.sample(pages, 1, kind);
+    r.run(0.1);
+  }
+  r.sample(pages, 1, kind);
+}
 /// Promotions of ten hot pages while AOL is that.
 auto regulated(double aol) {
   return [=](Rig& r) {
     r.memory.now.a3_reads = 1000;
     r.memory.now.a1_cycles = 1000 * aol;
     r.run(2);
-    r.sample(span_of(20, 10), 40);
+    sample_hot(r, span_of(20, 10), 8);
+    r.run(0.05);
+    r.sample(span_of(20, 10), 32);
     r.run(0.05);
     return promotions(r);
   };
@@ -127,6 +151,14 @@ double overcounted(Rig& r) {
   return promotions(r);
 }
 
+auto sampled_in_turn(std::uint64_t page, unsigned times, AccessKind kind = AccessKind::load) {
+  return [=](Rig& r) {
+    sample_hot(r, {page}, times, kind);
+    r.run(0.05);
+    return promotions(r);
+  };
+}
+
 std::vector<Entry> aol_entries(const KnobMap& others) {
   const KnobMap on = with(others, {{"aol.enabled", true}});
   return {
@@ -155,8 +187,12 @@ std::pair<KnobMap, std::vector<Entry>> hybridtier() {
   const KnobMap sized{{"cbf_counters_per_fast_page", 0.0}};
   const KnobMap soon{{"adaptation_period", 10.0}};
   std::vector<Entry> entries{
-      {"variant", std::string{"paper"}, std::string{"artifact"}, Then::less,
-       gauge_after("frequency_threshold", 3, 20)},
+      {"variant",
+       std::string{"paper"},
+       std::string{"artifact"},
+       Then::less,
+       gauge_after("frequency_threshold", 3, 40),
+       {{"plateau_batches", whole(0)}}},
       {"sampling_frequency", 1e4, 1e5, Then::more, load_rate},
       {"sample_batch",
        1.0,
@@ -168,14 +204,15 @@ std::pair<KnobMap, std::vector<Entry>> hybridtier() {
        },
        {{"frequency_hot_threshold", whole(1)}}},
       {"frequency_hot_threshold", whole(3), whole(4), Then::less, sampled(30, 3)},
-      {"frequency_threshold_floor", whole(2), whole(6), Then::more,
-       gauge_after("frequency_threshold", 3, 20), soon},
-      {"adaptation_period", 10.0, 100.0, Then::more, gauge_after("frequency_threshold", 3, 20)},
+      {"frequency_threshold_floor", whole(2), whole(6), Then::more, adapted_threshold, soon},
+      {"adaptation_period", 10.0, 100.0, Then::more, adapted_threshold},
       {"momentum_hot_threshold", whole(3), whole(4), Then::less, sampled(30, 3)},
       {"demote_momentum_below", whole(2), whole(3), Then::more, demoted_of_lukewarm, full, 4096,
        false},
       {"frequency_cooling_period", 1.0, 3.0, Then::less, gauge_after("frequency_coolings", 3, 100)},
-      {"momentum_cooling_period", 20.0, 60.0, Then::less, gauge_after("momentum_coolings", 3, 100)},
+      {"momentum_cooling_period", 1.0, 3.0, Then::less, gauge_after("momentum_coolings", 3, 100)},
+      {"artifact_momentum_cooling_period", 20.0, 60.0, Then::less,
+       gauge_after("momentum_coolings", 3, 100), artifact},
       {"cbf_error", 0.3, 0.0001, Then::less, overcounted,
        with(sized, {{"frequency_hot_threshold", whole(2)}}), 4096, false},
       {"cbf_hashes", whole(1), whole(8), Then::less, metadata, sized},
@@ -212,9 +249,13 @@ std::pair<KnobMap, std::vector<Entry>> hybridtier() {
        Then::more,
        scanned,
        {{"promote_watermark", 0.1}, {"demote_watermark", 0.1}}},
-      {"plateau_promotions", 2.0, 3.0, Then::less, threshold_after_plateau, artifact},
-      {"plateau_batches", whole(40), whole(60), Then::less, gauge_after("monitoring", 3, 40),
-       artifact},
+      {"plateau_promotions", 2.0, 3.0, Then::less, threshold_after_plateau,
+       with(artifact, {{"plateau_batches", whole(0)}})},
+      {"plateau_batches", whole(20), whole(40), Then::more,
+       gauge_after("frequency_threshold", 3, 40), artifact},
+      {"demotion_pause_rate", 1e-6, 1.0, Then::more, demoted_by_batches,
+       with(artifact,
+            {{"promote_watermark", 0.1}, {"demote_watermark", 0.9}, {"scan_chunk", 1.0}})},
       {"huge_frequency_hot_threshold",
        whole(3),
        whole(4),
@@ -223,6 +264,14 @@ std::pair<KnobMap, std::vector<Entry>> hybridtier() {
        {{"huge_momentum_hot_threshold", whole(9)}},
        2 << 20},
       {"huge_momentum_hot_threshold", whole(3), whole(4), Then::less, sampled(30, 3), {}, 2 << 20},
+      {"huge_momentum_cbf_ratio",
+       1.0,
+       256.0,
+       Then::more,
+       overcounted,
+       {{"huge_momentum_hot_threshold", whole(2)}},
+       2 << 20,
+       false},
   };
   for (auto& e : aol_entries({{"sample_batch", 400.0}})) entries.push_back(std::move(e));
   return {base, entries};
@@ -299,28 +348,29 @@ std::pair<KnobMap, std::vector<Entry>> hemem() {
   const KnobMap base{{"cooling_threshold", 1e9}};
   /// Eight hot fast pages; a halving makes all cold, and three passes go by.
   const auto hot_after_cooling = [](Rig& r) {
-    r.sample(span_of(0, 8), 8);
+    sample_hot(r, span_of(0, 8), 8);
     r.run(0.05);
-    r.sample({9}, 9);
+    sample_hot(r, {9}, 10);
     r.run(0.03);
     return r.gauge("hot_pages");
   };
   /// The same, where each page is found cold by a sample instead.
   const auto hot_after_cold_samples = [](Rig& r) {
-    r.sample(span_of(0, 8), 8);
+    sample_hot(r, span_of(0, 8), 8);
     r.run(0.05);
-    r.sample({9}, 9);
-    r.sample(span_of(0, 8));
+    sample_hot(r, {9}, 10);
+    r.run(0.05);
+    r.sample(span_of(0, 8), 2);
     r.run(0.03);
     return r.gauge("hot_pages");
   };
   const auto hot_after_two_passes = [](Rig& r) {
-    r.sample(span_of(20, 8), 8);
+    sample_hot(r, span_of(0, 8), 8);
     r.run(0.02);
     return r.gauge("hot_pages");
   };
   const auto moved = [](Rig& r) {
-    r.sample(span_of(20, 8), 8);
+    sample_hot(r, span_of(20, 8), 8);
     r.run(0.1);
     return static_cast<double>(r.memory.queue.size());
   };
@@ -328,8 +378,9 @@ std::pair<KnobMap, std::vector<Entry>> hemem() {
   std::vector<Entry> entries{
       {"sampling_period", whole(100), whole(200), Then::more, load_rate},
       {"write_sampling_period", whole(1000), whole(2000), Then::more, store_rate},
-      {"read_hot_threshold", whole(3), whole(4), Then::less, sampled(30, 3)},
-      {"write_hot_threshold", whole(2), whole(3), Then::less, sampled(30, 2, AccessKind::store)},
+      {"read_hot_threshold", whole(3), whole(4), Then::less, sampled_in_turn(30, 3)},
+      {"write_hot_threshold", whole(2), whole(3), Then::less,
+       sampled_in_turn(30, 2, AccessKind::store)},
       {"cooling_threshold", 5.0, 12.0, Then::less, gauge_after("coolings", 3, 10)},
       {"migration_period", whole(10), whole(500), Then::less, moved},
       {"max_migration_rate", 20 * page_rate, 60 * page_rate, Then::more, moved},

@@ -6,7 +6,7 @@
 #include "regulate/aol.hpp"
 #include "regulate/hit_ratio.hpp"
 #include "regulate/intensity.hpp"
-#include "regulate/plateau.hpp"
+#include "regulate/thrift.hpp"
 
 using namespace tt;
 using regulate::AolRegulator;
@@ -376,75 +376,103 @@ TEST("ladder: levels, window and band come from its knobs") {
   CHECK(ladder.monitoring());  // there are two levels only
 }
 
-namespace {
-
-struct Plateau {
-  FakeMemory memory{10, 10};
-  regulate::PromotionPlateau plateau{
-      memory,
-      {{SamplingRequest::Mode::frequency, 500}, {}},
-      regulate::PromotionPlateau::Options{.promotions = 2, .batches = 40}};
-  Nanos now{};
-  /// Twenty batches with so many promotions: how many of them ended on a plateau.
-  int window(std::uint64_t promoted) {
+TEST("plateau: told once per window of batches with few promotions, after the first batches") {
+  regulate::PromotionPlateau plateau(2, 20);
+  const auto window = [&](std::uint64_t promoted) {
     int plateaus = 0;
     plateau.promoted(promoted);
-    for (int n = 0; n < 20; ++n) plateaus += plateau.end_batch(now);
+    for (int n = 0; n < 20; ++n) plateaus += plateau.end_batch();
     return plateaus;
-  }
-  /// A minute with this hit ratio.
-  void minute(double ratio) {
+  };
+  CHECK_EQ(window(0), 0);  // too early
+  CHECK_EQ(window(3), 0);
+  CHECK_EQ(window(2), 1);
+}
+
+namespace {
+
+struct Monitored {
+  FakeMemory memory{10, 10};
+  regulate::Monitoring monitoring{memory, -0.01};
+  Nanos now{};
+  /// A minute with this hit ratio. Returns whether the monitoring ended.
+  bool minute(double ratio) {
     now += from_seconds(60);
     load(memory, ratio);
-    plateau.tick(now);
+    return monitoring.tick(now);
   }
 };
 
 }  // namespace
 
-TEST("plateau: told once per window of batches with few promotions") {
-  Plateau p;
-  CHECK_EQ(p.window(3), 0);
-  CHECK_EQ(p.window(2), 1);
-  CHECK(!p.plateau.monitoring());
-  CHECK_EQ(p.window(3), 0);  // a break
-  CHECK_EQ(p.window(0), 1);
-  CHECK(!p.plateau.monitoring());
-  CHECK_EQ(sampled(p.memory), 500.0);
-  CHECK_EQ(p.window(0), 1);
-  CHECK(p.plateau.monitoring());
-  CHECK_EQ(sampled(p.memory), 0.0);
+TEST("monitoring: samples nothing until the hit ratio falls for minutes") {
+  Monitored m;
+  CHECK(!m.minute(0.9));
+  CHECK(m.memory.sampling.empty());
+  m.monitoring.begin(m.now);
+  CHECK_EQ(sampled(m.memory), 0.0);
+  CHECK(!m.minute(0.1));  // the ratio settles for two minutes
+  CHECK(!m.minute(0.1));
+  for (int n = 0; n < 8; ++n) CHECK(!m.minute(0.8 + 0.02 * n));  // rises
+  CHECK(!m.minute(0.94));                                        // one minute of less
+  CHECK(m.monitoring.active());
+  CHECK(!m.minute(0.94));
+  CHECK(m.minute(0.8));  // 0.92, 0.94, 0.94, 0.94, 0.8: -0.024 a minute
+  CHECK(!m.monitoring.active());
 }
 
-TEST("plateau: sampling resumes when the hit ratio leaves that of the first minute") {
-  Plateau p;
-  p.minute(0.1);  // before: not compared with
-  p.window(0);
-  p.window(0);
-  p.minute(0.9);
-  p.minute(0.904);
-  p.minute(0.896);
-  CHECK(p.plateau.monitoring());
-  p.minute(0.906);
-  CHECK(!p.plateau.monitoring());
-  CHECK_EQ(sampled(p.memory), 500.0);
-  CHECK_EQ(p.window(0), 1);
-  CHECK(!p.plateau.monitoring());  // counted from the start again
-  CHECK_EQ(p.window(0), 1);
-  CHECK(p.plateau.monitoring());
+TEST("monitoring: a slow fall does not end it; five minutes are looked at, after a sixth") {
+  Monitored m;
+  m.monitoring.begin(m.now);
+  m.minute(1);
+  m.minute(1);
+  for (int n = 0; n < 10; ++n) CHECK(!m.minute(0.9 - 0.009 * n));
+  Monitored fast;
+  fast.monitoring.begin(fast.now);
+  fast.minute(1);
+  fast.minute(1);
+  for (int n = 0; n < 5; ++n) CHECK(!fast.minute(0.9 - 0.011 * n));
+  CHECK(fast.minute(0.9 - 0.011 * 5));
 }
 
-TEST("plateau: limits come from its knobs, which are active where the system says") {
-  const auto declared = regulate::plateau_knobs("variant", "artifact");
-  for (const auto& knob : declared) {
+TEST("sweeps: two barren ones in a row, or ten with a good one after each, are enough") {
+  regulate::BarrenSweeps sweeps;
+  CHECK(!sweeps.ended(true));
+  CHECK(sweeps.ended(true));
+  CHECK(!sweeps.ended(true));  // counted from the start again
+  CHECK(!sweeps.ended(false));
+  for (int n = 0; n < 8; ++n) CHECK(!sweeps.ended(true) && !sweeps.ended(false));
+  CHECK(!sweeps.ended(true));
+  CHECK(sweeps.ended(false));
+  CHECK(!sweeps.ended(false));
+}
+
+TEST("local sampling: halved twice while four fifths of the samples meet full counters") {
+  FakeMemory memory(10, 10);
+  regulate::LocalSampling local(memory, 1000);
+  CHECK_EQ(memory.sampling.back().fast_share, 1.0);
+  const std::vector<track::Count> counts{{{1}, 4}, {{2}, 1}};
+  const std::vector<std::uint32_t> full{15, 3}, emptier{14, 15};
+  const auto batch = [&](const std::vector<std::uint32_t>& before, unsigned more) {
+    local.counted({{}, counts, before, before}, 15);
+    const std::vector<track::Count> again{{{1}, more}};
+    if (more > 0) local.counted({{}, again, full, full}, 15);
+    local.end_batch();
+    return memory.sampling.back().fast_share;
+  };
+  CHECK_EQ(batch(full, 0), 1.0);  // four of five: not more
+  CHECK_EQ(batch(emptier, 4), 1.0);
+  CHECK_EQ(batch(full, 1), 0.5);
+  CHECK_EQ(batch(full, 1), 0.25);
+  CHECK_EQ(batch(full, 1), 0.25);
+  CHECK_EQ(memory.sampling.back().loads.value, 1000.0);
+  local.restart();
+  CHECK_EQ(memory.sampling.back().fast_share, 1.0);
+}
+
+TEST("thrift: its knobs are active where the system says") {
+  for (const auto& knob : regulate::thrift_knobs("variant", "artifact")) {
     CHECK_EQ(knob.condition->parent, "variant");
     CHECK(knob.condition->values == std::vector<KnobValue>{std::string{"artifact"}});
   }
-  FakeMemory memory(10, 10);
-  regulate::PromotionPlateau plateau(
-      memory, {{SamplingRequest::Mode::frequency, 500}, {}},
-      resolve(declared, {{"plateau_promotions", 7.0}, {"plateau_batches", 20.0}}));
-  plateau.promoted(7);
-  for (int n = 0; n < 20; ++n) plateau.end_batch({});
-  CHECK(plateau.monitoring());
 }

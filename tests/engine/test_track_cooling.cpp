@@ -7,7 +7,10 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
+#include "fake_memory.hpp"
 #include "track/cbf.hpp"
+#include "track/clocked_counts.hpp"
+#include "track/cooling.hpp"
 #include "track/exact.hpp"
 #include "track_checks.hpp"
 
@@ -168,4 +171,45 @@ TEST("track: the exact table drops cooled pages, so it follows the working set")
   CHECK_EQ(table->bytes(), bytes);
   table->increment(std::span<const PageId>(dense(0, 50'000)));
   CHECK(table->bytes() > bytes);
+}
+
+TEST("cooling: samples that still count after a halving make the next one come sooner") {
+  test::FakeMemory memory(10, 10);
+  CoolingTracker tracker(make_cbf({.pages = 100}), 100, 0.5);
+  std::vector<int> at;
+  for (int n = 1; n <= 250; ++n)
+    if (tracker.advance(1, memory)) at.push_back(n);
+  CHECK((at == std::vector<int>{100, 150, 200, 250}));
+  CHECK(tracker->cooling());
+  for (int n = 0; n < 49; ++n) (void)tracker.advance(1, memory);
+  CHECK(!tracker->cooling());  // over before the next one
+}
+
+TEST("cooling: a halving may come out of turn") {
+  test::FakeMemory memory(10, 10);
+  CoolingTracker tracker(make_exact(100), 100);
+  const std::vector<Count> counts{{{7}, 6}};
+  tracker->increment(std::span{counts});
+  (void)tracker.advance(60, memory);
+  tracker.halve();
+  CHECK_EQ(tracker->get({7}), 3u);
+  CHECK_EQ(tracker.epoch(), 1u);
+  CHECK_EQ(tracker.room(), 100u);
+}
+
+TEST("clocked counts: a page makes up for the halvings that it missed when it is sampled") {
+  ClockedCounts<2> counts;
+  for (int n = 0; n < 8; ++n) (void)counts.count({5}, 0);
+  for (int n = 0; n < 4; ++n) (void)counts.count({5}, 1);
+  counts.begin_cooling();
+  CHECK((counts.raw({5}) == std::array{8U, 4U}));
+  CHECK((counts.cooled({5}) == std::array{4U, 2U}));
+  CHECK((counts.count({5}, 0) == std::array{9U, 4U}));
+  CHECK((counts.settle({5}) == std::array{4U, 2U}));
+  CHECK((counts.cooled({5}) == std::array{4U, 2U}));
+  for (int n = 0; n < 40; ++n) counts.begin_cooling();
+  CHECK((counts.cooled({5}) == std::array{0U, 0U}));
+  counts.forget({5});
+  CHECK((counts.raw({5}) == std::array{0U, 0U}));
+  CHECK((counts.cooled({6}) == std::array{0U, 0U}));
 }
