@@ -65,6 +65,12 @@ nb::dict to_python(const trace::StreamInfo& info) {
   for (const auto& c : info.classes) {
     nb::dict entry;
     entry["name"] = c.name;
+    entry["mlp"] = c.mlp;
+    entry["issue_ns"] = c.issue_ns;
+    entry["store_fill"] = c.store_fill;
+    entry["prefetched"] = c.prefetched;
+    entry["translation"] = c.translation;
+    entry["store_events"] = c.store_events;
     classes.append(entry);
   }
   out["classes"] = classes;

@@ -30,10 +30,14 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
                    const nb::object& progress) {
   tt::trace::StreamInfo info{.workload = workload, .input = input, .parameters = parameters};
   for (const auto& item : classes) {
-    const auto [name, mlp, issue_ns, store_fill] =
-        nb::cast<std::tuple<std::string, double, double, double>>(item);
-    info.classes.push_back(
-        {.name = name, .mlp = mlp, .issue_ns = issue_ns, .store_fill = store_fill});
+    const auto [name, mlp, issue_ns, store_fill, prefetched, translation] =
+        nb::cast<std::tuple<std::string, double, double, double, double, double>>(item);
+    info.classes.push_back({.name = name,
+                            .mlp = mlp,
+                            .issue_ns = issue_ns,
+                            .store_fill = store_fill,
+                            .prefetched = prefetched,
+                            .translation = translation});
   }
   info.lanes.push_back({.name = "all"});
   const tt::record::AssemblerOptions options{.block_ms = block_ms,
@@ -119,7 +123,8 @@ void tt::bind_recordings(nb::module_& m) {
         "parameters"_a, "classes"_a, "wall_time"_a, "block_ms"_a, "nominal_latency_ns"_a,
         "set_up_s"_a = 0.0, "progress"_a = nb::none(),
         "Turns the spools of a recording into a stream, and uses them up; classes are (name, mlp, "
-        "issue_ns, store_fill). Returns the stream's description and what the spools say of "
+        "issue_ns, store_fill, prefetched, translation). Returns the stream's description and what "
+        "the spools say of "
         "themselves. "
         "RuntimeError names the file and what is wrong with it.");
   m.def("import_trace", &import_trace, "read"_a, nb::kw_only(), "name"_a, "path"_a, "format"_a,

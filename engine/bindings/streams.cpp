@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "bind.hpp"
@@ -103,15 +104,20 @@ void tt::bind_streams(nb::module_& m) {
       },
       "path"_a, "Checks every block of a stream. RuntimeError as stream_info.");
   m.def(
-      "overlap",
+      "patterns",
       [] {
         nb::dict out;
-        out["random"] = tt::trace::random_mlp;
-        out["sequential"] = tt::trace::sequential_mlp;
-        out["dependent"] = tt::trace::dependent_mlp;
+        for (const auto& pattern : {tt::trace::random_pattern, tt::trace::sequential_pattern,
+                                    tt::trace::dependent_pattern}) {
+          nb::dict entry;
+          entry["mlp"] = pattern.mlp;
+          entry["prefetched"] = pattern.prefetched;
+          entry["translation"] = pattern.translation;
+          out[std::string(pattern.name).c_str()] = entry;
+        }
         return out;
       },
-      "Memory-level parallelism that is assumed of recorded accesses, by their pattern.");
+      "What is assumed of recorded accesses, by their pattern (trace/overlap.hpp).");
   m.def("characteristics", &characteristics, "path"_a, "rows"_a = 0, "columns"_a = 0,
         "How a stream uses its memory (see trace/characteristics.hpp). With rows and columns also "
         "its allocation sites and a heat map: uint64 accesses and uint32 pages, column by column.");

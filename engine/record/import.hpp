@@ -44,9 +44,9 @@ struct ImportOptions {
   double llc_bytes = 0;           // lackey's filter
   double block_ms = 10;
   double nominal_latency_ns = 90;
-  double mlp_random = trace::random_mlp;  // of accesses of which only the address is known
+  double mlp_random = trace::random_pattern.mlp;  // of accesses of which only the address is known
   double mlp_sequential =
-      trace::sequential_mlp;           // lackey: of those that go on in an address stream
+      trace::sequential_pattern.mlp;   // lackey: of those that go on in an address stream
   std::uint64_t most_pages = 1 << 25;  // of one region or row (128 GiB)
   std::uint64_t seed = 0;
 };

@@ -119,6 +119,12 @@ inline std::string_view defect(const StreamInfo& info) {
       return "a stream class's issue time is negative";
     if (!(entry.store_fill >= 0 && entry.store_fill <= 1))
       return "a stream class's share of fetching stores is not 0 to 1";
+    if (!(entry.prefetched >= 0 && entry.prefetched <= 1))
+      return "a stream class's share of prefetched lines is not 0 to 1";
+    if (!(entry.translation >= 0 && entry.translation <= 1))
+      return "a stream class's share of translations is not 0 to 1";
+    if (!(std::isfinite(entry.store_events) && entry.store_events > 0))
+      return "a stream class's number of retired stores is not positive";
     if (entry.lane >= info.lanes.size()) return "a stream class names an unknown lane";
   }
   for (const Object& object : info.objects)

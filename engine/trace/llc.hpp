@@ -27,9 +27,6 @@
 
 namespace tt::trace {
 
-inline constexpr std::size_t line_bytes = 64;
-inline constexpr std::size_t page_lines = base_page_bytes / line_bytes;
-
 /// One set: tags from most to least recently used. A tag is (line number << 1) | dirty; an empty
 /// way holds `empty`, which is no line's tag.
 struct alignas(64) LlcSet {

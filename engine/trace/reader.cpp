@@ -115,9 +115,11 @@ struct Reader::Impl {
       throw std::runtime_error(file.string() + ": not an access stream");
     if (bytes.size() < sizeof(FileHeader)) throw std::runtime_error(truncated());
     std::memcpy(&header, bytes.data(), sizeof header);
-    if (header.version != format_version || header.header_bytes != sizeof(FileHeader))
+    if (header.version < oldest_version || header.version > format_version ||
+        header.header_bytes != sizeof(FileHeader))
       throw std::runtime_error(file.string() + ": stream format version " +
-                               std::to_string(header.version) + ", this program reads version " +
+                               std::to_string(header.version) + ", this program reads versions " +
+                               std::to_string(oldest_version) + " to " +
                                std::to_string(format_version));
     if (header.checksum != checksum(bytes.first(offsetof(FileHeader, checksum))))
       corrupt(file, "checksum of the header");
@@ -171,13 +173,18 @@ struct Reader::Impl {
       lane.name = in.text();
       lane.thread_share = in.value<double>();
     }
-    info.classes.resize(length(32));
+    const bool patterns = header.version >= 3;
+    info.classes.resize(length(patterns ? 56 : 32));
     for (StreamClass& entry : info.classes) {
       entry.name = in.text();
       entry.mlp = in.value<double>();
       entry.issue_ns = in.value<double>();
       entry.lane = in.value<std::uint32_t>();
       entry.store_fill = in.value<double>();
+      if (!patterns) continue;
+      entry.prefetched = in.value<double>();
+      entry.translation = in.value<double>();
+      entry.store_events = in.value<double>();
     }
     info.op_kinds.resize(length(4));
     for (OpKind& kind : info.op_kinds) kind.name = in.text();

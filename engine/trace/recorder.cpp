@@ -22,6 +22,22 @@ namespace {
 
 enum class PageState : std::uint8_t { untouched, touched, freed };
 
+struct Page {
+  PageState state = PageState::untouched;
+  Run run;
+};
+
+/// What a class's addresses say of its pattern. Counts of lines are shares of calls that touched
+/// lines in the cache too.
+struct Seen {
+  std::uint64_t fetched = 0;  // lines that loads and stores brought
+  double prefetched = 0;      // of these, inside of runs
+  double started = 0;         // of these, at the start of a run
+  std::uint64_t stores = 0;   // retired
+  std::uint64_t dirtied = 0;  // lines that stores made dirty
+  std::uint64_t filled = 0;   // of these, fetched
+};
+
 constexpr std::uint32_t max_count = std::numeric_limits<std::uint16_t>::max();
 
 /// Entries of one class and kind in the open block. `last` finds a page's newest entry: epoch (of
@@ -74,8 +90,7 @@ struct Recorder::Impl {
         info(std::move(description)),
         llc(static_cast<double>(options.llc_bytes) / options.scale, options.llc_ways),
         rng(mix64(options.seed) ^ 0x6f7073616d706c65ULL),
-        stored(info.classes.size()),
-        fetched(info.classes.size()),
+        seen(info.classes.size()),
         accumulators(info.classes.size() * 2),
         compute(info.lanes.size()),
         lane_ns(info.lanes.size()),
@@ -98,11 +113,11 @@ struct Recorder::Impl {
 
   Address map(std::string_view site, std::uint64_t bytes) {
     const std::uint64_t count = (bytes + base_page_bytes - 1) / base_page_bytes;
-    const std::uint64_t first = state.size();
+    const std::uint64_t first = pages.size();
     if (count == 0) throw std::invalid_argument("recorder: a mapping of no bytes");
     if (count > LlcFilter::max_pages - first)
       throw std::invalid_argument("recorder: more than 128 GiB of simulated memory; raise scale");
-    state.resize(first + count, PageState::untouched);
+    pages.resize(first + count);
     info.objects.push_back({std::string(site), first, count});
     events.push_back({EventType::map, static_cast<std::uint32_t>(info.objects.size() - 1),
                       static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)});
@@ -116,36 +131,36 @@ struct Recorder::Impl {
     unmap(start, info.objects[object].pages);
   }
 
-  void unmap(Address start, std::uint64_t pages) {
+  void unmap(Address start, std::uint64_t count) {
     const std::uint64_t first = start / base_page_bytes;
     const std::size_t object = object_of(first);
-    if (object == info.objects.size() || start % base_page_bytes != 0 || pages == 0 ||
-        pages > info.objects[object].first_page + info.objects[object].pages - first)
+    if (object == info.objects.size() || start % base_page_bytes != 0 || count == 0 ||
+        count > info.objects[object].first_page + info.objects[object].pages - first)
       throw std::logic_error("recorder: unmap() of what is not one mapped range");
-    const auto freed = std::span(state).subspan(first, pages);
-    if (std::ranges::find(freed, PageState::freed) != freed.end())
+    const auto freed = std::span(pages).subspan(first, count);
+    if (std::ranges::find(freed, PageState::freed, &Page::state) != freed.end())
       throw std::logic_error("recorder: unmap() of a page that is not mapped");
     if (in_operation) throw std::logic_error("recorder: unmap() inside an operation");
     // A block's events come before its accesses, so what was touched so far is closed first.
     if (busy()) close();
-    std::ranges::fill(freed, PageState::freed);
+    std::ranges::fill(freed, Page{.state = PageState::freed, .run = {}});
     events.push_back({EventType::unmap, static_cast<std::uint32_t>(object),
-                      static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(pages)});
+                      static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)});
   }
 
   /// Objects lie in ascending order without gaps. Unknown page: objects.size().
   [[nodiscard]] std::size_t object_of(std::uint64_t page) const {
-    if (page >= state.size()) return info.objects.size();
+    if (page >= pages.size()) return info.objects.size();
     const auto after = std::ranges::upper_bound(info.objects, page, {},
                                                 [](const Object& o) { return o.first_page; });
     return static_cast<std::size_t>(after - info.objects.begin()) - 1;
   }
 
   void first_touch(std::uint64_t page) {
-    if (page >= state.size() || state[page] == PageState::freed)
+    if (page >= pages.size() || pages[page].state == PageState::freed)
       throw std::logic_error("recorder: access to page " + std::to_string(page) +
                              ", which is not mapped");
-    state[page] = PageState::touched;
+    pages[page].state = PageState::touched;
     const auto number = static_cast<std::uint32_t>(page);
     const auto object = static_cast<std::uint32_t>(object_of(page));
     if (!events.empty()) {
@@ -163,22 +178,32 @@ struct Recorder::Impl {
 
   void access(std::uint32_t stream_class, AccessKind kind, Address address, std::uint64_t bytes) {
     if (bytes == 0) return;
+    Seen& seen_here = seen[stream_class];
+    const bool load = kind == AccessKind::load;
+    if (!load) seen_here.stores += (bytes + store_bytes - 1) / store_bytes;
     std::uint64_t line = address / line_bytes;
     const std::uint64_t end = (address + bytes - 1) / line_bytes + 1;
     while (line < end) {
       const std::uint64_t page = line / page_lines;
       const std::uint64_t page_end = std::min(end, (page + 1) * page_lines);
-      if (page >= state.size() || state[page] != PageState::touched) first_touch(page);
+      if (page >= pages.size() || pages[page].state != PageState::touched) first_touch(page);
+      const auto first = static_cast<std::uint32_t>(line % page_lines);
+      const auto lines = static_cast<std::uint32_t>(page_end - line);
       const LlcFilter::Count found =
-          llc.touch(static_cast<std::uint32_t>(page), static_cast<std::uint32_t>(line % page_lines),
-                    static_cast<std::uint32_t>(page_end - line), kind == AccessKind::store);
+          llc.touch(static_cast<std::uint32_t>(page), first, lines, !load);
+      const Run::Followed followed = pages[page].run.follow(first, lines);
       line = page_end;
-      const bool load = kind == AccessKind::load;
       const std::uint32_t count = load ? found.missed : found.dirtied;
       if (count == 0) continue;
       if (!load) {
-        stored[stream_class] += count;
-        fetched[stream_class] += found.missed;
+        seen_here.dirtied += count;
+        seen_here.filled += found.missed;
+      }
+      if (found.missed > 0) {
+        const double share = static_cast<double>(found.missed) / lines;
+        seen_here.fetched += found.missed;
+        seen_here.prefetched += share * followed.prefetched;
+        if (followed.started) seen_here.started += share;
       }
       add(stream_class, kind, static_cast<std::uint32_t>(page), count, found.missed);
       if (sampling) note(static_cast<std::uint32_t>(page), count, stream_class, kind);
@@ -189,7 +214,7 @@ struct Recorder::Impl {
   void miss(std::uint32_t stream_class, AccessKind kind, Address address, std::uint64_t count) {
     if (in_operation) throw std::logic_error("recorder: miss() inside an operation");
     const std::uint64_t page = address / base_page_bytes;
-    if (page >= state.size() || state[page] != PageState::touched) first_touch(page);
+    if (page >= pages.size() || pages[page].state != PageState::touched) first_touch(page);
     while (count > 0) {
       const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, max_count));
       const double fetched_share =
@@ -205,7 +230,7 @@ struct Recorder::Impl {
   void add(std::uint32_t stream_class, AccessKind kind, std::uint32_t page, std::uint32_t count,
            std::uint32_t fetched_lines) {
     const std::size_t way = stream_class * 2 + index(kind);
-    accumulators.at(way).add(page, count, epoch, state.size());
+    accumulators.at(way).add(page, count, epoch, pages.size());
     lane_ns[info.classes[stream_class].lane] += fetched_lines * cost_ns[way];
   }
 
@@ -301,13 +326,25 @@ struct Recorder::Impl {
   StreamInfo finish() {
     if (in_operation) throw std::logic_error("recorder: finish() inside an operation");
     if (busy() || !events.empty()) close();
-    info.pages = state.size();
+    info.pages = pages.size();
     info.nominal_seconds = timed_ns * 1e-9;
-    for (std::size_t c = 0; c < stored.size(); ++c)
-      if (stored[c] > 0)
-        info.classes[c].store_fill =
-            static_cast<double>(fetched[c]) / static_cast<double>(stored[c]);
+    for (std::size_t c = 0; c < seen.size(); ++c) describe(info.classes[c], seen[c]);
     return writer->finish(info);
+  }
+
+  /// Of what was only told to miss(), the class says it itself.
+  static void describe(StreamClass& entry, const Seen& found) {
+    if (found.dirtied > 0) {
+      const auto dirtied = static_cast<double>(found.dirtied);
+      entry.store_fill = static_cast<double>(found.filled) / dirtied;
+      entry.store_events = static_cast<double>(found.stores) / dirtied;
+    }
+    if (found.fetched > 0) {
+      const auto fetched = static_cast<double>(found.fetched);
+      // What a program prefetches itself, it prefetches at the start of a run too.
+      entry.prefetched += (1 - entry.prefetched) * std::min(1.0, found.prefetched / fetched);
+      entry.translation = std::min(1.0, found.started / fetched);
+    }
   }
 
   RecorderOptions options;
@@ -323,11 +360,8 @@ struct Recorder::Impl {
   double timed_ns = 0;
   bool timed = true;
 
-  std::vector<PageState> state;  // per page of the address space
-
-  // Per class: lines that stores made dirty, and those of them that they fetched.
-  std::vector<std::uint64_t> stored;
-  std::vector<std::uint64_t> fetched;
+  std::vector<Page> pages;  // of the address space
+  std::vector<Seen> seen;   // by class
 
   // The open block.
   std::uint32_t epoch = 1;

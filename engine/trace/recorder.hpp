@@ -13,6 +13,14 @@
 //    read-modify-write of a missing line is one load, and one store that fetched nothing. When
 //    the line is evicted does not matter to a block, so evictions are not tracked.
 //
+// A class's addresses tell its pattern (overlap.hpp): of the lines that its accesses fetched, those
+// deep enough in an ascending run inside of a page for a prefetcher to have asked for them
+// (StreamClass::prefetched, on top of the share that the class says it prefetches by instructions),
+// and those at the start of a run (translation). Threads of one page are not told apart, and how
+// long ago a run stopped is not known. Every store call counts as the stores of 32 bytes that it
+// takes (store_events): a class has one number for all its pages, since those that the caches serve
+// leave no entry in a stream that could hold a number of their own.
+//
 // Nominal time is what a block would take on memory of nominal_latency_ns: per lane the compute
 // time and, per load, the larger of issue_ns and latency / mlp, times R, over the lane's threads;
 // the longest lane counts. A store that fetched waits only while write buffers are full: it counts

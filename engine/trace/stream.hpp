@@ -23,8 +23,12 @@
 
 namespace tt::trace {
 
-inline constexpr std::uint32_t format_version = 2;
+inline constexpr std::uint32_t format_version = 3;
+/// What the reader still takes. Version 2 had no `prefetched`, `translation` and `store_events`.
+inline constexpr std::uint32_t oldest_version = 2;
 inline constexpr std::size_t base_page_bytes = 4096;
+inline constexpr std::size_t line_bytes = 64;
+inline constexpr std::size_t page_lines = base_page_bytes / line_bytes;
 /// Every `chunk` entries of a segment have a precomputed sum of counts, so that a sampler skips
 /// whole chunks.
 inline constexpr std::size_t chunk = 64;
@@ -37,12 +41,21 @@ inline constexpr std::size_t chunk = 64;
 /// A store entry is a line that gets dirty and will be written back. `store_fill` is the share of
 /// them that had to fetch the line first (write-allocate); the others found it in the cache, as the
 /// store of a read-modify-write does, and cost their write-back alone.
+///
+/// The last three say what else depends on the pattern; recorder.hpp has how they are found, and
+/// engine/sim/README.md what the machine makes of them. `prefetched` is the share of the lines that
+/// a prefetcher asked for before the access did, `translation` the share of the accesses that go to
+/// another page than the one before in their sequence, and `store_events` the number of retired
+/// stores, those that the caches served included, for each store entry.
 struct StreamClass {
   std::string name;
   double mlp = 1;
   double issue_ns = 0;
   std::uint32_t lane = 0;
   double store_fill = 1;
+  double prefetched = 0;
+  double translation = 1;
+  double store_events = 1;
 };
 
 struct Lane {

@@ -70,6 +70,9 @@ void encode(const StreamInfo& info, Buffer& out) {
     out.value(entry.issue_ns);
     out.value(entry.lane);
     out.value(entry.store_fill);
+    out.value(entry.prefetched);
+    out.value(entry.translation);
+    out.value(entry.store_events);
   }
   out.value(static_cast<std::uint32_t>(info.op_kinds.size()));
   for (const OpKind& kind : info.op_kinds) out.text(kind.name);
@@ -221,7 +224,7 @@ struct Writer::Impl {
     info.objects = last.objects;
     info.nominal_seconds = last.nominal_seconds;
     for (std::size_t c = 0; c < std::min(info.classes.size(), last.classes.size()); ++c)
-      info.classes[c].store_fill = last.classes[c].store_fill;
+      info.classes[c] = last.classes[c];
     if (const auto what = defect(info); !what.empty())
       throw std::invalid_argument(file.string() + ": " + std::string(what));
     if (last_page > info.pages)

@@ -21,7 +21,7 @@ class Writer {
   /// `block.segments[i].chunk_sums` and `sum` are computed here; the caller may leave them empty.
   void write(const Block& block);
   /// Completes counters, index, page totals. `info` fields known only at the end (pages, objects,
-  /// nominal_seconds, the classes' store_fill) are taken from `last`. Returns the description that
+  /// nominal_seconds, the classes' patterns) are taken from `last`. Returns the description that
   /// a reader will get.
   StreamInfo finish(const StreamInfo& last);
 

@@ -97,6 +97,53 @@ TEST("llc: what fits stays, what does not is missed") {
   CHECK_THROWS((LlcFilter{1e6, 17}), "1 to 16 ways");
 }
 
+TEST("recorder: a class's addresses tell what prefetchers bring, and who translates") {
+  const Scratch scratch;
+  StreamInfo info = description();
+  info.classes = {{"sweep", 8, 2, 0},
+                  {"random", 4, 0, 0},
+                  {"short", 4, 0, 0},
+                  {.name = "ahead", .mlp = 4, .prefetched = 1},
+                  {"never", 1, 0, 0}};
+  Recorder recorder{scratch.file("a.tts"), info, small_cache()};
+  constexpr std::uint64_t pages = 256;  // four times the cache
+  const Address a = recorder.map("a", pages * page);
+  // In words: a line that is touched again does not end its run, nor does a border of a call.
+  for (Address at = a; at < a + pages * page; at += 8) recorder.load(0, at, 8);
+  Rng rng{3};
+  for (int i = 0; i < 40000; ++i) recorder.load(1, a + rng.below(pages * page / 64) * 64, 8);
+  // Values of four lines, each two times the cache's size from the last one.
+  for (std::uint64_t i = 0; i < 10000; ++i)
+    recorder.load(2, a + (i * 97 % pages) * page + (i % 8) * 512, 256);
+  for (int i = 0; i < 40000; ++i) recorder.load(3, a + rng.below(pages * page / 64) * 64, 8);
+  const StreamInfo found = recorder.finish();
+  // All but the two lines at each page's start, which the core has to ask for itself.
+  CHECK_NEAR(found.classes[0].prefetched, 62.0 / 64, 1e-12);
+  CHECK_NEAR(found.classes[0].translation, 1.0 / 64, 1e-12);
+  // By chance one in 64 goes on where another stopped.
+  CHECK(found.classes[1].prefetched < 0.01);
+  CHECK(found.classes[1].translation > 0.96);
+  CHECK_NEAR(found.classes[2].prefetched, 0.5, 0.07);
+  CHECK_NEAR(found.classes[2].translation, 0.25, 0.04);
+  CHECK_NEAR(found.classes[3].prefetched, 1, 0);  // by instructions, as it said
+  CHECK(found.classes[3].translation > 0.96);
+  CHECK_EQ(found.classes[4].prefetched, 0.0);  // as declared
+  CHECK_EQ(found.classes[4].translation, 1.0);
+  CHECK_EQ(Reader{scratch.file("a.tts")}.info().classes[0].prefetched, found.classes[0].prefetched);
+}
+
+TEST("recorder: a class has as many retired stores for each line as its calls take") {
+  const Scratch scratch;
+  Recorder recorder{scratch.file("a.tts"), description(), small_cache()};
+  const Address a = recorder.map("a", 100 * page);
+  recorder.store(0, a, 50 * page);  // a copy: 32 bytes at a time
+  for (int i = 0; i < 1000; ++i) recorder.store(1, a + 60 * page, 8);
+  const StreamInfo info = recorder.finish();
+  CHECK_EQ(info.classes[0].store_events, 2.0);
+  CHECK_EQ(info.classes[1].store_events, 1000.0);
+  CHECK_EQ(info.classes[2].store_events, 1.0);
+}
+
 TEST("recorder: misses are coalesced per page, class and kind") {
   const Scratch scratch;
   Recorder recorder{scratch.file("a.tts"), description(), small_cache()};

@@ -34,7 +34,7 @@ StreamInfo description() {
   info.pages = 1000;
   info.nominal_seconds = 1.5;
   info.lanes = {{"workers", 1}, {"single", 0}};
-  info.classes = {{"sequential", 8, 2.5, 0}, {"dependent", 1, 0, 1}};
+  info.classes = {{"sequential", 8, 2.5, 0, 0.5, 0.75, 0.125, 3.5}, {"dependent", 1, 0, 1}};
   info.objects = {{"arena", 0, 900}, {"index", 900, 100}};
   info.op_kinds = {{"get"}, {"set"}};
   return info;
@@ -139,6 +139,10 @@ TEST("trace: what is written is read") {
   CHECK_EQ(info.classes[0].mlp, 8.0);
   CHECK_EQ(info.classes[0].issue_ns, 2.5);
   CHECK_EQ(info.classes[1].lane, 1u);
+  CHECK_EQ(info.classes[0].prefetched, 0.75);
+  CHECK_EQ(info.classes[0].translation, 0.125);
+  CHECK_EQ(info.classes[0].store_events, 3.5);
+  CHECK_EQ(info.classes[1].prefetched, 0.0);
   CHECK_EQ(info.objects[1].site, "index");
   CHECK_EQ(info.objects[1].first_page, 900u);
   CHECK_EQ(info.op_kinds[1].name, "set");
@@ -219,13 +223,26 @@ TEST("trace: errors say what is wrong") {
   std::vector<char> bytes = bytes_of(file);
   bytes[8] = 9;
   put(file, bytes);
-  CHECK_THROWS(Reader{file}, "version 9, this program reads version 2");
+  CHECK_THROWS(Reader{file}, "version 9, this program reads versions 2 to 3");
   bytes[8] = static_cast<char>(format_version);
   put(file, std::span(bytes).first(bytes.size() / 2));
   CHECK_THROWS(Reader{file}, "truncated");
   bytes[200] ^= 1;  // in block 0
   put(file, bytes);
   CHECK_THROWS(Reader{file}.verify(), "checksum of block 0");
+}
+
+TEST("trace: a stream of version 2 is read; its classes had no patterns") {
+  const Reader reader{std::filesystem::path(TT_FUZZ_CORPUS) / "stream" / "found-long-block"};
+  reader.verify();
+  const StreamInfo& info = reader.info();
+  CHECK_EQ(info.classes.size(), 2u);
+  for (const StreamClass& each : info.classes) {
+    CHECK_EQ(each.prefetched, 0.0);
+    CHECK_EQ(each.translation, 1.0);
+    CHECK_EQ(each.store_events, 1.0);
+  }
+  CHECK_EQ(info.op_kinds.size(), 1u);
 }
 
 TEST("trace: truncated anywhere is an error") {
@@ -324,4 +341,12 @@ TEST("trace: the writer refuses what the reader would") {
   info.classes[0].mlp = 0;
   Writer other{scratch.file("b.tts"), info};
   CHECK_THROWS(other.finish(info), "MLP");
+  for (const auto& [broken, message] :
+       {std::pair{StreamClass{.prefetched = 1.5}, "prefetched lines is not 0 to 1"},
+        {StreamClass{.translation = -1}, "translations is not 0 to 1"},
+        {StreamClass{.store_events = 0}, "retired stores is not positive"}}) {
+    info.classes[0] = broken;
+    Writer bad{scratch.file("c.tts"), info};
+    CHECK_THROWS(bad.finish(info), message);
+  }
 }

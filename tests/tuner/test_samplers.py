@@ -28,5 +28,14 @@ def test_an_unknown_sampler_is_told_the_known_ones() -> None:
 
 def test_estimates_of_overlap_are_the_engines() -> None:
     declared = (samplers.RANDOM, samplers.SEQUENTIAL, samplers.DEPENDENT)
-    assert {one.name: one.mlp for one in declared} == engine.overlap()
+    assert {
+        one.name: {
+            "mlp": one.mlp,
+            "prefetched": one.prefetched,
+            "translation": one.translation,
+        }
+        for one in declared
+    } == engine.patterns()
+    assert samplers.RANDOM.prefetched == 0 and samplers.SEQUENTIAL.prefetched > 0.9
+    assert samplers.RANDOM.translation == 1 and samplers.SEQUENTIAL.translation < 0.1
     assert samplers.DEPENDENT.mlp == 1 < samplers.RANDOM.mlp < samplers.SEQUENTIAL.mlp

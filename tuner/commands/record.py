@@ -11,6 +11,7 @@ import shlex
 import shutil
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ def _assemble(
                         "set_up": args.set_up,
                     }
                 ),
-                classes=[(c.name, c.mlp, c.issue_ns, c.store_fill) for c in sampler.classes],
+                classes=[astuple(c) for c in sampler.classes],
                 wall_time=sampler.wall_time,
                 block_ms=args.block_ms,
                 nominal_latency_ns=machine.fast.latency_ns,

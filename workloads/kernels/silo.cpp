@@ -145,7 +145,7 @@ trace::StreamInfo record_silo(const RecordRequest& request) {
   // Node: Masstree prefetches a node's four lines side by side before it searches them: 3 on
   // average, since some are in the cache (estimate). Record: header and value, two or more adjacent
   // lines, and links of free lists: 2. Update: stores, buffered and drained side by side.
-  info.classes = {{"node", 3, 0}, {"record", 2, 0}, {"update", 10, 0}};
+  info.classes = {{.name = "node", .mlp = 3, .prefetched = 1}, {"record", 2, 0}, {"update", 10, 0}};
   if (benchmark == "ycsb")
     info.op_kinds = {{"read"}};
   else

@@ -339,7 +339,9 @@ trace::StreamInfo record_xgboost(const RecordRequest& request) {
   // In order: 9 of a core's 10 to 12 line buffers. XGBoost prefetches a node's rows and gradients
   // some ten rows ahead when it builds a histogram: 8. Partitions and predictions gather without
   // prefetching, from addresses that are known early: 5.
-  info.classes = {{"stream", 9, 2}, {"prefetched", 8, 2}, {"gather", 5, 2}};
+  info.classes = {{"stream", 9, 2},
+                  {.name = "prefetched", .mlp = 8, .issue_ns = 2, .prefetched = 1},
+                  {"gather", 5, 2}};
   trace::Recorder recorder{request.file, info, recorder_options(request)};
 
   recorder.set_timed(false);

@@ -36,7 +36,10 @@ void import_lackey(Importer& to) {
   // Stores that found their line in the cache are a class of their own: they only write back.
   to.start(false, std::max(1.0, to.options.threads),
            {{"random", to.options.mlp_random, 0, 0},
-            {"sequential", to.options.mlp_sequential, 0, 0},
+            {.name = "sequential",
+             .mlp = to.options.mlp_sequential,
+             .prefetched = trace::sequential_pattern.prefetched,
+             .translation = trace::sequential_pattern.translation},
             {"rewritten", to.options.mlp_random, 0, 0, 0}});
   trace::LlcFilter llc{to.options.llc_bytes, 16};
   Numbers frames;  // of the filter: dense page numbers

@@ -58,8 +58,8 @@ struct ObserverOptions {
   double latency_ns = 90;
   double interval_ms = 5;
   /// Of each Pattern but `resident`, for which no thread waits.
-  std::array<double, pattern_count - 1> mlp = {trace::random_mlp, trace::sequential_mlp,
-                                               trace::dependent_mlp};
+  std::array<double, pattern_count - 1> mlp = {
+      trace::random_pattern.mlp, trace::sequential_pattern.mlp, trace::dependent_pattern.mlp};
 };
 
 /// One thread of the program.

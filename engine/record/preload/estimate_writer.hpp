@@ -94,7 +94,8 @@ class EstimateWriter {
       const auto page = static_cast<unsigned>(std::countr_zero(rest));
       const std::uint64_t address = base + page * kernel::page_bytes;
       const Misses misses = cache_.miss(leaf.rate(page, near), sweeps);
-      stall_s_ += (misses.random / trace::random_mlp + misses.sequential / trace::sequential_mlp) *
+      stall_s_ += (misses.random / trace::random_pattern.mlp +
+                   misses.sequential / trace::sequential_pattern.mlp) *
                   span * latency_s_;
       written += put(address, misses.random * span * plausible_, stores, 0);
       written += put(address, misses.sequential * span * plausible_, stores, 1);
@@ -111,7 +112,8 @@ class EstimateWriter {
     if (kept == count || rng_.uniform() * kept < count) {
       const bool store = rng_.uniform() < stores;
       recording_.spool.access(address, store, stream_class, kept);
-      const double mlp = stream_class == 0 ? trace::random_mlp : trace::sequential_mlp;
+      const double mlp =
+          (stream_class == 0 ? trace::random_pattern : trace::sequential_pattern).mlp;
       compute_s_ -= kept * (store ? trace::store_stall : 1) * latency_s_ / mlp;
     }
     return count;

@@ -52,19 +52,22 @@ class Option:
 
 @dataclass(frozen=True)
 class StreamClass:
-    """Accesses that share a degree of memory-level parallelism (`engine/trace/stream.hpp`)."""
+    """Accesses that share a degree of memory-level parallelism (`engine/trace/stream.hpp`, which
+    has the fields)."""
 
     name: str
     mlp: float
     issue_ns: float = 0
     store_fill: float = 1
+    prefetched: float = 0
+    translation: float = 1
 
 
 # No sampler sees how far misses overlap: estimates of the engine (engine/trace/overlap.hpp).
-_MLP = engine.overlap()
-RANDOM = StreamClass("random", mlp=_MLP["random"])
-SEQUENTIAL = StreamClass("sequential", mlp=_MLP["sequential"])
-DEPENDENT = StreamClass("dependent", mlp=_MLP["dependent"])
+_PATTERNS = engine.patterns()
+RANDOM = StreamClass("random", **_PATTERNS["random"])
+SEQUENTIAL = StreamClass("sequential", **_PATTERNS["sequential"])
+DEPENDENT = StreamClass("dependent", **_PATTERNS["dependent"])
 RESIDENT = StreamClass("resident", mlp=RANDOM.mlp, store_fill=0)
 """Stores to lines that were in the cache."""
 

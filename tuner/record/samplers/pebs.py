@@ -8,7 +8,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,7 +42,7 @@ class Pebs(Sampler):
         Option("period", 2000, 100, 1e8, "accesses", "between two samples of a kind"),
         Option("latency", 3, 3, 1000, "cycles", "loads that took at least this long (Intel)"),
     )
-    classes = (RANDOM, SEQUENTIAL)
+    classes = (RANDOM, replace(SEQUENTIAL, prefetched=0))  # what was prefetched was not sampled
     wall_time = True
 
     devices: ClassVar[Path] = DEVICES
