@@ -20,6 +20,9 @@ struct RunOptions {
   std::uint64_t fast_bytes = 0;  // overrides fast_share when not 0; full scale
   double threads = 0;            // 0: the profile's
   std::uint64_t page_bytes = 0;  // 0: the policy's native managed page
+  // Accepts fast tiers of fewer than least_fast_pages (sim/scale.hpp): smoke runs, and tests of
+  // mechanics on a few pages.
+  bool coarse = false;
   std::uint64_t seed = 0;
   std::optional<double> deadline_seconds;  // wall clock; DeadlineExceeded is thrown beyond it
   std::function<bool(double)> progress;    // fraction done; false stops (Interrupted is thrown)

@@ -189,6 +189,7 @@ struct Reader::Impl {
     }
     info.seed = header.seed;
     info.scale = header.scale;
+    info.page_bytes = header.page_bytes;
     info.pages = header.pages;
     info.blocks = header.blocks;
     info.accesses = header.accesses;

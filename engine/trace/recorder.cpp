@@ -3,6 +3,7 @@
 #include "trace/recorder.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "core/rng.hpp"
 #include "trace/llc.hpp"
 #include "trace/overlap.hpp"
+#include "trace/pattern.hpp"
 #include "trace/writer.hpp"
 
 namespace tt::trace {
@@ -81,6 +83,9 @@ struct Recorder::Impl {
         lane_ns(info.lanes.size()),
         operations(info.op_kinds.size()) {
     info.scale = options.scale;
+    if (info.page_bytes != base_page_bytes && info.page_bytes != huge_page_bytes)
+      throw std::invalid_argument("recorder: pages are of 4096 or 2097152 bytes");
+    frame_shift = static_cast<unsigned>(std::countr_zero(info.page_bytes / base_page_bytes));
     for (const Lane& lane : info.lanes)
       full_scale.push_back(
           options.scale /
@@ -97,29 +102,29 @@ struct Recorder::Impl {
   // ----------------------------------------------------------------------------- address space
 
   Address map(std::string_view site, std::uint64_t bytes) {
-    const std::uint64_t count = (bytes + base_page_bytes - 1) / base_page_bytes;
+    const std::uint64_t count = (bytes + info.page_bytes - 1) / info.page_bytes;
     const std::uint64_t first = state.size();
     if (count == 0) throw std::invalid_argument("recorder: a mapping of no bytes");
-    if (count > LlcFilter::max_pages - first)
+    if (count > (LlcFilter::max_pages >> frame_shift) - first)
       throw std::invalid_argument("recorder: more than 128 GiB of simulated memory; raise scale");
     state.resize(first + count, PageState::untouched);
     info.objects.push_back({std::string(site), first, count});
     events.push_back({EventType::map, static_cast<std::uint32_t>(info.objects.size() - 1),
                       static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)});
-    return first * base_page_bytes;
+    return first * info.page_bytes;
   }
 
   void unmap(Address start) {
-    const std::size_t object = object_of(start / base_page_bytes);
-    if (object == info.objects.size() || info.objects[object].first_page * base_page_bytes != start)
+    const std::size_t object = object_of(start / info.page_bytes);
+    if (object == info.objects.size() || info.objects[object].first_page * info.page_bytes != start)
       throw std::logic_error("recorder: unmap() of an address that map() did not return");
     unmap(start, info.objects[object].pages);
   }
 
   void unmap(Address start, std::uint64_t pages) {
-    const std::uint64_t first = start / base_page_bytes;
+    const std::uint64_t first = start / info.page_bytes;
     const std::size_t object = object_of(first);
-    if (object == info.objects.size() || start % base_page_bytes != 0 || pages == 0 ||
+    if (object == info.objects.size() || start % info.page_bytes != 0 || pages == 0 ||
         pages > info.objects[object].first_page + info.objects[object].pages - first)
       throw std::logic_error("recorder: unmap() of what is not one mapped range");
     const auto freed = std::span(state).subspan(first, pages);
@@ -166,13 +171,15 @@ struct Recorder::Impl {
     std::uint64_t line = address / line_bytes;
     const std::uint64_t end = (address + bytes - 1) / line_bytes + 1;
     while (line < end) {
-      const std::uint64_t page = line / page_lines;
-      const std::uint64_t page_end = std::min(end, (page + 1) * page_lines);
+      // The cache knows base pages, whatever the pages of the stream are.
+      const std::uint64_t frame = line / page_lines;
+      const std::uint64_t page = frame >> frame_shift;
+      const std::uint64_t frame_end = std::min(end, (frame + 1) * page_lines);
       if (page >= state.size() || state[page] != PageState::touched) first_touch(page);
-      const LlcFilter::Count found =
-          llc.touch(static_cast<std::uint32_t>(page), static_cast<std::uint32_t>(line % page_lines),
-                    static_cast<std::uint32_t>(page_end - line), kind == AccessKind::store);
-      line = page_end;
+      const LlcFilter::Count found = llc.touch(
+          static_cast<std::uint32_t>(frame), static_cast<std::uint32_t>(line % page_lines),
+          static_cast<std::uint32_t>(frame_end - line), kind == AccessKind::store);
+      line = frame_end;
       const bool load = kind == AccessKind::load;
       const std::uint32_t count = load ? found.missed : found.dirtied;
       if (count == 0) continue;
@@ -188,7 +195,7 @@ struct Recorder::Impl {
 
   void miss(std::uint32_t stream_class, AccessKind kind, Address address, std::uint64_t count) {
     if (in_operation) throw std::logic_error("recorder: miss() inside an operation");
-    const std::uint64_t page = address / base_page_bytes;
+    const std::uint64_t page = address / info.page_bytes;
     if (page >= state.size() || state[page] != PageState::touched) first_touch(page);
     while (count > 0) {
       const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, max_count));
@@ -284,9 +291,8 @@ struct Recorder::Impl {
     for (const SampledOperation& operation : sampled)
       block.sampled.push_back({operation.kind, operation.compute_ns,
                                std::span(op_accesses).subspan(operation.first, operation.count)});
-    writer->write(block);
-    total_ns += block.nominal_ns;
-    if (timed) timed_ns += block.nominal_ns;
+    append(block);
+    if (in_pattern) pattern.keep(block);
 
     for (Accumulator& accumulator : accumulators) accumulator.clear();
     std::ranges::fill(compute, 0);
@@ -296,6 +302,61 @@ struct Recorder::Impl {
     sampled.clear();
     op_accesses.clear();
     ++epoch;
+  }
+
+  void append(const Block& block) {
+    writer->write(block);
+    total_ns += block.nominal_ns;
+    if (block.timed) timed_ns += block.nominal_ns;
+  }
+
+  // ------------------------------------------------------------------------------------ patterns
+
+  void begin_pattern() {
+    if (in_pattern || in_operation) throw std::logic_error("recorder: a pattern inside another");
+    if (busy()) close();
+    pattern = Pattern{};
+    in_pattern = true;
+    pattern_stored = stored;
+    pattern_fetched = fetched;
+  }
+
+  void end_pattern() {
+    if (!in_pattern || in_operation) throw std::logic_error("recorder: no pattern to end");
+    if (busy()) close();
+    in_pattern = false;
+    for (std::size_t c = 0; c < stored.size(); ++c) {
+      pattern_stored[c] = stored[c] - pattern_stored[c];
+      pattern_fetched[c] = fetched[c] - pattern_fetched[c];
+    }
+  }
+
+  void check_pattern() {
+    if (in_pattern || in_operation || !pattern.usable(timed))
+      throw std::logic_error("recorder: no pattern that could be repeated");
+    if (busy()) close();
+  }
+
+  /// So that a class's share of fetching stores is that of everything written.
+  void count_stores(double times) {
+    for (std::size_t c = 0; c < stored.size(); ++c) {
+      stored[c] += static_cast<std::uint64_t>(static_cast<double>(pattern_stored[c]) * times + 0.5);
+      fetched[c] +=
+          static_cast<std::uint64_t>(static_cast<double>(pattern_fetched[c]) * times + 0.5);
+    }
+  }
+
+  void repeat_pattern(std::uint64_t times) {
+    check_pattern();
+    for (std::uint64_t i = 0; i < times; ++i)
+      pattern.repeat([&](const Block& block) { append(block); });
+    count_stores(static_cast<double>(times));
+  }
+
+  void draw_pattern(double times) {
+    check_pattern();
+    pattern.draw(times, rng, [&](const Block& block) { append(block); });
+    count_stores(times);
   }
 
   StreamInfo finish() {
@@ -323,11 +384,17 @@ struct Recorder::Impl {
   double timed_ns = 0;
   bool timed = true;
 
+  unsigned frame_shift = 0;      // a page of the stream is 2^frame_shift base pages
   std::vector<PageState> state;  // per page of the address space
 
   // Per class: lines that stores made dirty, and those of them that they fetched.
   std::vector<std::uint64_t> stored;
   std::vector<std::uint64_t> fetched;
+
+  Pattern pattern;
+  bool in_pattern = false;
+  std::vector<std::uint64_t> pattern_stored;  // as `stored`, of the pattern alone once it is over
+  std::vector<std::uint64_t> pattern_fetched;
 
   // The open block.
   std::uint32_t epoch = 1;
@@ -378,6 +445,11 @@ void Recorder::compute(std::uint32_t lane, double nanoseconds) {
 }
 void Recorder::begin_operation(std::uint32_t kind) { impl_->begin_operation(kind); }
 void Recorder::end_operation() { impl_->end_operation(); }
+
+void Recorder::begin_pattern() { impl_->begin_pattern(); }
+void Recorder::end_pattern() { impl_->end_pattern(); }
+void Recorder::repeat_pattern(std::uint64_t times) { impl_->repeat_pattern(times); }
+void Recorder::draw_pattern(double times) { impl_->draw_pattern(times); }
 
 double Recorder::timed_seconds() const {
   return (impl_->timed_ns + (impl_->timed ? impl_->block_ns() : 0)) * 1e-9;

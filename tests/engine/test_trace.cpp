@@ -219,7 +219,7 @@ TEST("trace: errors say what is wrong") {
   std::vector<char> bytes = bytes_of(file);
   bytes[8] = 9;
   put(file, bytes);
-  CHECK_THROWS(Reader{file}, "version 9, this program reads version 2");
+  CHECK_THROWS(Reader{file}, "version 9, this program reads version 3");
   bytes[8] = static_cast<char>(format_version);
   put(file, std::span(bytes).first(bytes.size() / 2));
   CHECK_THROWS(Reader{file}, "truncated");
