@@ -199,12 +199,12 @@ class Scenario:
     scale: Annotated[
         float,
         Option(
-            "real pages per simulated page (default: the input's)",
+            "real pages per simulated page (default: the input's, for the size of the pages)",
             metavar="R",
             text="scale {:g}",
             comparable=True,
             rule=at_least(1),
-            default=lambda workload, policy, input: workload.scale_of(input),
+            default=lambda workload, policy, input: workload.scale_of(input, policy.page_bytes),
         ),
     ]
     page_bytes: Annotated[
@@ -338,13 +338,18 @@ def _field_defaults() -> dict[str, Any]:
     return {field.name: field.default for field in fields(Scenario) if field.default is not MISSING}
 
 
-def defaults(workload: "WorkloadSpec", policy: "PolicyDecl", input: str) -> dict[str, Any]:
-    """The value of each field that has a default."""
+def defaults(
+    workload: "WorkloadSpec", policy: "PolicyDecl", input: str, page_bytes: int | None = None
+) -> dict[str, Any]:
+    """The value of each field that has a default. `page_bytes`, if not the policy's, decides about
+    the scale: one of huge pages is smaller."""
     depending = {
         name: option.default(workload, policy, input)
         for name, option in options().items()
         if option.default
     }
+    if page_bytes is not None:
+        depending["scale"] = workload.scale_of(input, page_bytes)
     return declared_defaults() | depending
 
 

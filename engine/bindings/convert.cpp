@@ -54,6 +54,7 @@ nb::dict to_python(const trace::StreamInfo& info) {
   out["parameters"] = info.parameters;
   out["seed"] = info.seed;
   out["scale"] = info.scale;
+  out["page_bytes"] = info.page_bytes;
   out["pages"] = info.pages;
   out["blocks"] = info.blocks;
   out["accesses"] = info.accesses;

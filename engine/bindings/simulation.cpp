@@ -108,7 +108,7 @@ nb::dict to_dict(const Map& map) {
 
 nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
                   const std::string& policy, const nb::dict& knobs, double fast_share,
-                  std::uint64_t fast_bytes, double threads, std::uint64_t page_bytes,
+                  std::uint64_t fast_bytes, double threads, std::uint64_t page_bytes, bool coarse,
                   bool start_slow, double score_after, std::uint64_t seed,
                   std::optional<double> deadline_seconds, const nb::object& progress) {
   const auto profile = to_machine(machine);
@@ -119,6 +119,7 @@ nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
                               .fast_bytes = fast_bytes,
                               .threads = threads,
                               .page_bytes = page_bytes,
+                              .coarse = coarse,
                               .start_slow = start_slow,
                               .score_after = score_after,
                               .seed = seed,
@@ -169,7 +170,7 @@ nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
 void tt::bind_simulation(nb::module_& m) {
   m.def("simulate", &simulate, "path"_a, nb::kw_only(), "machine"_a, "policy"_a, "knobs"_a,
         "fast_share"_a, "fast_bytes"_a = 0, "threads"_a = 0.0, "page_bytes"_a = 0,
-        "start_slow"_a = false, "score_after"_a = 0.0, "seed"_a = 0,
+        "coarse"_a = false, "start_slow"_a = false, "score_after"_a = 0.0, "seed"_a = 0,
         "deadline_seconds"_a = nb::none(), "progress"_a = nb::none(),
         "Replays a stream under a policy on a machine. TimeoutError beyond the deadline.");
 }

@@ -4,42 +4,56 @@
 #include <array>
 #include <cmath>
 #include <stdexcept>
+#include <string>
 
 #include "sim/address_space.hpp"
 #include "sim/gather.hpp"
 #include "sim/operations.hpp"
+#include "sim/scale.hpp"
 
 namespace tt::sim {
 namespace {
 
-std::uint64_t chosen_page_bytes(const PolicyTraits& traits, const RunOptions& options) {
+std::uint64_t chosen_page_bytes(const trace::StreamInfo& stream, const PolicyTraits& traits,
+                                const RunOptions& options) {
   const std::uint64_t bytes = options.page_bytes == 0 ? traits.page_bytes : options.page_bytes;
-  if (bytes != trace::base_page_bytes && bytes != huge_page_bytes)
+  if (bytes != trace::base_page_bytes && bytes != trace::huge_page_bytes)
     throw std::invalid_argument("managed pages must be of 4096 or 2097152 bytes");
+  if (bytes < stream.page_bytes)
+    throw std::invalid_argument("the stream has pages of " + std::to_string(stream.page_bytes) +
+                                " bytes: managed pages of " + std::to_string(bytes) +
+                                " bytes need a stream of such pages");
   return bytes;
 }
 
 /// Bytes of fast memory in the miniature: so many whatever the size of the policy's pages.
-double fast_bytes(const RunOptions& options, std::uint64_t footprint, double scale) {
+double fast_bytes(const RunOptions& options, const PageTable::Layout& layout, double scale) {
   if (options.fast_bytes != 0) return static_cast<double>(options.fast_bytes) / scale;
-  return options.fast_share * static_cast<double>(footprint * trace::base_page_bytes);
+  return options.fast_share * static_cast<double>(layout.footprint * layout.stream_page_bytes);
 }
 
 PageTable::Layout layout(const trace::Reader& stream, const PolicyTraits& traits,
                          const RunOptions& options) {
   PageTable::Layout layout;
   layout.base_pages = stream.info().pages;
-  layout.page_bytes = chosen_page_bytes(traits, options);
+  layout.page_bytes = chosen_page_bytes(stream.info(), traits, options);
+  layout.stream_page_bytes = stream.info().page_bytes;
   layout.footprint = peak_pages(stream, 0);
-  const unsigned shift = page_shift(layout.page_bytes);
+  const unsigned shift = page_shift(layout.page_bytes, layout.stream_page_bytes);
   layout.slow_pages = shift == 0 ? layout.footprint : peak_pages(stream, shift);
-  const double fast = fast_bytes(options, layout.footprint, stream.info().scale) /
-                      static_cast<double>(layout.page_bytes);
+  const double scale = stream.info().scale;
+  const double fast = fast_bytes(options, layout, scale);
+  const auto bytes = static_cast<double>(layout.page_bytes);
+  const auto fast_pages = static_cast<std::uint64_t>(std::llround(fast / bytes));
   layout.fast_pages =
-      traits.unbounded_fast
-          ? layout.slow_pages
-          : std::min(layout.slow_pages, static_cast<std::uint64_t>(std::llround(fast)));
+      traits.unbounded_fast ? layout.slow_pages : std::min(layout.slow_pages, fast_pages);
   layout.placement = traits.placement;
+  // A tier of no bytes, or one that holds everything, leaves nothing to decide, however coarsely.
+  const bool decides = fast > 0 && layout.fast_pages < layout.slow_pages;
+  if (decides && !options.coarse && layout.fast_pages < least_fast_pages)
+    throw std::invalid_argument(
+        too_coarse(layout.fast_pages, layout.page_bytes, scale, fast,
+                   static_cast<double>(layout.footprint * layout.stream_page_bytes)));
   return layout;
 }
 

@@ -27,7 +27,7 @@ void add_bits(PageMask mask, std::int64_t place, std::uint64_t bits) {
 
 PageTable::PageTable(const Layout& layout)
     : layout_(layout),
-      space_(layout.base_pages, page_shift(layout.page_bytes)),
+      space_(layout.base_pages, page_shift(layout.page_bytes, layout.stream_page_bytes)),
       free_{layout.fast_pages, layout.slow_pages},
       present_(space_.pages()),
       slow_(space_.pages()) {}

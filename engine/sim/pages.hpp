@@ -26,10 +26,11 @@
 
 namespace tt::sim {
 
-inline constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
-/// A managed page of so many bytes holds 2^shift base pages.
-[[nodiscard]] constexpr unsigned page_shift(std::uint64_t page_bytes) {
-  return static_cast<unsigned>(std::countr_zero(page_bytes / trace::base_page_bytes));
+using trace::huge_page_bytes;
+/// A managed page of so many bytes holds 2^shift pages of the stream.
+[[nodiscard]] constexpr unsigned page_shift(std::uint64_t page_bytes,
+                                            std::uint64_t stream_page_bytes) {
+  return static_cast<unsigned>(std::countr_zero(page_bytes / stream_page_bytes));
 }
 
 /// Reasons why an access to a page does not simply go through: it waits, or somebody is told.
@@ -52,9 +53,10 @@ inline constexpr std::size_t trap_count = 7;
 class PageTable {
  public:
   struct Layout {
-    std::uint64_t base_pages = 0;  // of the stream's address space
+    std::uint64_t base_pages = 0;  // of the stream's address space, in pages of the stream
     std::uint64_t page_bytes = 0;  // of a managed page
-    // The most that the stream holds at a time, in base pages.
+    std::uint64_t stream_page_bytes = trace::base_page_bytes;
+    // The most that the stream holds at a time, in pages of the stream.
     std::uint64_t footprint = 0;
     // In managed pages. The slow tier holds everything; that is more than the footprint where
     // managed pages are touched in part only.
@@ -68,8 +70,9 @@ class PageTable {
   [[nodiscard]] std::uint64_t size() const { return space_.pages(); }
   [[nodiscard]] unsigned shift() const { return space_.shift(); }
   [[nodiscard]] std::uint64_t page_bytes() const { return layout_.page_bytes; }
-  /// In base pages.
-  [[nodiscard]] std::uint64_t footprint() const { return layout_.footprint; }
+  [[nodiscard]] std::uint64_t footprint_bytes() const {
+    return layout_.footprint * layout_.stream_page_bytes;
+  }
   [[nodiscard]] std::uint64_t capacity(Tier tier) const {
     return tier == Tier::fast ? layout_.fast_pages : layout_.slow_pages;
   }

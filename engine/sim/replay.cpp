@@ -134,8 +134,7 @@ RunResult Replay::result() {
   metrics["policy_cpu_share"] =
       result.seconds > 0 ? sums[Sum::tiering_cpu_seconds] / result.seconds : 0;
   metrics["peak_metadata_bytes"] = peak_metadata_bytes_;
-  metrics["footprint_bytes"] =
-      static_cast<double>(pages.footprint() * trace::base_page_bytes) * machine_.scale();
+  metrics["footprint_bytes"] = static_cast<double>(pages.footprint_bytes()) * machine_.scale();
   metrics["fast_capacity_bytes"] =
       static_cast<double>(pages.capacity(Tier::fast) * pages.page_bytes()) * machine_.scale();
 

@@ -1,11 +1,15 @@
 #include "sim/scale.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numbers>
+#include <sstream>
 #include <stdexcept>
+#include <string_view>
 #include <variant>
 
 #include "core/math.hpp"
+#include "trace/stream.hpp"
 
 namespace tt::sim {
 
@@ -50,6 +54,39 @@ double extreme_threshold(double threshold, double pages, double scale) {
   const double share =
       (math::log(previous) - math::log(scaled_target)) / (math::log(previous) - math::log(tail));
   return std::clamp(count - 1 + share, 1.0, threshold);
+}
+
+std::string too_coarse(std::uint64_t pages, std::uint64_t page_bytes, double scale,
+                       double fast_bytes, double footprint_bytes) {
+  std::ostringstream out;
+  const auto size = [](std::uint64_t bytes) {
+    return bytes == trace::huge_page_bytes ? "2 MiB" : "4 KiB";
+  };
+  constexpr auto least = static_cast<double>(least_fast_pages);
+  const auto bytes = static_cast<double>(page_bytes);
+  out << "too coarse: at scale " << scale << " the fast tier holds " << pages
+      << " simulated pages of " << size(page_bytes) << ", and a run needs at least "
+      << least_fast_pages << ". What helps:";
+  const double finer = std::floor(fast_bytes * scale / (least * bytes));
+  const char* separator = " ";
+  if (finer >= 1) {
+    out << separator << "--scale " << finer << " or less (a larger miniature, which takes longer)";
+    separator = "; ";
+  }
+  if (page_bytes > trace::base_page_bytes &&
+      fast_bytes >= least * static_cast<double>(trace::base_page_bytes)) {
+    out << separator << "--page-bytes " << trace::base_page_bytes << " (base pages)";
+    separator = "; ";
+  }
+  constexpr double gib = 1024.0 * 1024 * 1024;
+  // Rounded up to two digits behind the point.
+  const double larger = std::ceil(least * bytes * scale / gib * 100) / 100;
+  if (larger * gib < footprint_bytes * scale) {
+    out << separator << "--fast-gib " << larger << " or more (a larger fast tier)";
+    separator = "; ";
+  }
+  if (std::string_view{separator} == " ") out << " a workload with a larger footprint";
+  return out.str();
 }
 
 Knobs scale_knobs(std::span<const KnobDecl> declared, const Knobs& knobs, double scale,

@@ -6,11 +6,17 @@
 // divided by R. A trigger on the *hottest* page is neither: see extreme_threshold().
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <string>
 
 #include "core/knob.hpp"
 
 namespace tt::sim {
+
+/// A fast tier of fewer simulated pages than this is too coarse to tell policies apart: a single
+/// decision moves a percent of it, and a 2 % watermark is a page or two. Such a run is refused.
+inline constexpr std::uint64_t least_fast_pages = 256;
 
 /// `knobs` must be complete (tt::resolve). `fast_pages` is the fast tier's size in managed pages at
 /// full scale: the population among which the hottest page is found.
@@ -27,6 +33,11 @@ namespace tt::sim {
 /// hottest page depends on which of them it kept, and the trigger stays rarer. T' is real: the tail
 /// is interpolated between integers (on a logarithmic scale).
 [[nodiscard]] double extreme_threshold(double threshold, double pages, double scale);
+
+/// Why a run is refused whose fast tier holds `pages` simulated pages of `page_bytes`, fewer than
+/// least_fast_pages, and what would help. `fast_bytes` and `footprint_bytes` are the miniature's.
+[[nodiscard]] std::string too_coarse(std::uint64_t pages, std::uint64_t page_bytes, double scale,
+                                     double fast_bytes, double footprint_bytes);
 
 /// P(Poisson(mean) >= count) for integer counts.
 [[nodiscard]] double poisson_tail(double mean, double count);

@@ -45,7 +45,7 @@ void check(const MachineProfile& machine, const RunOptions& options) {
     throw std::invalid_argument("score_after must be at least 0 and below 1");
   if (!(options.threads >= 0)) throw std::invalid_argument("threads must not be negative");
   if (options.page_bytes != 0 && options.page_bytes != trace::base_page_bytes &&
-      options.page_bytes != huge_page_bytes)
+      options.page_bytes != trace::huge_page_bytes)
     throw std::invalid_argument("page_bytes must be 4096 or 2097152");
 }
 

@@ -20,7 +20,10 @@ struct RunOptions {
   std::uint64_t fast_bytes = 0;  // overrides fast_share when not 0; full scale
   double threads = 0;            // 0: the profile's
   std::uint64_t page_bytes = 0;  // 0: the policy's native managed page
-  bool start_slow = false;       // all first touches go to the slow tier, whatever the policy wants
+  // Accepts fast tiers of fewer than least_fast_pages (sim/scale.hpp): smoke runs, and tests of
+  // mechanics on a few pages.
+  bool coarse = false;
+  bool start_slow = false;  // all first touches go to the slow tier, whatever the policy wants
   /// The share of the timed part, by the work in it, that passes before anything is scored.
   double score_after = 0;
   std::uint64_t seed = 0;

@@ -55,7 +55,8 @@ struct FileHeader {
   std::uint64_t seed;
   double scale;
   double nominal_seconds;
-  std::uint64_t reserved[5];
+  std::uint64_t page_bytes;
+  std::uint64_t reserved[4];
   std::uint64_t checksum;  // of everything above
 };
 static_assert(sizeof(FileHeader) == 192);
@@ -106,6 +107,8 @@ inline std::string_view defect(const StreamInfo& info) {
   if (!(std::isfinite(info.scale) && info.scale >= 1)) return "scale is below 1";
   if (!(std::isfinite(info.nominal_seconds) && info.nominal_seconds >= 0))
     return "nominal time is negative";
+  if (info.page_bytes != base_page_bytes && info.page_bytes != huge_page_bytes)
+    return "pages are of neither 4096 nor 2097152 bytes";
   if (info.pages > std::uint64_t{std::numeric_limits<std::uint32_t>::max()} + 1)
     return "more pages than 32-bit numbers";
   if (info.lanes.empty()) return "no lane";

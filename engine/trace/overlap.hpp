@@ -42,7 +42,7 @@ struct Run {
 };
 
 /// What is assumed of recorded accesses, of which only their order, or not even that, is known.
-struct Pattern {
+struct AccessPattern {
   std::string_view name;
   double mlp = 1;         // misses in flight at a time
   double prefetched = 0;  // StreamClass has what these two mean
@@ -50,15 +50,15 @@ struct Pattern {
 };
 /// Out-of-order execution finds about four independent misses in its window of some 200
 /// instructions.
-inline constexpr Pattern random_pattern{.name = "random", .mlp = 4};
+inline constexpr AccessPattern random_pattern{.name = "random", .mlp = 4};
 /// Prefetchers keep eight to ten lines in flight. Whole pages are read.
-inline constexpr Pattern sequential_pattern{
+inline constexpr AccessPattern sequential_pattern{
     .name = "sequential",
     .mlp = 8,
     .prefetched = double{page_lines - training_lines} / page_lines,
     .translation = 1.0 / page_lines};
 /// A pointer that has not arrived cannot be followed.
-inline constexpr Pattern dependent_pattern{.name = "dependent", .mlp = 1};
+inline constexpr AccessPattern dependent_pattern{.name = "dependent", .mlp = 1};
 
 /// Share of a load's latency that a store costs its thread: stores retire into a buffer, which is
 /// full now and then.

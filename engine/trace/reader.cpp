@@ -196,6 +196,7 @@ struct Reader::Impl {
     }
     info.seed = header.seed;
     info.scale = header.scale;
+    info.page_bytes = header.version < 3 ? base_page_bytes : header.page_bytes;
     info.pages = header.pages;
     info.blocks = header.blocks;
     info.accesses = header.accesses;

@@ -3,6 +3,7 @@
 #include "trace/recorder.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -15,17 +16,13 @@
 #include "core/rng.hpp"
 #include "trace/llc.hpp"
 #include "trace/overlap.hpp"
+#include "trace/pattern.hpp"
 #include "trace/writer.hpp"
 
 namespace tt::trace {
 namespace {
 
 enum class PageState : std::uint8_t { untouched, touched, freed };
-
-struct Page {
-  PageState state = PageState::untouched;
-  Run run;
-};
 
 /// What a class's addresses say of its pattern. Counts of lines are shares of calls that touched
 /// lines in the cache too.
@@ -36,6 +33,30 @@ struct Seen {
   std::uint64_t stores = 0;   // retired
   std::uint64_t dirtied = 0;  // lines that stores made dirty
   std::uint64_t filled = 0;   // of these, fetched
+
+  [[nodiscard]] Seen since(const Seen& earlier) const {
+    return {fetched - earlier.fetched, prefetched - earlier.prefetched, started - earlier.started,
+            stores - earlier.stores,   dirtied - earlier.dirtied,       filled - earlier.filled};
+  }
+  void add(const Seen& of, double times) {
+    const auto more = [&](std::uint64_t count) {
+      return static_cast<std::uint64_t>(static_cast<double>(count) * times + 0.5);
+    };
+    fetched += more(of.fetched);
+    prefetched += of.prefetched * times;
+    started += of.started * times;
+    stores += more(of.stores);
+    dirtied += more(of.dirtied);
+    filled += more(of.filled);
+  }
+};
+    fetched += more(fetched, earlier.fetched);
+    prefetched += (prefetched - earlier.prefetched) * times;
+    started += (started - earlier.started) * times;
+    stores += more(stores, earlier.stores);
+    dirtied += more(dirtied, earlier.dirtied);
+    filled += more(filled, earlier.filled);
+  }
 };
 
 constexpr std::uint32_t max_count = std::numeric_limits<std::uint16_t>::max();
@@ -96,6 +117,9 @@ struct Recorder::Impl {
         lane_ns(info.lanes.size()),
         operations(info.op_kinds.size()) {
     info.scale = options.scale;
+    if (info.page_bytes != base_page_bytes && info.page_bytes != huge_page_bytes)
+      throw std::invalid_argument("recorder: pages are of 4096 or 2097152 bytes");
+    frame_shift = static_cast<unsigned>(std::countr_zero(info.page_bytes / base_page_bytes));
     for (const Lane& lane : info.lanes)
       full_scale.push_back(
           options.scale /
@@ -112,55 +136,57 @@ struct Recorder::Impl {
   // ----------------------------------------------------------------------------- address space
 
   Address map(std::string_view site, std::uint64_t bytes) {
-    const std::uint64_t count = (bytes + base_page_bytes - 1) / base_page_bytes;
-    const std::uint64_t first = pages.size();
+    const std::uint64_t count = (bytes + info.page_bytes - 1) / info.page_bytes;
+    const std::uint64_t first = state.size();
     if (count == 0) throw std::invalid_argument("recorder: a mapping of no bytes");
-    if (count > LlcFilter::max_pages - first)
+    if (count > (LlcFilter::max_pages >> frame_shift) - first)
       throw std::invalid_argument("recorder: more than 128 GiB of simulated memory; raise scale");
-    pages.resize(first + count);
+    state.resize(first + count, PageState::untouched);
+    runs.resize(state.size() << frame_shift);
     info.objects.push_back({std::string(site), first, count});
     events.push_back({EventType::map, static_cast<std::uint32_t>(info.objects.size() - 1),
                       static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)});
-    return first * base_page_bytes;
+    return first * info.page_bytes;
   }
 
   void unmap(Address start) {
-    const std::size_t object = object_of(start / base_page_bytes);
-    if (object == info.objects.size() || info.objects[object].first_page * base_page_bytes != start)
+    const std::size_t object = object_of(start / info.page_bytes);
+    if (object == info.objects.size() || info.objects[object].first_page * info.page_bytes != start)
       throw std::logic_error("recorder: unmap() of an address that map() did not return");
     unmap(start, info.objects[object].pages);
   }
 
-  void unmap(Address start, std::uint64_t count) {
-    const std::uint64_t first = start / base_page_bytes;
+  void unmap(Address start, std::uint64_t pages) {
+    const std::uint64_t first = start / info.page_bytes;
     const std::size_t object = object_of(first);
-    if (object == info.objects.size() || start % base_page_bytes != 0 || count == 0 ||
-        count > info.objects[object].first_page + info.objects[object].pages - first)
+    if (object == info.objects.size() || start % info.page_bytes != 0 || pages == 0 ||
+        pages > info.objects[object].first_page + info.objects[object].pages - first)
       throw std::logic_error("recorder: unmap() of what is not one mapped range");
-    const auto freed = std::span(pages).subspan(first, count);
-    if (std::ranges::find(freed, PageState::freed, &Page::state) != freed.end())
+    const auto freed = std::span(state).subspan(first, pages);
+    if (std::ranges::find(freed, PageState::freed) != freed.end())
       throw std::logic_error("recorder: unmap() of a page that is not mapped");
     if (in_operation) throw std::logic_error("recorder: unmap() inside an operation");
     // A block's events come before its accesses, so what was touched so far is closed first.
     if (busy()) close();
-    std::ranges::fill(freed, Page{.state = PageState::freed, .run = {}});
+    std::ranges::fill(freed, PageState::freed);
+    std::ranges::fill(std::span(runs).subspan(first << frame_shift, pages << frame_shift), Run{});
     events.push_back({EventType::unmap, static_cast<std::uint32_t>(object),
-                      static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)});
+                      static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(pages)});
   }
 
   /// Objects lie in ascending order without gaps. Unknown page: objects.size().
   [[nodiscard]] std::size_t object_of(std::uint64_t page) const {
-    if (page >= pages.size()) return info.objects.size();
+    if (page >= state.size()) return info.objects.size();
     const auto after = std::ranges::upper_bound(info.objects, page, {},
                                                 [](const Object& o) { return o.first_page; });
     return static_cast<std::size_t>(after - info.objects.begin()) - 1;
   }
 
   void first_touch(std::uint64_t page) {
-    if (page >= pages.size() || pages[page].state == PageState::freed)
+    if (page >= state.size() || state[page] == PageState::freed)
       throw std::logic_error("recorder: access to page " + std::to_string(page) +
                              ", which is not mapped");
-    pages[page].state = PageState::touched;
+    state[page] = PageState::touched;
     const auto number = static_cast<std::uint32_t>(page);
     const auto object = static_cast<std::uint32_t>(object_of(page));
     if (!events.empty()) {
@@ -184,15 +210,17 @@ struct Recorder::Impl {
     std::uint64_t line = address / line_bytes;
     const std::uint64_t end = (address + bytes - 1) / line_bytes + 1;
     while (line < end) {
-      const std::uint64_t page = line / page_lines;
-      const std::uint64_t page_end = std::min(end, (page + 1) * page_lines);
-      if (page >= pages.size() || pages[page].state != PageState::touched) first_touch(page);
+      // Caches and prefetchers know base pages, whatever the pages of the stream are.
+      const std::uint64_t frame = line / page_lines;
+      const std::uint64_t page = frame >> frame_shift;
+      const std::uint64_t frame_end = std::min(end, (frame + 1) * page_lines);
+      if (page >= state.size() || state[page] != PageState::touched) first_touch(page);
       const auto first = static_cast<std::uint32_t>(line % page_lines);
-      const auto lines = static_cast<std::uint32_t>(page_end - line);
+      const auto lines = static_cast<std::uint32_t>(frame_end - line);
       const LlcFilter::Count found =
-          llc.touch(static_cast<std::uint32_t>(page), first, lines, !load);
-      const Run::Followed followed = pages[page].run.follow(first, lines);
-      line = page_end;
+          llc.touch(static_cast<std::uint32_t>(frame), first, lines, !load);
+      const Run::Followed followed = runs[frame].follow(first, lines);
+      line = frame_end;
       const std::uint32_t count = load ? found.missed : found.dirtied;
       if (count == 0) continue;
       if (!load) {
@@ -213,8 +241,8 @@ struct Recorder::Impl {
 
   void miss(std::uint32_t stream_class, AccessKind kind, Address address, std::uint64_t count) {
     if (in_operation) throw std::logic_error("recorder: miss() inside an operation");
-    const std::uint64_t page = address / base_page_bytes;
-    if (page >= pages.size() || pages[page].state != PageState::touched) first_touch(page);
+    const std::uint64_t page = address / info.page_bytes;
+    if (page >= state.size() || state[page] != PageState::touched) first_touch(page);
     while (count > 0) {
       const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, max_count));
       const double fetched_share =
@@ -230,7 +258,7 @@ struct Recorder::Impl {
   void add(std::uint32_t stream_class, AccessKind kind, std::uint32_t page, std::uint32_t count,
            std::uint32_t fetched_lines) {
     const std::size_t way = stream_class * 2 + index(kind);
-    accumulators.at(way).add(page, count, epoch, pages.size());
+    accumulators.at(way).add(page, count, epoch, state.size());
     lane_ns[info.classes[stream_class].lane] += fetched_lines * cost_ns[way];
   }
 
@@ -309,9 +337,8 @@ struct Recorder::Impl {
     for (const SampledOperation& operation : sampled)
       block.sampled.push_back({operation.kind, operation.compute_ns,
                                std::span(op_accesses).subspan(operation.first, operation.count)});
-    writer->write(block);
-    total_ns += block.nominal_ns;
-    if (timed) timed_ns += block.nominal_ns;
+    append(block);
+    if (in_pattern) pattern.keep(block);
 
     for (Accumulator& accumulator : accumulators) accumulator.clear();
     std::ranges::fill(compute, 0);
@@ -323,10 +350,58 @@ struct Recorder::Impl {
     ++epoch;
   }
 
+  void append(const Block& block) {
+    writer->write(block);
+    total_ns += block.nominal_ns;
+    if (block.timed) timed_ns += block.nominal_ns;
+  }
+
+  // ------------------------------------------------------------------------------------ patterns
+
+  void begin_pattern() {
+    if (in_pattern || in_operation) throw std::logic_error("recorder: a pattern inside another");
+    if (busy()) close();
+    pattern = Pattern{};
+    in_pattern = true;
+    pattern_seen = seen;
+  }
+
+  void end_pattern() {
+    if (!in_pattern || in_operation) throw std::logic_error("recorder: no pattern to end");
+    if (busy()) close();
+    in_pattern = false;
+    for (std::size_t c = 0; c < seen.size(); ++c)
+      pattern_seen[c] = seen[c].since(pattern_seen[c]);
+  }
+
+  void check_pattern() {
+    if (in_pattern || in_operation || !pattern.usable(timed))
+      throw std::logic_error("recorder: no pattern that could be repeated");
+    if (busy()) close();
+  }
+
+  /// So that a class's shares are those of everything written.
+  void count_pattern(double times) {
+    for (std::size_t c = 0; c < seen.size(); ++c) seen[c].add(pattern_seen[c], times);
+  }
+
+  void repeat_pattern(std::uint64_t times) {
+    check_pattern();
+    for (std::uint64_t i = 0; i < times; ++i)
+      pattern.repeat([&](const Block& block) { append(block); });
+    count_pattern(static_cast<double>(times));
+  }
+
+  void draw_pattern(double times) {
+    check_pattern();
+    pattern.draw(times, rng, [&](const Block& block) { append(block); });
+    count_pattern(times);
+  }
+
   StreamInfo finish() {
     if (in_operation) throw std::logic_error("recorder: finish() inside an operation");
     if (busy() || !events.empty()) close();
-    info.pages = pages.size();
+    info.pages = state.size();
     info.nominal_seconds = timed_ns * 1e-9;
     for (std::size_t c = 0; c < seen.size(); ++c) describe(info.classes[c], seen[c]);
     return writer->finish(info);
@@ -360,8 +435,15 @@ struct Recorder::Impl {
   double timed_ns = 0;
   bool timed = true;
 
-  std::vector<Page> pages;  // of the address space
-  std::vector<Seen> seen;   // by class
+  unsigned frame_shift = 0;      // a page of the stream is 2^frame_shift base pages
+  std::vector<PageState> state;  // per page of the address space
+
+  std::vector<Run> runs;         // per base page
+  std::vector<Seen> seen;        // by class
+
+  Pattern pattern;
+  bool in_pattern = false;
+  std::vector<Seen> pattern_seen;  // of the pattern alone once it is over
 
   // The open block.
   std::uint32_t epoch = 1;
@@ -412,6 +494,11 @@ void Recorder::compute(std::uint32_t lane, double nanoseconds) {
 }
 void Recorder::begin_operation(std::uint32_t kind) { impl_->begin_operation(kind); }
 void Recorder::end_operation() { impl_->end_operation(); }
+
+void Recorder::begin_pattern() { impl_->begin_pattern(); }
+void Recorder::end_pattern() { impl_->end_pattern(); }
+void Recorder::repeat_pattern(std::uint64_t times) { impl_->repeat_pattern(times); }
+void Recorder::draw_pattern(double times) { impl_->draw_pattern(times); }
 
 double Recorder::timed_seconds() const {
   return (impl_->timed_ns + (impl_->timed ? impl_->block_ns() : 0)) * 1e-9;

@@ -27,6 +27,10 @@
 // a quarter of the latency. Nominal time decides where blocks end and when a kernel has recorded
 // enough; no result is computed from it.
 //
+// A stream of huge pages (StreamInfo::page_bytes) holds the same misses, coalesced per huge page. A
+// mapping starts on a page of its own: where objects are as large as in a real program, few huge
+// pages hold two of them, and no two may share one only because both shrank with the scale.
+//
 // Page numbers are dense from 0 in order of map() and are never given twice: a freed range stays
 // unused, so that a page number means one allocation for the whole run.
 #pragma once
@@ -68,7 +72,7 @@ class Recorder {
   [[nodiscard]] Address map(std::string_view site, std::uint64_t bytes);
   /// Frees a range got from map(), whole. Its pages vanish.
   void unmap(Address start);
-  /// Frees `pages` whole pages from `start` on, all of one mapped range and none of them freed yet.
+  /// Frees `pages` whole pages of the stream from `start` on, all of one mapped range and none of them freed yet.
   void unmap(Address start, std::uint64_t pages);
 
   /// Blocks from now on count toward the objective (true) or not (false: set-up).
@@ -92,6 +96,20 @@ class Recorder {
   /// ends inside one.
   void begin_operation(std::uint32_t kind);
   void end_operation();
+
+  /// What follows, until end_pattern(), is kept as a pattern besides being recorded: whole blocks.
+  /// It may not map, free or leave the timed part. A pattern needs memory as its blocks do on disk.
+  void begin_pattern();
+  void end_pattern();
+  /// Appends the pattern's blocks, `times` times, as they were: for what accesses the same lines
+  /// over and over, as an iteration of PageRank does.
+  void repeat_pattern(std::uint64_t times);
+  /// Appends blocks as if the pattern had gone on for `times` times its length, where its accesses
+  /// are independent draws from one law: a page's count in a block is Poisson with the mean that
+  /// it had in the pattern's blocks, whose misses the cache filter has counted. A class whose
+  /// stores dirtied just the lines that its loads fetched (read-modify-writes) still does that.
+  /// Computation and operations go on at the mean rate; the sampled operations are the pattern's.
+  void draw_pattern(double times);
 
   /// Nominal full-scale seconds recorded so far in the timed part, and in all.
   [[nodiscard]] double timed_seconds() const;

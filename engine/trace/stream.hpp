@@ -1,6 +1,8 @@
 // The access-stream format (.tts): what a workload does to memory, ready to be replayed.
 //
-// A stream is a sequence of blocks of last-level-cache misses at base-page (4 KiB) granularity.
+// A stream is a sequence of blocks of last-level-cache misses at page granularity: of base pages
+// (4 KiB), or, for policies that manage nothing smaller, of huge pages (2 MiB), where it is up to
+// 512 times smaller and a small R affordable.
 // Order inside a block does not matter: accesses are coalesced per page, in runs ("segments") that
 // share a stream class and an access kind. A file is written once and memory-mapped by all readers;
 // everything is little-endian and 64-byte aligned.
@@ -24,9 +26,11 @@
 namespace tt::trace {
 
 inline constexpr std::uint32_t format_version = 3;
-/// What the reader still takes. Version 2 had no `prefetched`, `translation` and `store_events`.
+/// What the reader still takes. Version 2 had neither `prefetched`, `translation` and `store_events`
+/// nor `page_bytes`: its pages are base pages.
 inline constexpr std::uint32_t oldest_version = 2;
 inline constexpr std::size_t base_page_bytes = 4096;
+inline constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 inline constexpr std::size_t line_bytes = 64;
 inline constexpr std::size_t page_lines = base_page_bytes / line_bytes;
 /// Every `chunk` entries of a segment have a precomputed sum of counts, so that a sampler skips
@@ -80,8 +84,9 @@ struct StreamInfo {
   std::string input;
   std::string parameters;  // canonical text of what made it; part of the content hash
   std::uint64_t seed = 0;
-  double scale = 1;         // R
-  std::uint64_t pages = 0;  // base pages of the simulated address space, dense from 0
+  double scale = 1;                            // R
+  std::uint64_t page_bytes = base_page_bytes;  // of a page of the stream; or huge_page_bytes
+  std::uint64_t pages = 0;                     // of the simulated address space, dense from 0
   std::uint64_t blocks = 0;
   std::uint64_t accesses = 0;    // simulated loads + stores, all blocks
   std::uint64_t entries = 0;     // after coalescing
@@ -102,7 +107,7 @@ enum class EventType : std::uint8_t { map = 0, touch = 1, unmap = 2 };
 struct Event {
   EventType type = EventType::map;
   std::uint32_t object = 0;
-  std::uint32_t first = 0;  // base page
+  std::uint32_t first = 0;  // page of the stream
   std::uint32_t count = 0;
 };
 

@@ -245,6 +245,7 @@ struct Writer::Impl {
     header.seed = info.seed;
     header.scale = info.scale;
     header.nominal_seconds = info.nominal_seconds;
+    header.page_bytes = info.page_bytes;
     const auto part = [&](std::uint64_t& at, std::uint64_t& sum) {
       buffer.align();
       at = offset;

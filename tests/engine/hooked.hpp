@@ -70,6 +70,7 @@ inline RunResult run(TempStream& stream, const MachineProfile& machine, const Ho
                      RunOptions options = {.fast_share = 0.5},
                      Granularity placement = Granularity::range) {
   hooks = &what;
+  options.coarse = true;  // what is tested here happens to a few pages
   PolicyInfo info;
   info.name = "hooked";
   info.traits.needs = Need::faults | Need::accessed_bits | Need::probes | Need::tier_counters;

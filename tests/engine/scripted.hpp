@@ -81,6 +81,7 @@ inline PolicyInfo scripted(PolicyTraits traits = {}, std::vector<KnobDecl> knobs
 inline sim::RunResult run(TempStream& stream, const sim::MachineProfile& machine, const Hooks& what,
                           sim::RunOptions options = {}, PolicyTraits traits = {}) {
   hooks = &what;
+  options.coarse = true;  // what is tested here happens to a few pages
   return sim::simulate(stream.reader(), machine, scripted(traits), {}, options);
 }
 

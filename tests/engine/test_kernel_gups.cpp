@@ -5,6 +5,8 @@
 #include "check.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
+#include "sim/simulate.hpp"
+#include "sim_streams.hpp"
 #include "trace/reader.hpp"
 
 using namespace tt;
@@ -153,4 +155,43 @@ TEST("kernels: a recording that is stopped leaves no file") {
   CHECK(interrupted);
   CHECK(fractions.size() > 3 && std::ranges::is_sorted(fractions));
   CHECK_EQ(scratch.files(), 0u);
+}
+
+TEST("gups: in huge pages, drawn counts give what updates one by one do") {
+  const Scratch scratch;
+  const auto record = [&](const char* name, std::uint64_t page_bytes) {
+    kernels::RecordRequest request = small(scratch.file(name));
+    request.scale = 256;  // 128 huge pages: a million updates of each half are made
+    request.page_bytes = page_bytes;
+    request.parameters["updates_g"] = 1.5;
+    (void)kernels::record("gups", request);
+  };
+  record("made.tts", base_page_bytes);
+  record("drawn.tts", huge_page_bytes);
+  const Reader made{scratch.file("made.tts")};
+  const Reader drawn{scratch.file("drawn.tts")};
+  drawn.verify();
+  CHECK(drawn.info().entries * 10 < made.info().entries);
+  CHECK_EQ(drawn.info().operations, made.info().operations);
+  CHECK_NEAR(static_cast<double>(drawn.info().accesses), static_cast<double>(made.info().accesses),
+             0.002 * static_cast<double>(made.info().accesses));
+  const auto seconds = [](const Reader& stream, const char* name, std::uint64_t seed) {
+    sim::RunOptions options;
+    options.page_bytes = huge_page_bytes;
+    options.coarse = true;
+    options.seed = seed;
+    return sim::simulate(stream, simtest::full_machine(), policy(name), {}, options).seconds;
+  };
+  for (const char* name : {"all-fast", "all-slow", "first-touch", "static-hot"}) {
+    const double expected = seconds(made, name, 0);
+    CHECK_NEAR(seconds(drawn, name, 0), expected, 0.005 * expected);
+  }
+  // On a fast tier of 14 pages each of HeMem's decisions counts: its mean over some runs.
+  const auto mean = [&](const Reader& stream) {
+    double sum = 0;
+    for (std::uint64_t seed = 0; seed < 16; ++seed) sum += seconds(stream, "hemem", seed) / 16;
+    return sum;
+  };
+  const double expected = mean(made);
+  CHECK_NEAR(mean(drawn), expected, 0.05 * expected);
 }

@@ -42,6 +42,7 @@ RunResult run(TempStream& stream, const PolicyInfo& policy) {
   RunOptions options;
   options.threads = 1;
   options.page_bytes = 4096;
+  options.coarse = true;  // at the larger of two scales
   options.seed = 1;
   return simulate(stream.reader(), machine, policy, active_knobs(policy), options);
 }
@@ -162,6 +163,7 @@ TEST("sim: Figure 1 of Soar/Alto, sequential and chase buffers on skx") {
     RunOptions options;
     options.fast_share = fast_share;
     options.page_bytes = 4096;
+    options.coarse = true;  // half of 128 pages
     return simulate(stream.reader(), skx(), policy, {}, options).seconds;
   };
   const double all_fast = seconds(policy("all-fast"), 1);

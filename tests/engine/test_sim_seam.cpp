@@ -162,8 +162,8 @@ TEST("traps: a policy that uses all of them gets the same on every processor, an
   const PolicyInfo watcher = test::watcher();
   RunResult expected;
   check::on_each_isa([&] {
-    const RunResult result =
-        simulate(stream.reader(), simtest::full_machine(), watcher, {}, {.fast_share = 0.2});
+    const RunResult result = simulate(stream.reader(), simtest::full_machine(), watcher, {},
+                                      {.fast_share = 0.2, .coarse = true});
     if (expected.rows.empty()) expected = result;
     CHECK(result.rows == expected.rows);
     CHECK(result.metrics == expected.metrics);
@@ -179,6 +179,6 @@ TEST("traps: a policy that uses all of them gets the same on every processor, an
   CHECK(expected.series.contains("hint_faults"));
   // Another seed, another result.
   const RunResult other = simulate(stream.reader(), simtest::full_machine(), watcher, {},
-                                   {.fast_share = 0.2, .seed = 1});
+                                   {.fast_share = 0.2, .coarse = true, .seed = 1});
   CHECK(other.rows != expected.rows);
 }

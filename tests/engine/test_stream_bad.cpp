@@ -115,7 +115,8 @@ TEST("bad input: a stream that would play for ever") {
     writer.finish();
     const trace::Reader reader{file.path()};
     reader.verify();
-    CHECK_THROWS(sim::simulate(reader, simtest::plain_machine(), tt::policy("hybridtier"), {}, {}),
+    CHECK_THROWS(sim::simulate(reader, simtest::plain_machine(), tt::policy("hybridtier"), {},
+                               {.coarse = true}),
                  "more than 1,000,000 virtual seconds");
   }
 }
@@ -128,6 +129,7 @@ TEST("bad input: a deadline holds within a block, however long") {
   writer.block(true, 1e6);
   writer.finish();
   sim::RunOptions options;
+  options.coarse = true;
   options.deadline_seconds = 1e-9;
   bool late = false;
   try {

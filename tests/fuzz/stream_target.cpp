@@ -187,6 +187,7 @@ bool run(const Bytes& input, const std::filesystem::path& scratch) {
     const char* policy = policies[input.size() / 64 % policies.size()];
     sim::RunOptions options;
     options.fast_share = 0.2;
+    options.coarse = true;
     options.deadline_seconds = 0.1;
     try {
       (void)sim::simulate(reader, machine(), tt::policy(policy), {}, options);

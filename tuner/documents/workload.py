@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from tuner.declarations import ParameterValue
 from tuner.documents.document import Spec
@@ -52,8 +52,15 @@ class Sampling(Model):
         )
 
 
+BASE_PAGE_BYTES = 4096
+
+
 class InputSpec(Model):
     """One input of a workload: full-scale values for its kernel's parameters, or a recording.
+
+    `huge_scale` is R of its runs with 2 MiB pages, of which a fast tier must hold 256 too; without
+    it their R is that of all runs. `coarse` says that a run may do with fewer simulated fast
+    pages: it shows that things work, and its figures mean little (smoke inputs).
 
     `trace` is the recording's file, relative to the YAML file's folder (the catalog makes it
     absolute). `content` is the recording's identity: the catalog reads it from the file, and
@@ -62,12 +69,20 @@ class InputSpec(Model):
 
     summary: str
     scale: Scale | None = None
+    huge_scale: Scale | None = None
+    coarse: bool = False
     footprint_gib: Positive | None = None
     window: WindowName | None = None
     parameters: dict[str, ParameterValue] = Field(default_factory=dict)
     trace: str | None = None
     content: str | None = None
     sampling: Sampling | None = None
+
+    @model_validator(mode="after")
+    def _one_scale(self) -> InputSpec:
+        if self.trace is not None and self.huge_scale is not None:
+            raise ValueError("huge_scale: a recording has one scale; leave it out")
+        return self
 
 
 class WorkloadSpec(Spec):
@@ -96,8 +111,11 @@ class WorkloadSpec(Spec):
         """GiB, full-scale."""
         return self.inputs[input].footprint_gib or self.footprint_gib
 
-    def scale_of(self, input: str) -> float:
-        return self.inputs[input].scale or self.scale
+    def scale_of(self, input: str, page_bytes: int = BASE_PAGE_BYTES) -> float:
+        """R of runs whose policy manages pages of so many bytes."""
+        spec = self.inputs[input]
+        huge = spec.huge_scale if page_bytes > BASE_PAGE_BYTES else None
+        return huge or spec.scale or self.scale
 
     def window_of(self, input: str) -> str:
         return self.inputs[input].window or self.window
@@ -107,6 +125,8 @@ class WorkloadSpec(Spec):
         content = self.model_dump(exclude={"summary", "sources", "notes"})
         for input in content["inputs"].values():
             del input["trace"], input["sampling"]
-            if input["content"] is None:
-                del input["content"]
+            del input["coarse"]  # whether a run is refused, not what comes out
+            for name in ("content", "huge_scale"):
+                if input[name] is None:
+                    del input[name]
         return content_hash(content)

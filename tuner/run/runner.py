@@ -130,6 +130,7 @@ def _simulate(
                 machine=trial.machine.document(),
                 policy=trial.scenario.policy,
                 knobs=trial.knobs,
+                coarse=trial.coarse,
                 seed=seed,
                 deadline_seconds=left,
                 progress=progress,

@@ -40,7 +40,10 @@ class Setting(Model):
     def study_name(self) -> str:
         """Made from the scenario. The budget is not part of it, so that a study can be resumed with
         a larger one."""
-        return self.scenario.study_name(defaults(self.workload, self.policy, self.scenario.input))
+        scenario = self.scenario
+        return scenario.study_name(
+            defaults(self.workload, self.policy, scenario.input, scenario.page_bytes)
+        )
 
     @property
     def sampling(self) -> Sampling | None:
@@ -63,6 +66,7 @@ class Setting(Model):
             kernel=self.workload.kernel,
             parameters=input.parameters,
             scale=scenario.scale,
+            page_bytes=scenario.page_bytes,
             threads=scenario.threads,
             llc_bytes=self.machine.llc_bytes,
             seed=scenario.stream_seed,
@@ -80,6 +84,7 @@ class Setting(Model):
             stream=self.stream(),
             machine=self.machine,
             operation=self.workload.operation,
+            coarse=self.workload.inputs[self.scenario.input].coarse,
             deadline_seconds=self.deadline_seconds,
             engine_build=self.engine_build,
         )
@@ -120,7 +125,7 @@ def resolve(
     input = given.get("input") or workload.default_input
     if input not in workload.inputs:
         raise unknown(f"input of workload {workload.name}", input, workload.inputs)
-    values = defaults(workload, policy, input) | {
+    values = defaults(workload, policy, input, given.get("page_bytes")) | {
         name: value for name, value in given.items() if value is not None
     }
     values |= {

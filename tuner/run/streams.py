@@ -359,6 +359,7 @@ def _run_kernel(request: StreamRequest, path: Path, progress: Progress | None) -
             input=request.input,
             parameters=request.parameters,
             scale=request.scale,
+            page_bytes=request.page_bytes,
             threads=request.threads,
             llc_bytes=request.llc_bytes,
             seed=request.seed,

@@ -16,8 +16,9 @@ from tuner.scenario import Scenario
 class StreamRequest(Model):
     """Everything that makes an access stream; equal requests give equal bytes.
 
-    `maker` is the kernel's `tuner._engine.stream_id()`: another recorder or kernel may make another
-    stream, so it is part of the key.
+    `page_bytes` is that of the stream: the page size that the policy manages. `maker` is the
+    kernel's `tuner._engine.stream_id()`: another recorder or kernel may make another stream, so it
+    is part of the key.
     """
 
     workload: str
@@ -25,6 +26,7 @@ class StreamRequest(Model):
     kernel: str
     parameters: dict[str, ParameterValue]
     scale: Scale
+    page_bytes: int = 4096
     threads: Positive
     llc_bytes: Annotated[int, Field(ge=1)]
     seed: Annotated[int, Field(ge=0)] = 0
@@ -57,7 +59,10 @@ Stream = StreamRequest | RecordedStream
 
 
 class Trial(Model):
-    """One run of one configuration. Any worker on any host can run it from this alone."""
+    """One run of one configuration. Any worker on any host can run it from this alone.
+
+    `coarse`: its fast tier may hold fewer simulated pages than the engine demands.
+    """
 
     study: str
     number: Annotated[int, Field(ge=0)]
@@ -66,6 +71,7 @@ class Trial(Model):
     stream: Stream
     machine: MachineSpec
     operation: str | None = None
+    coarse: bool = False
     deadline_seconds: Positive | None = None
     engine_build: str  # a worker with another engine refuses the trial
 

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "core/rng.hpp"
+#include "kernels/draws.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/parameters.hpp"
 
@@ -69,11 +70,11 @@ trace::StreamInfo record_gups(const RecordRequest& request) {
   auto moved = static_cast<std::uint64_t>(static_cast<double>(hot) * move_fraction);
   moved = move_at < 1 ? moved / 8 * 8 : 0;
   std::uint64_t at_region = 0;
-  for (std::uint64_t i = 0; i < total; ++i) {
+  const auto update = [&](std::uint64_t i, bool has_moved) {
     std::uint64_t element = 0;
     if (hot > 0 && rng.uniform() < hot_share) {
       element = rng.below(hot);
-      if (i >= moves_after && element < moved) element += region / 2;
+      if (has_moved && element < moved) element += region / 2;
     } else {
       element = rng.below(region);
     }
@@ -84,7 +85,12 @@ trace::StreamInfo record_gups(const RecordRequest& request) {
     recorder.store(random, address, element_bytes);
     recorder.end_operation();
     if (i % 65536 == 0) progress.at(static_cast<double>(i) / updates);
-  }
+  };
+  const std::uint64_t pages = regions * region_bytes / request.page_bytes + 1;
+  independent_operations(recorder, request, moves_after, pages,
+                         [&](std::uint64_t i) { update(i, false); });
+  independent_operations(recorder, request, total - moves_after, pages,
+                         [&](std::uint64_t i) { update(moves_after + i, true); });
   return recorder.finish();
 }
 

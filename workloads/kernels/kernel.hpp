@@ -34,6 +34,7 @@ struct RecordRequest {
   std::string input;
   Parameters parameters;  // complete and checked
   double scale = 1;
+  std::uint64_t page_bytes = trace::base_page_bytes;  // of the stream; or trace::huge_page_bytes
   double threads = 16;
   double llc_bytes = 24.0 * (1 << 20);
   std::uint64_t seed = 0;

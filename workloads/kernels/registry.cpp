@@ -115,6 +115,7 @@ trace::StreamInfo describe(const RecordRequest& request) {
   info.input = request.input;
   info.seed = request.seed;
   info.scale = request.scale;
+  info.page_bytes = request.page_bytes;
   for (const auto& [name, value] : request.parameters)
     info.parameters += name + "=" + text_of(value) + " ";
   info.parameters += "threads=" + ParameterReader::text(request.threads) +

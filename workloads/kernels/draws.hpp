@@ -1,0 +1,33 @@
+// Independent draws: operations whose accesses follow one law, however many there are of them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/kernel.hpp"
+#include "trace/recorder.hpp"
+
+namespace tt::kernels {
+
+/// Operations per huge page that are made one by one, before others like them are drawn: a page
+/// that gets a tenth of the mean has 800 of them, so that its rate is known to 3.5 %.
+inline constexpr std::uint64_t operations_per_huge_page = 8000;
+
+/// Runs `operations` independent operations, step(i) each, over `pages` pages of the stream. In a
+/// stream of base pages each of them is made. A stream of huge pages stands for so small an R that
+/// this would take hours: there the first ones are made, and the others are drawn by the law that
+/// they show (Recorder::draw_pattern).
+template <typename Step>
+void independent_operations(trace::Recorder& recorder, const RecordRequest& request,
+                            std::uint64_t operations, std::uint64_t pages, Step step) {
+  const std::uint64_t law = operations_per_huge_page * pages;
+  const bool draws = request.page_bytes != trace::base_page_bytes && operations > 2 * law;
+  const std::uint64_t made = draws ? law : operations;
+  if (draws) recorder.begin_pattern();
+  for (std::uint64_t i = 0; i < made; ++i) step(i);
+  if (!draws) return;
+  recorder.end_pattern();
+  recorder.draw_pattern(static_cast<double>(operations - made) / static_cast<double>(made));
+}
+
+}  // namespace tt::kernels
