@@ -11,10 +11,17 @@ from typing import Any
 
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Tunes the knobs of a policy for a workload on a simulated tiered machine: the default "
-        "configuration first, then a Bayesian search."
+        "Tunes the knobs of a policy for a workload on a simulated tiered machine: references and "
+        "the other policies' defaults first, then a Bayesian search. Ends with what to do: use the "
+        "best configuration, keep the defaults, use another policy, or leave tiering off."
     )
-    _scenario(parser, required=("workload",))
+    group = _scenario(parser, required=("workload",), but=("policy",))
+    group.add_argument(
+        "--policy",
+        metavar="P[,P...]",
+        help="tiering policy; several, or `all`: a study each with the whole budget, and a "
+        f"comparison (default: {_default_policy()})",
+    )
     parser.add_argument("--space", help="name or YAML file of the knobs' ranges (default: policy)")
     parser.add_argument(
         "--budget", type=_positive, default=100, metavar="N", help="trials (default: %(default)s)"
@@ -41,12 +48,30 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "moves and the others keep their defaults), default-range (its range), or impurity (of the "
         "forest's splits, which includes interactions) (default: %(default)s)",
     )
+    parser.add_argument(
+        "--no-explain",
+        dest="explain",
+        action="store_false",
+        help="leave out the runs at the end that measure which changes made the difference",
+    )
+    parser.add_argument(
+        "--held-out-streams",
+        action="store_true",
+        help="give each held-out seed an access stream of its own as well (making one takes up to "
+        "a minute)",
+    )
     _out(parser)
     parser.add_argument("--name", help="name of the study (default: made from the options)")
     parser.add_argument("--resume", action="store_true", help="continue a study that was stopped")
     parser.add_argument("--ray-address", metavar="ADDRESS", help="use this Ray cluster")
     parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
     _json(parser)
+
+
+def _default_policy() -> str:
+    from tuner.scenario import Scenario
+
+    return Scenario.policy
 
 
 def _sim(parser: argparse.ArgumentParser) -> None:

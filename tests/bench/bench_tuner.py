@@ -168,6 +168,7 @@ def overhead(budget: int = 100) -> dict[str, float]:
             study = request(
                 Path(work), budget=budget, workers=2, tuned=KNOBS, json_output=True,
                 policy=base.policy.model_copy(update={"knobs": KNOBS}),
+                references=[], alternatives=[], explain=False,
                 space=SpaceSpec.model_validate(
                     {"policy": "paper", "summary": "all", "knobs": {k.name: {} for k in KNOBS}}
                 ),

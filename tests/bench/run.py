@@ -174,7 +174,7 @@ def full_run() -> dict[str, float]:
         summary = json.loads(out.stdout)
         return {
             "tune.run.seconds": time.perf_counter() - start,
-            "tune.run.gain": float(summary["gain"]),
+            "tune.run.gain": float(summary["gain"] or 0),
         }
 
 

@@ -68,7 +68,7 @@ def tune(workload: str, policy: str, budget: int, out: Path) -> dict[str, Any]:
     return {
         "default": summary["default_objective"],
         "tuned": summary["best_objective"],
-        "gain": summary["gain"],
+        "gain": summary["gain"] or 0.0,
         "failed": summary["failed"],
         "trial_seconds": round(
             statistics.median(t.result.seconds for t in trials if t.result is not None), 3

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import signal
 import sys
 import threading
@@ -22,6 +23,7 @@ from tuner.declarations import KnobCondition, KnobDecl, PolicyDecl
 from tuner.documents.machine import MachineSpec
 from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.documents.workload import WorkloadSpec
+from tuner.model import content_hash
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import Scenario, options
 from tuner.study.request import StudyRequest
@@ -90,6 +92,18 @@ WORKLOAD = WorkloadSpec.model_validate(
 )
 
 
+def policy(name: str, knobs: list[KnobDecl], page_bytes: int = 4096) -> PolicyDecl:
+    return PolicyDecl(
+        name=name, family="test", summary="for tests", citation="none", knobs=knobs,
+        traits={"page_bytes": page_bytes},
+    )  # fmt: skip
+
+
+REFERENCES = [policy(name, []) for name in ("first-touch", "all-fast", "static-hot")]
+OTHER = policy("other", [KnobDecl(name="speed", type="real", default=1.0, min=0.5, max=2.0)])
+SECONDS = {"first-touch": 118.0, "all-fast": 80.0, "static-hot": 95.0, "other": 130.0}
+"""Run times of what is not tuned; `paper` takes 120.9 by default and 99.9 at best."""
+
 SCENARIO = set(options()) - {"workload", "policy", "machine"}  # those name documents
 
 
@@ -113,9 +127,9 @@ def request(out: Path, **changes: Any) -> StudyRequest:
         "study": "synthetic-study",
         "out": str(out),
         "workload": WORKLOAD,
-        "policy": PolicyDecl(
-            name="paper", family="test", summary="for tests", citation="none", knobs=KNOBS
-        ),
+        "policy": policy("paper", KNOBS),
+        "references": REFERENCES,
+        "alternatives": [OTHER],
         "space": SpaceSpec(
             policy="paper", summary="all", knobs={knob.name: KnobRange() for knob in KNOBS}
         ),
@@ -145,7 +159,9 @@ def seconds_of(knobs: dict[str, Any]) -> float:
 
 def answer(trial: Trial, seconds: float | None = None) -> TrialResult:
     """The result of a trial that ran so many virtual seconds."""
-    seconds = seconds_of(trial.knobs) if seconds is None else seconds
+    if seconds is None:
+        name = trial.scenario.policy
+        seconds = seconds_of(trial.knobs) if name == "paper" else SECONDS[name]
     throughput = 1e6 / seconds
     return TrialResult(
         study=trial.study,
@@ -167,6 +183,27 @@ def answer(trial: Trial, seconds: float | None = None) -> TrialResult:
 
 def smooth(trial: Trial) -> TrialResult:
     return answer(trial)
+
+
+def noisy(trial: Trial) -> TrialResult:
+    """As `smooth`, with noise of 0.3 % that depends on the seed and the configuration. References
+    do not sample, so they have none."""
+    result = answer(trial)
+    if not trial.knobs:
+        return result
+    seed = content_hash([trial.knobs, trial.scenario.seed, trial.scenario.stream_seed])
+    noise = 1 + 0.003 * random.Random(seed).gauss(0, 1)
+    assert result.objective is not None
+    value = result.objective * noise
+    return result.model_copy(update={"objective": value, "cost": 1 / value})
+
+
+def useless(trial: Trial) -> TrialResult:
+    """No knob does anything: there is noise of 0.3 %, and every policy takes 110 s."""
+    if not trial.knobs:
+        return answer(trial)
+    seed = content_hash([trial.knobs, trial.scenario.seed])
+    return answer(trial, 110 * (1 + 0.003 * random.Random(seed).gauss(0, 1)))
 
 
 def hang() -> NoReturn:

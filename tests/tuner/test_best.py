@@ -10,8 +10,9 @@ import pytest
 from tuner.errors import UserError
 from tuner.scenario import Scenario
 from tuner.study import best
-from tuner.study.best import BestConfiguration, BestObjective, Provenance
+from tuner.study.best import BestConfiguration, BestObjective, Minimal, Provenance
 from tuner.study.request import Fingerprints
+from tuner.study.verdict import Contender, Kind, decide
 
 BEST = BestConfiguration(
     scenario=Scenario(
@@ -25,7 +26,7 @@ BEST = BestConfiguration(
         page_bytes=4096,
     ),
     knobs={"a": 1, "b": 1.0, "c": True, "d": "1e5", "e": 1e-7, "f": 1 / 3, "g": 1e22, "h": "on"},
-    objective=BestObjective(value=1e6 / 3, default_value=2e5, gain=2 / 3),
+    objective=BestObjective(value=1e6 / 3, default_value=2e5),
     provenance=Provenance(
         study="s",
         trial=3,
@@ -47,6 +48,31 @@ def test_what_is_written_is_read_back_exactly(tmp_path: Path) -> None:
         k: type(v) for k, v in BEST.knobs.items()
     }
     assert [p.name for p in tmp_path.iterdir()] == ["best.yaml"]
+
+
+def test_verdict_and_minimal_set_are_kept_and_open_the_file(tmp_path: Path) -> None:
+    contenders = [
+        Contender(kind=Kind.off, policy="first-touch", page_bytes=4096, values=[1.0, None]),
+        Contender(kind=Kind.untuned, policy="toy", page_bytes=4096, values=[0.9, 0.9]),
+    ]
+    verdict = decide(contenders, objective="throughput", trials=5, policy="toy", seeds=[1, 2])
+    judged = BEST.model_copy(update={"verdict": verdict})
+    best.write(judged, tmp_path / best.FILE)
+    assert best.read(tmp_path / best.FILE) == judged
+    first, *_ = (tmp_path / best.FILE).read_text().splitlines()
+    assert first == f"# toy for walker (big): {verdict.headline}."
+    minimal = judged.model_copy(update={"minimal": Minimal(changes=["a", "b"], kept=0.968)})
+    best.write(minimal, tmp_path / best.MINIMAL)
+    assert best.read(tmp_path / best.MINIMAL) == minimal
+    _, second, third, *_ = (tmp_path / best.MINIMAL).read_text().splitlines()
+    assert second == "# The fewest changes found that have 97 % of the best's gain: a, b."
+    assert third.endswith("--config best-minimal.yaml")
+
+
+def test_a_file_of_version_0_2_0_is_read(tmp_path: Path) -> None:
+    path = tmp_path / best.FILE
+    path.write_text(best.render(BEST).replace("default_value:", "gain: 0.5\n  default_value:"))
+    assert best.read(path) == BEST
 
 
 def test_a_damaged_file_is_named_with_its_place(tmp_path: Path) -> None:
@@ -92,7 +118,7 @@ def test_a_file_of_version_0_1_0_is_read(tmp_path: Path) -> None:
     expected = replace(BEST.scenario, workload="/home/me/walker.yaml", seed=3)
     assert found.scenario == expected
     assert found.knobs == {"a": 1, "b": 2.5}
-    assert found.objective == BestObjective(value=12.5, default_value=10.0, gain=0.25)
+    assert found.objective == BestObjective(value=12.5, default_value=10.0)
     path.write_text(OF_0_1.replace("threads: 16.0", "threads: none"))
     with pytest.raises(UserError, match=r"best.yaml:\d+: scenario.threads: found the text 'none'"):
         best.read(path)

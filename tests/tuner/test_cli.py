@@ -19,7 +19,8 @@ from tuner.run.trial import StreamRequest
 from tuner.scenario import Scenario
 from tuner.study import best as best_file
 from tuner.study.best import BestConfiguration
-from tuner.study.request import Fingerprints, StudyRequest
+from tuner.study.request import Fingerprints, StudyRequest, StudySummary
+from tuner.study.verdict import Contender, Kind, Verdict, decide
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -230,6 +231,78 @@ def test_run_resolves_everything(fake: FakeNative) -> None:
     assert request.tuned[0].max == 50
     assert request.workers == len(os.sched_getaffinity(0))
     assert StudyRequest.model_validate_json(request.model_dump_json()) == request
+
+
+def test_run_compares_with_what_the_engine_has(
+    fake: FakeNative, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = engine.policies()["toy"]
+    declared = {"toy": toy}
+    for name in ("static-hot", "first-touch", "all-fast", "all-slow"):
+        declared[name] = toy.model_copy(update={"name": name, "knobs": []})
+    declared["rival"] = toy.model_copy(update={"name": "rival"})
+    monkeypatch.setattr(engine, "policies", lambda: declared)
+    request = request_of("--workload", "walker", "--policy", "toy")
+    assert [p.name for p in request.references] == ["first-touch", "all-fast", "static-hot"]
+    assert [p.name for p in request.alternatives] == ["rival"]
+    assert request.explain and not request.held_out_streams
+    request = request_of("-w", "walker", "--policy", "toy", "--no-explain", "--held-out-streams")
+    assert not request.explain and request.held_out_streams
+
+
+def test_several_policies_are_tuned_and_compared(
+    run: Any, fake: FakeNative, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = engine.policies()["toy"]
+    declared = {name: toy.model_copy(update={"name": name}) for name in ("toy", "rival")}
+    monkeypatch.setattr(engine, "policies", lambda: declared)
+    Path("spaces/rival.yaml").write_text(
+        Path("spaces/toy.yaml").read_text().replace("toy", "rival")
+    )
+    tuned: list[StudyRequest] = []
+
+    def study(request: StudyRequest) -> StudySummary:
+        tuned.append(request)
+        speed = {"toy": 100.0, "rival": 120.0}[request.policy.name]
+        values: dict[Kind, list[float | None]]
+        values = {Kind.untuned: [speed, speed], Kind.tuned: [1.1 * speed, 1.1 * speed]}
+        contenders = [
+            Contender(
+                kind=kind, policy=request.policy.name, page_bytes=4096, values=value,
+                study=request.study if kind is Kind.tuned else None,
+            )
+            for kind, value in values.items()
+        ]  # fmt: skip
+        verdict = decide(
+            contenders, objective="throughput", trials=4, policy=request.policy.name, seeds=[1, 2]
+        )
+        return StudySummary(
+            study=request.study, scenario=request.scenario, trials=4, failed=0,
+            default_objective=speed, best_objective=1.1 * speed, gain=0.1, best_config="best.yaml",
+            verdict=verdict, explanation=None, importance={}, importance_forest={}, seconds=1.0,
+        )  # fmt: skip
+
+    monkeypatch.setattr("tuner.commands.run.run_study", study)
+    command = ("run", "--workload", "walker", "--budget", "4")
+    outcome = run(*command, "--policy", "toy,rival")
+    assert outcome.code == 0
+    name = "walker-big-{}-testbed-1to8-throughput-seed0"
+    assert [request.study for request in tuned] == [name.format("toy"), name.format("rival")]
+    assert [request.budget for request in tuned] == [4, 4]
+    first, _, *rows = outcome.out.splitlines()
+    assert first == (
+        f"use {name.format('rival')}/best.yaml (tuned rival): 20.0 ± 0.0 % faster than tuned toy, "
+        "10.0 ± 0.0 % faster than its default"
+    )
+    assert " ".join(rows[0].split()) == "toy 100 ops/s 110 ops/s 10.0 ± 0.0 % faster"
+    folder = Path("results") / name.format("compared")
+    assert first in (folder / "comparison.html").read_text()
+    assert Verdict.model_validate_json((folder / "comparison.json").read_text()).headline == first
+    found = run(*command, "--policy", "all", "--name", "mine", "--json").json
+    assert found["verdict"]["headline"] == first.replace(name.format("rival"), "mine-rival")
+    assert [study["study"] for study in found["studies"]] == ["mine-toy", "mine-rival"]
+    outcome = run(*command, "--policy", "toy,rival", "--space", "toy")
+    assert outcome.err.startswith("tune: error: --space is of one policy")
 
 
 def test_run_takes_every_option(fake: FakeNative) -> None:
@@ -474,6 +547,21 @@ def test_a_config_with_changes_is_no_reproduction(run: Any, fake: FakeNative) ->
         Path("workloads/walker.yaml").read_text().replace("name: walker", "name: other")
     )
     assert run(*config, "--workload", "other").json["reproduced"] is None
+    for arguments, difference in (
+        (("--workload", "other"), "--workload walker instead of other"),
+        (
+            ("--ratio", "1:2", "--threads", "4"),
+            "--ratio 1:8 instead of 1:2, --threads 16.0",
+        ),
+        (("--machine", "machines/testbed2.yaml"), "--machine testbed instead of testbed2"),
+    ):
+        Path("machines/testbed2.yaml").write_text(
+            Path("machines/testbed.yaml").read_text().replace("name: testbed", "name: testbed2")
+        )
+        warning = f"tune: warning: the configuration was tuned elsewhere, for {difference}"
+        assert run(*config, *arguments).err.startswith(warning)
+    for words in ("", "--ratio 1:8", "--seed 4", "--set threshold=7"):
+        assert "elsewhere" not in run(*config, *words.split()).err
     assert run("sim", "--json").err == (
         "tune: error: what to run? give --workload, --config, or both\n"
     )

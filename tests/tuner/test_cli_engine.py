@@ -17,6 +17,7 @@ from tuner import cli, engine
 from tuner.commands.run import study_request
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
+from tuner.optimize.checks import REFERENCES
 from tuner.report import page as report
 from tuner.run import runner
 from tuner.run.trial import Status
@@ -178,6 +179,15 @@ def test_a_best_configuration_replays_exactly() -> None:
     assert f"reproduced exactly: runtime {result.objective!r} s" in done.stdout
     found = tune_json("sim", "--config", "best.yaml")
     assert (found["objective"], found["reproduced"]) == (result.objective, True)
+
+
+@pytest.mark.parametrize("policy", REFERENCES)
+def test_a_reference_does_not_depend_on_the_seed(policy: str) -> None:
+    """So that a verdict needs one run of it for all held-out seeds."""
+    for workload in (SMOKE, ("--workload", "cachelib", "--input", "smoke")):
+        command = ("sim", *workload, "--policy", policy)
+        first, other = (tune_json(*command, "--seed", seed)["objective"] for seed in ("0", "7"))
+        assert first == other
 
 
 def test_a_deadline_ends_a_simulation() -> None:

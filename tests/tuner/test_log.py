@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -130,8 +131,8 @@ def test_missing_and_foreign_studies_are_named(tmp_path: Path) -> None:
         log.load(tmp_path)
     directory = filled(tmp_path / "s")
     path = directory / log.HEADER
-    path.write_text(path.read_text().replace('"format": 2', '"format": 99'))
-    with pytest.raises(UserError, match="format 99, this version reads 2"):
+    path.write_text(path.read_text().replace('"format": 3', '"format": 99'))
+    with pytest.raises(UserError, match="format 99, this version reads 2 and 3"):
         log.load(directory)
     path.write_text('{"format": 1}')
     with pytest.raises(UserError, match=r"format 1 \(of tiertune 0\.1\.0\), .* --name"):
@@ -173,6 +174,35 @@ def test_full_device_is_reported_like_a_full_disk(tmp_path: Path) -> None:
         with pytest.raises((UserError, OSError)):
             study.asked(3, "model", {"period": 1})
         assert len(study.data.trials) == 3
+
+
+def test_checks_are_kept_without_their_series(tmp_path: Path) -> None:
+    directory = filled(tmp_path / "s")
+    before = (directory / log.EVENTS).read_bytes()
+    with StudyLog(directory) as study:
+        trial = study.data.header.request.trial(1_000_000, {"period": 3})
+        study.checked("held-out default", trial.scenario, trial.knobs, answer(trial))
+    (check,) = log.load(directory).checks
+    assert check.purpose == "held-out default"
+    assert (check.scenario, check.knobs) == (trial.scenario, trial.knobs)
+    assert check.result == answer(trial).model_copy(update={"series": {}})
+    content = (directory / log.EVENTS).read_bytes()
+    (directory / log.EVENTS).write_bytes(content[:-5])
+    with StudyLog(directory) as study:  # torn: as if it had not run
+        assert study.data.checks == []
+    assert (directory / log.EVENTS).read_bytes() == before
+
+
+def test_a_study_of_the_format_before_is_read(tmp_path: Path) -> None:
+    directory = filled(tmp_path / "s")
+    path = directory / log.HEADER
+    content = json.loads(path.read_text()) | {"format": 2}
+    for name in ("references", "alternatives", "explain", "held_out_streams"):
+        del content["request"][name]
+    path.write_text(json.dumps(content))
+    with StudyLog(directory) as study:
+        assert len(study.data.done) == 2
+        assert study.data.header.request.references == []
 
 
 def test_failed_result_keeps_its_error(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from conftest import python_path, started
 from synthetic import meet, request, smooth
 
 from tuner.optimize.loop import run_study
-from tuner.study import log
+from tuner.study import best, log
 
 HERE = Path(__file__).parent
 
@@ -40,6 +40,10 @@ def start(
 
 def finished(directory: Path) -> set[int]:
     return {t.number for t in log.load(directory).done} if log.exists(directory) else set()
+
+
+def checks(data: log.StudyData) -> list[tuple[str, str, str]]:
+    return [(c.purpose, str(c.scenario), json.dumps(c.knobs)) for c in data.checks]
 
 
 def rest(process: subprocess.Popen[str]) -> str:
@@ -115,18 +119,23 @@ def test_kill_at_random_moments_then_resume(tmp_path: Path, store: str, seed: in
     for number, trial in kept.items():
         assert data.trials[number] == trial
         assert data.series(number) == smooth(data.header.request.trial(number, {})).series
-    # And the sequence is the one of a study that nobody killed.
+    # And the sequence is the one of a study that nobody killed, with the same checks, each once.
     run_study(request(tmp_path / "whole", budget=budget, mlflow_uri=store), runner=smooth)
     whole = log.load(tmp_path / "whole" / "synthetic-study")
     assert [t.knobs for t in data.trials] == [t.knobs for t in whole.trials]
+    assert sorted(checks(data)) == sorted(checks(whole))
+    assert len(set(checks(data))) == len(data.checks) > 30
 
 
 def test_log_cut_at_any_event_resumes_to_the_same_study(tmp_path: Path, store: str) -> None:
     run_study(request(tmp_path / "whole", budget=8, mlflow_uri=store), runner=smooth)
     whole = tmp_path / "whole" / "synthetic-study"
     events = (whole / log.EVENTS).read_bytes().splitlines(keepends=True)
-    assert len(events) == 16
-    for cut in (0, 1, 6, 11, 15):
+    purposes = [json.loads(line).get("purpose") for line in events]
+    assert purposes[:4].count(None) == 0  # references, and the other policy
+    assert purposes[4:20] == [None] * 16
+    held_out, explanation = purposes.index("held-out best"), purposes.index("explanation")
+    for cut in (0, 2, 4, 11, held_out, explanation + 3, len(events) - 1):
         out = tmp_path / f"cut-{cut}"
         shutil.copytree(whole, out / "synthetic-study")
         torn = b"".join(events[:cut]) + events[cut][: len(events[cut]) // 2]
@@ -136,6 +145,11 @@ def test_log_cut_at_any_event_resumes_to_the_same_study(tmp_path: Path, store: s
         again, before = log.load(out / "synthetic-study"), log.load(whole)
         assert [t.knobs for t in again.trials] == [t.knobs for t in before.trials]
         assert [t.origin for t in again.trials] == [t.origin for t in before.trials]
+        assert checks(again) == checks(before)
+        for name in (best.FILE, best.MINIMAL):
+            kept = [best.read(folder / name) for folder in (whole, out / "synthetic-study")]
+            assert kept[0].verdict == kept[1].verdict
+            assert (kept[0].knobs, kept[0].minimal) == (kept[1].knobs, kept[1].minimal)
 
 
 def test_interrupt_stops_cleanly_and_tells_how_to_go_on(tmp_path: Path, store: str) -> None:

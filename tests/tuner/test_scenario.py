@@ -107,6 +107,7 @@ def test_the_resume_command_asks_for_the_same_study(fake: FakeNative) -> None:
     for arguments in (
         [],
         [*words, "--machine", "machines/testbed.yaml", "--space", "spaces/toy.yaml"],
+        ["--no-explain", "--held-out-streams"],
         ["--name", "mine", "--importance", "impurity", "--mlflow-uri", "sqlite:///my file.db"],
     ):
         request = request_of("--workers", "2", *arguments)

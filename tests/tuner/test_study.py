@@ -86,12 +86,14 @@ def test_summary_and_best_configuration_agree_with_the_log(tmp_path: Path, store
     assert summary.default_objective == objectives[0]
     assert summary.best_objective == max(o for o in objectives if o is not None)
     assert summary.best_objective is not None and summary.default_objective is not None
+    # Nothing here depends on the seed, so the held-out gain is that of the study's own.
     assert summary.gain == pytest.approx(summary.best_objective / summary.default_objective - 1)
     assert summary.failed == 0
     assert set(summary.importance) == {knob.name for knob in KNOBS}
     assert summary.best_config is not None
     kept = best.read(Path(summary.best_config))
     winner = data.trials[kept.provenance.trial]
+    assert kept.verdict == summary.verdict
     assert kept.objective.value == summary.best_objective
     assert kept.objective.default_value == summary.default_objective
     assert kept.knobs == winner.knobs
@@ -278,7 +280,7 @@ def test_report_stands_alone_and_names_everything(tmp_path: Path, store: str) ->
     run(tmp_path, store, budget=12)
     page = (tmp_path / "synthetic-study" / "report.html").read_text()
     assert "http" not in page.replace("http-equiv", "")
-    assert page.count("data:image/png;base64,") == 3
+    assert page.count("data:image/png;base64,") == 4
     for knob in KNOBS:
         assert f"<td>{knob.name}</td>" in page
     assert (tmp_path / "synthetic-study" / "importance.png").read_bytes()[:4] == b"\x89PNG"

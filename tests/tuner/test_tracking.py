@@ -70,12 +70,28 @@ def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
         name: str(value) for name, value in scenario.items()
     }
     assert parent.data.metrics["best"] == summary.best_objective
-    assert parent.data.metrics["gain"] == summary.gain
-    scores = {k.name: parent.data.metrics[f"importance/{_name(k.name)}"] for k in KNOBS}
+    verdict, metrics = summary.verdict, parent.data.metrics
+    assert metrics["gain"] == summary.gain
+    assert verdict.gain is not None and verdict.over_first_touch is not None
+    assert metrics["gain_half_width"] == verdict.gain.half_width
+    assert metrics["over_first_touch"] == verdict.over_first_touch.gain
+    assert metrics["way_to_static_hot"] == verdict.way
+    for name, value in verdict.references.items():
+        assert metrics[f"reference/{name}"] == value
+    assert metrics["untuned/other"] == verdict.untuned["other"]
+    assert parent.data.tags["verdict"] == verdict.headline
+    assert parent.data.tags["mlflow.note.content"] == verdict.headline
+    assert parent.data.tags["advice"] == "use-best"
+    assert summary.explanation is not None
+    assert metrics["minimal_kept"] == summary.explanation.kept
+    scores = {k.name: metrics[f"importance/{_name(k.name)}"] for k in KNOBS}
     assert scores == summary.importance
+    forest = {k.name: metrics[f"importance_forest/{_name(k.name)}"] for k in KNOBS}
+    assert forest == summary.importance_forest
     artifacts = {item.path for item in client.list_artifacts(parent.info.run_id)}
     assert artifacts == {
-        "best.yaml", "study.json", "report.html", "importance.png", "importance.json",
+        "best.yaml", "best-minimal.yaml", "study.json", "report.html", "importance.png",
+        "importance.json",
     }  # fmt: skip
     import mlflow
 
@@ -85,6 +101,40 @@ def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
     )
     scores = dict(zip(table["knob"], table["importance"], strict=True))
     assert scores == pytest.approx(summary.importance, abs=1e-9)
+    scores = dict(zip(table["knob"], table["importance_forest"], strict=True))
+    assert scores == pytest.approx(summary.importance_forest, abs=1e-9)
+
+
+@slow
+def test_a_later_conclusion_replaces_an_earlier_one(tmp_path: Path, store: str) -> None:
+    """MLflow shows the latest value of a metric, and of values of the same time the largest."""
+    wanted = request(tmp_path, budget=12, mlflow_uri=store, explain=False)
+    run_study(wanted, runner=smooth)
+    path = tmp_path / "synthetic-study"
+    with log.StudyLog(path) as study:
+        kept = [check for check in study.data.checks if check.purpose != "reference static-hot"]
+    lines = (path / log.EVENTS).read_bytes().splitlines(keepends=True)
+    lines = [line for line in lines if b"reference static-hot" not in line]
+    (path / log.EVENTS).write_bytes(b"".join(lines))
+    assert len(log.load(path).checks) == len(kept)
+    summary = run_study(wanted.model_copy(update={"resume": True}), runner=slower_bound)
+    parent, _ = runs_of(store, tmp_path)
+    assert parent.data.metrics["way_to_static_hot"] == summary.verdict.way
+    assert parent.data.metrics["reference/static-hot"] == summary.verdict.references["static-hot"]
+
+
+def slower_bound(trial: Trial) -> Any:
+    return answer(trial, 97.0) if trial.scenario.policy == "static-hot" else answer(trial)
+
+
+@slow
+def test_without_an_explanation_there_is_no_importance(tmp_path: Path, store: str) -> None:
+    wanted = request(tmp_path, budget=3, mlflow_uri=store, explain=False)
+    summary = run_study(wanted, runner=smooth)
+    assert summary.explanation is None
+    parent, _ = runs_of(store, tmp_path)
+    assert not [name for name in parent.data.metrics if name.startswith("importance/")]
+    assert "importance_forest/period" in parent.data.metrics
 
 
 @slow

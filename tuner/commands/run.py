@@ -1,4 +1,4 @@
-"""`tune run`: resolves the arguments and runs the study."""
+"""`tune run`: resolves the arguments and runs the study, or one per policy and compares them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,78 @@ from argparse import Namespace
 from pathlib import Path
 
 from tuner import engine
+from tuner.declarations import PolicyDecl
 from tuner.documents import catalog
 from tuner.errors import UserError, unknown
+from tuner.optimize.checks import REFERENCES
 from tuner.optimize.loop import run_study
+from tuner.report import comparison
 from tuner.report.importance import METHODS
 from tuner.run import settings
 from tuner.scenario import Scenario
-from tuner.study.request import StudyRequest
-from tuner.terminal import print_json
+from tuner.study.request import StudyRequest, StudySummary
+from tuner.study.verdict import Advice
+from tuner.terminal import print_json, say
+
+ALL = "all"
 
 
 def run(args: Namespace) -> int:
-    """Exit code 0 when the study is complete and at least one trial succeeded."""
+    """Exit code 0 when every study is complete and at least one trial of it succeeded."""
+    names = _policies(args.policy)
+    if len(names) > 1:
+        return _compare(args, names)
     request = study_request(args)
     summary = run_study(request)
     if request.json_output:
-        content = summary.model_dump()
-        print_json({"study": content.pop("study"), **content.pop("scenario"), **content})
+        print_json(_object(summary))
     return 0 if summary.best_objective is not None else 1
+
+
+def _object(summary: StudySummary) -> dict[str, object]:
+    content = summary.model_dump()
+    return {"study": content.pop("study"), **content.pop("scenario"), **content}
+
+
+def _policies(argument: str | None) -> list[str]:
+    if argument == ALL:
+        return [policy.name for policy in tunable()]
+    return list(dict.fromkeys((argument or Scenario.policy).split(",")))
+
+
+def tunable() -> list[PolicyDecl]:
+    """The policies that have knobs."""
+    return [policy for policy in engine.policies().values() if policy.knobs]
+
+
+def _compare(args: Namespace, names: list[str]) -> int:
+    """A study per policy, each with the whole budget, and one page over all."""
+    if args.space:
+        raise UserError("--space is of one policy; leave it out to tune several")
+    requests = [
+        study_request(Namespace(**vars(args) | {"policy": name, "name": _name(args.name, name)}))
+        for name in names
+    ]
+    summaries: list[StudySummary] = []
+    for request in requests:
+        say(f"tuning {request.policy.name}, {len(summaries) + 1} of {len(requests)}")
+        try:
+            summaries.append(run_study(request))
+        except KeyboardInterrupt:
+            say("continue with all policies: the same command with --resume")
+            raise
+    name = args.name or comparison.name_of([request.study for request in requests])
+    verdict = comparison.write(Path(args.out).absolute() / name, summaries)
+    if args.json:
+        studies = [_object(summary) for summary in summaries]
+        print_json({"verdict": verdict.model_dump(), "studies": studies})
+    else:
+        print(comparison.text(verdict, summaries, Path(args.out).absolute() / name))
+    return 1 if verdict.advice is Advice.nothing else 0
+
+
+def _name(given: str | None, policy: str) -> str | None:
+    return given and f"{given}-{policy}"
 
 
 def study_request(args: Namespace) -> StudyRequest:
@@ -46,6 +100,11 @@ def study_request(args: Namespace) -> StudyRequest:
         deadline_seconds=args.deadline,
         **settings.given(args),
     )
+    if args.held_out_streams and setting.workload.kernel is None:
+        raise UserError(
+            f"--held-out-streams: {setting.workload.name} is a recording, which has no other stream"
+        )
+    declared = engine.policies()
     return StudyRequest(
         **dict(setting),
         out=str(Path(args.out).absolute()),
@@ -53,6 +112,10 @@ def study_request(args: Namespace) -> StudyRequest:
         space_argument=args.space and (catalog.absolute(args.space) or args.space),
         tuned=catalog.tuned_knobs(space, policy),
         budget=args.budget,
+        references=[declared[name] for name in REFERENCES if name in declared],
+        alternatives=[other for other in tunable() if other.name != policy.name],
+        explain=args.explain,
+        held_out_streams=args.held_out_streams,
         importance=args.importance,
         workers=args.workers,
         resume=args.resume,

@@ -19,7 +19,7 @@ from tuner.errors import UserError, unknown
 from tuner.objective import OBJECTIVES
 from tuner.run import runner, settings, streams
 from tuner.run.trial import Status, Trial, TrialResult
-from tuner.scenario import Scenario, label
+from tuner.scenario import Scenario, flag, label
 from tuner.study import best as best_file
 from tuner.study.best import BestConfiguration
 from tuner.terminal import print_json, progress, say, table
@@ -61,14 +61,24 @@ def _trial(args: Namespace, recorded: BestConfiguration | None) -> Trial:
         deadline_seconds=args.deadline,
         **fields | settings.given(args),
     )
-    if recorded and setting.workload.name != label(before[0]):
+    if recorded and (differences := _elsewhere(setting.scenario, recorded.scenario)):
         say(
-            f"tune: note: the configuration was found for workload {label(before[0])}, "
-            f"not for {setting.workload.name}"
+            "tune: warning: the configuration was tuned elsewhere, for "
+            f"{', '.join(differences)}; what it gained there says nothing about here"
         )
     knobs = dict(recorded.knobs) if recorded else {}
     knobs |= parse_knobs(args.set, policy)
     return setting.trial(0, engine.resolve(policy.name, knobs))
+
+
+def _elsewhere(asked: Scenario, recorded: Scenario) -> list[str]:
+    """The conditions that results depend on and that are not those of the configuration's study."""
+    here, there = asked.comparable(), recorded.comparable()
+    return [
+        f"{flag(name)} {there[name]} instead of {here[name]}"
+        for name in there
+        if there[name] != here[name]
+    ]
 
 
 def parse_knobs(assignments: Sequence[str], policy: PolicyDecl) -> dict[str, KnobValue]:

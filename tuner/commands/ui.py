@@ -1,4 +1,4 @@
-"""`tune ui`: the MLflow UI on the store that the studies were tracked in."""
+"""`tune ui`: the MLflow UI on the store that the studies were tracked in, with links to runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from tuner.errors import UserError
-from tuner.report.tracking import default_store
+from tuner.report.tracking import default_store, experiments
 from tuner.terminal import say
 
 
@@ -21,7 +21,11 @@ def run(args: Namespace) -> int:
             "run `tune run` first, or name their folder with --out"
         )
     uri = args.mlflow_uri or default_store(out)
-    say(f"MLflow UI of {uri} on http://{args.host}:{args.port} (Ctrl-C ends it)")
+    server = f"http://{args.host}:{args.port}"
+    say(f"MLflow UI of {uri} on {server} (Ctrl-C ends it)")
+    # MLflow opens an experiment on a page of traces, which studies do not have.
+    for name, identity in experiments(uri):
+        say(f"  {name}: {server}/#/experiments/{identity}/runs?workflowType=machine_learning")
     sys.stderr.flush()
     os.execv(
         sys.executable,

@@ -1,4 +1,4 @@
-"""A study: ask, run, record, tell, until the budget is spent.
+"""A study: references, then ask, run, record, tell until the budget is spent, then the verdict.
 
 The order of things is decided here alone. A trial is written to the log before it runs and its
 result before anything is concluded from it; everything else that is shown or stored is made from
@@ -18,23 +18,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tuner.declarations import KnobValue
 from tuner.errors import UserError
-from tuner.objective import OBJECTIVES
+from tuner.optimize.checks import POLL_SECONDS, Check, Checks, Workers, bounds, judge
+from tuner.optimize.explain import explain
 from tuner.report.live import Live, Progress
 from tuner.report.tracking import Tracker, default_store
-from tuner.run import streams
-from tuner.run.pool import Pool, Runner, open_pool
+from tuner.run.pool import Pool, Runner
+from tuner.run.trial import TrialResult
 from tuner.study import best, log
 from tuner.study.best import BestConfiguration
-from tuner.study.log import StudyHeader, StudyLog
+from tuner.study.explanation import Explanation
+from tuner.study.log import StudyHeader, StudyLog, TrialRecord
 from tuner.study.request import StudyRequest, StudySummary
+from tuner.study.verdict import Verdict
 from tuner.terminal import say
 from tuner.text import size
 
 if TYPE_CHECKING:
     from tuner.optimize.optimizer import Optimizer
-
-POLL_SECONDS = 0.5  # between two checks for deadlines and Ctrl-C while trials run
 
 PROSE = {"summary", "sources", "source", "notes", "citation", "meaning", "trace", "sampling"}
 """Keys of documents and declarations that change no result."""
@@ -56,8 +58,8 @@ def run_study(request: StudyRequest, *, runner: Runner | None = None) -> StudySu
     started = time.monotonic()
     directory = Path(request.out) / request.study
     with _open(directory, request) as study, _tracking(request, study) as tracker:
-        _run(request, study, runner, tracker)
-        return _conclude(request, study, tracker, time.monotonic() - started)
+        found = _run(request, study, runner, tracker)
+        return _conclude(request, study, tracker, found, time.monotonic() - started)
 
 
 # --- Start ----------------------------------------------------------------------------------------
@@ -153,26 +155,41 @@ def git_commit() -> str | None:
 # --- Run ------------------------------------------------------------------------------------------
 
 
-def _run(request: StudyRequest, study: StudyLog, runner: Runner | None, tracker: Tracker) -> None:
+def _run(
+    request: StudyRequest, study: StudyLog, runner: Runner | None, tracker: Tracker
+) -> tuple[Verdict, Explanation | None]:
     data = study.data
     standing = Progress(request)
     for trial in data.done:
         standing.add(trial, replayed=True)
     if standing.best is not None:
         _write_best(request, study, standing)
-    if len(data.done) >= request.budget:
+    complete = len(data.done) >= request.budget
+    if complete:
         say(f"study '{request.study}' has its {request.budget} trials already")
-        return
-    if request.sampling:
-        say(f"{request.workload.name} ({request.scenario.input}) was {request.sampling.describe()}")
-    if advice := everything_fits(request):
-        say(advice)
-    if data.trials:
-        say(f"resuming '{request.study}': {len(data.done)} of {request.budget} trials are done")
-    with _pool(request, runner) as pool, Live(standing) as live:
-        optimizer = _optimizer(request, study)
-        standing.start()
-        _loop(request, study, optimizer, pool, standing, live, tracker)
+    else:
+        if request.sampling:
+            name = f"{request.workload.name} ({request.scenario.input})"
+            say(f"{name} was {request.sampling.describe()}")
+        if advice := everything_fits(request):
+            say(advice)
+        if data.trials:
+            say(f"resuming '{request.study}': {len(data.done)} of {request.budget} trials are done")
+    with Workers(request, runner) as workers, Live(standing) as live:
+        checks = Checks(request, study, workers, live.notice)
+        bounds(checks)
+        if not complete:
+            pool = workers.pool(request.stream())
+            optimizer = _optimizer(request, study)
+            standing.start()
+            _loop(request, study, optimizer, pool, standing, live, tracker)
+            checks.learn(data)
+        verdict = judge(checks, data)
+        explanation = explain(checks, data, verdict) if request.explain else None
+        if standing.best is not None:
+            _write_best(request, study, standing, verdict)
+        _write_minimal(request, study, checks, verdict, explanation)
+        return verdict, explanation
 
 
 def everything_fits(request: StudyRequest) -> str | None:
@@ -190,25 +207,6 @@ def everything_fits(request: StudyRequest) -> str | None:
         f"{request.machine.name} ({size(fast)}): there is nothing to tune; choose another "
         "--machine, or a smaller fast tier"
     )
-
-
-@contextmanager
-def _pool(request: StudyRequest, runner: Runner | None) -> Iterator[Pool]:
-    """The workers, once there is something for them to run on.
-
-    Making the stream takes all cores and Ray gives up if its start is held up, so one after the
-    other.
-    """
-    if runner is None:
-        from tuner.run import runner as simulated
-
-        runner = simulated.run
-        streams.prepare(request.stream())
-    pool = open_pool(runner, workers=request.workers, ray_address=request.ray_address)
-    try:
-        yield pool
-    finally:
-        pool.close()
 
 
 def _optimizer(request: StudyRequest, study: StudyLog) -> Optimizer:
@@ -272,19 +270,58 @@ def _loop(
             tracker.add(trial, standing.best_objective)
 
 
-def _write_best(request: StudyRequest, study: StudyLog, standing: Progress) -> None:
+def _write_best(
+    request: StudyRequest, study: StudyLog, standing: Progress, verdict: Verdict | None = None
+) -> None:
+    """best.yaml of what is known; the verdict is, once the study has ended."""
     trial = standing.best
     assert trial is not None and trial.result is not None
     best.write(
-        BestConfiguration.of(
-            request,
-            request.trial(trial.number, trial.knobs),
-            trial.result,
-            default_value=standing.default,
-            date=datetime.fromisoformat(trial.finished or trial.asked).astimezone(UTC),
-            git_commit=study.data.header.git_commit,
-        ),
+        _configuration(request, study, trial, trial.knobs, trial.result, verdict),
         study.directory / best.FILE,
+    )
+
+
+def _write_minimal(
+    request: StudyRequest,
+    study: StudyLog,
+    checks: Checks,
+    verdict: Verdict,
+    explanation: Explanation | None,
+) -> None:
+    path = study.directory / best.MINIMAL
+    if explanation is None:
+        path.unlink(missing_ok=True)
+        return
+    trial = study.data.best
+    assert trial is not None
+    (result,) = checks.run([Check("minimal configuration", request, explanation.minimal)])
+    if result.objective is None:
+        say(f"warning: no {best.MINIMAL}: its configuration fails on the study's seed")
+        path.unlink(missing_ok=True)
+        return
+    found = _configuration(request, study, trial, explanation.minimal, result, verdict)
+    minimal = best.Minimal(changes=list(explanation.minimal), kept=explanation.kept)
+    best.write(found.model_copy(update={"minimal": minimal}), path)
+
+
+def _configuration(
+    request: StudyRequest,
+    study: StudyLog,
+    trial: TrialRecord,
+    knobs: Mapping[str, KnobValue],
+    result: TrialResult,
+    verdict: Verdict | None,
+) -> BestConfiguration:
+    default = study.data.default
+    return BestConfiguration.of(
+        request,
+        request.trial(trial.number, knobs),
+        result,
+        default_value=None if default is None else default.objective,
+        date=datetime.fromisoformat(trial.finished or trial.asked).astimezone(UTC),
+        git_commit=study.data.header.git_commit,
+        verdict=verdict,
     )
 
 
@@ -329,36 +366,43 @@ def resume_command(request: StudyRequest) -> str:
         if value is not None
         for word in (option, str(value))
     ]
+    words += ["--no-explain"] * (not request.explain)
+    words += ["--held-out-streams"] * request.held_out_streams
     return shlex.join(["tune", "run", *request.scenario.command_line(), *words, "--resume"])
 
 
 def _conclude(
-    request: StudyRequest, study: StudyLog, tracker: Tracker, seconds: float
+    request: StudyRequest,
+    study: StudyLog,
+    tracker: Tracker,
+    found: tuple[Verdict, Explanation | None],
+    seconds: float,
 ) -> StudySummary:
     """Scores, report, tracking, and the summary that the command prints."""
     from tuner.report import page
+    from tuner.report.conclusion import Conclusion, text
     from tuner.report.importance import importance
 
     data = study.data
-    scores = importance(data, request.importance)
-    files = page.write(data, scores)
-    tracker.conclude(scores, [*files, study.directory / best.FILE])
-    chosen, default = page.best_and_default(data)
-    best_value, default_value = page.value_of(chosen), page.value_of(default)
-    gain = None
-    if best_value is not None and default_value is not None:
-        gain = OBJECTIVES[request.scenario.objective].gain(best_value, default_value)
-    print(page.text(data, scores), file=sys.stderr if request.json_output else sys.stdout)
+    verdict, explanation = found
+    conclusion = Conclusion(verdict, explanation, importance(data, request.importance))
+    files = page.write(data, conclusion)
+    kept = [study.directory / name for name in (best.FILE, best.MINIMAL)]
+    tracker.conclude(conclusion, [*files, *kept])
+    print(text(data, conclusion), file=sys.stderr if request.json_output else sys.stdout)
     return StudySummary(
         study=request.study,
         scenario=request.scenario,
         trials=len(data.done),
         failed=sum(not trial.succeeded for trial in data.done),
-        default_objective=default_value,
-        best_objective=best_value,
-        gain=gain,
-        best_config=None if chosen is None else str(study.directory / best.FILE),
-        importance=scores.scores,
+        default_objective=None if data.default is None else data.default.objective,
+        best_objective=None if data.best is None else data.best.objective,
+        gain=None if verdict.gain is None else verdict.gain.gain,
+        best_config=None if data.best is None else str(study.directory / best.FILE),
+        verdict=verdict,
+        explanation=explanation,
+        importance=conclusion.shares(data),
+        importance_forest=conclusion.forest.scores,
         seconds=seconds,
         sampling=request.sampling,
     )

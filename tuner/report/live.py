@@ -21,7 +21,7 @@ ROWS = 12  # latest trials in the table
 
 
 class Progress:
-    """Best so far, gain over the default, and the time left, from the trials that finished."""
+    """Best so far, how it stands to the default, and the time left, from finished trials."""
 
     def __init__(self, request: StudyRequest) -> None:
         self.request = request
@@ -39,13 +39,11 @@ class Progress:
 
     @property
     def best_objective(self) -> float | None:
-        return None if self.best is None or self.best.result is None else self.best.result.objective
+        return None if self.best is None else self.best.objective
 
-    @property
-    def gain(self) -> float | None:
-        if self.best_objective is None or self.default is None:
-            return None
-        return self.objective.gain(self.best_objective, self.default)
+    def change(self, value: float) -> str:
+        """Of an objective against the default's on the same seed: +12.3 %, -70.0 %."""
+        return "" if self.default is None else change(value / self.default - 1)
 
     def add(self, trial: TrialRecord, *, replayed: bool = False) -> bool:
         """Counts a finished trial; whether it is the best so far. Of equals the earliest wins,
@@ -88,7 +86,7 @@ class Progress:
         """`best 1.31 M ops/s (+5.6 %), 1:20 left`."""
         parts = []
         if self.best_objective is not None:
-            gain = "" if self.gain is None else f" ({change(self.gain)})"
+            gain = f" ({self.change(self.best_objective)})" if self.default is not None else ""
             parts.append(f"best {quantity(self.best_objective, self.objective.unit)}{gain}")
         left = self.seconds_left()
         if left is not None and self.done < self.request.budget:
@@ -112,8 +110,6 @@ class Live:
             )
 
     def __enter__(self) -> Live:
-        if self._display is not None:
-            self._display.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -123,6 +119,7 @@ class Live:
     def finished(self, trial: TrialRecord, improved: bool) -> None:
         """After `Progress.add` of the same trial."""
         if self._display is not None:
+            self._display.start()
             self._recent = [*self._recent, (trial, improved)][-ROWS:]
             return
         progress = self._progress
@@ -155,11 +152,9 @@ class Live:
         table.add_column("trial", justify="right")
         table.add_column("origin")
         table.add_column(progress.request.scenario.objective, justify="right")
-        table.add_column("over default", justify="right")
+        table.add_column("against default", justify="right")
         for trial, improved in self._recent:
-            gain = ""
-            if trial.result and trial.result.objective is not None and progress.default is not None:
-                gain = change(progress.objective.gain(trial.result.objective, progress.default))
+            gain = "" if trial.objective is None else progress.change(trial.objective)
             style = "bold green" if improved else "" if trial.succeeded else "red"
             text = Text(progress.describe(trial), style=style)
             table.add_row(str(trial.number), trial.origin, text, gain)

@@ -1,4 +1,4 @@
-"""What came out of a study: a page to look at, and a few lines for the terminal.
+"""What came out of a study, as a page to look at.
 
 `report.html` stands alone (pictures inside, nothing from the network); `importance.png` is the same
 bar chart by itself.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import html
 import io
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,82 +16,35 @@ from typing import TYPE_CHECKING, Any
 from tuner.declarations import KnobValue
 from tuner.files import write_atomically
 from tuner.objective import OBJECTIVES
-from tuner.report.importance import Importance
+from tuner.report.conclusion import Conclusion, rows, share, text
+from tuner.study.explanation import KEEP, Explanation
 from tuner.study.log import StudyData, TrialRecord
-from tuner.text import change, quantity, short
+from tuner.study.verdict import Kind, Verdict
+from tuner.text import short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE = "report.html"
 BARS = "importance.png"
+BLUE, RED, GREY = "#1f6feb", "#d1242f", "#8a8f98"
 SERIES = ("operations_per_second", "fast_hit_ratio", "promotions", "demotions", "migrated_bytes")
 """Time series that are drawn, where a trial has them: those that show why one is faster."""
 
 
-def best_and_default(study: StudyData) -> tuple[TrialRecord | None, TrialRecord | None]:
-    """The best trial (the earliest of equals) and trial 0, if they succeeded."""
-    objective = OBJECTIVES[study.header.request.scenario.objective]
-    good = [t for t in study.done if t.result is not None and t.result.objective is not None]
-
-    def cost(trial: TrialRecord) -> float:
-        assert trial.result is not None and trial.result.objective is not None
-        return objective.cost(trial.result.objective)
-
-    best = min(good, key=lambda trial: (cost(trial), trial.number), default=None)
-    return best, next((trial for trial in good if trial.number == 0), None)
-
-
-def value_of(trial: TrialRecord | None) -> float | None:
-    return None if trial is None or trial.result is None else trial.result.objective
-
-
-def write(study: StudyData, importance: Importance) -> list[Path]:
+def write(study: StudyData, conclusion: Conclusion) -> list[Path]:
     """Writes the page and the bar chart into the study's directory; returns their paths."""
-    bars = _png(_importance_bars(importance))
-    pictures = [("Best so far", _png(_curve(study))), ("Which knobs matter", bars)]
+    bars = _png(_share_bars(conclusion.explanation))
+    pictures = [("What to do", _png(_standing(study, conclusion.verdict)))]
+    pictures += [("Best so far", _png(_curve(study, conclusion.verdict)))]
+    if conclusion.explanation is not None:
+        pictures.append(("What made the difference", bars))
     series = _series(study)
     if series is not None:
         pictures.append(("Default against best, over time", _png(series)))
     write_atomically(study.directory / BARS, bars)
-    write_atomically(study.directory / PAGE, _page(study, importance, pictures))
+    write_atomically(study.directory / PAGE, _page(study, conclusion, pictures))
     return [study.directory / PAGE, study.directory / BARS]
-
-
-def text(study: StudyData, importance: Importance) -> str:
-    """The summary for the terminal: best against default, the knobs that matter, what next."""
-    request = study.header.request
-    unit = OBJECTIVES[request.scenario.objective].unit
-    best, default = best_and_default(study)
-    best_value, default_value = value_of(best), value_of(default)
-    failed = sum(not trial.succeeded for trial in study.done)
-    lines = [f"{len(study.done)} trials" + (f", {failed} of them failed" if failed else "")]
-    if best is None or best_value is None:
-        reasons = {t.result.error for t in study.done if t.result is not None and t.result.error}
-        lines += ["no trial succeeded", *(f"  {reason}" for reason in sorted(reasons)[:3])]
-        lines.append(f"all of it is in {study.directory}")
-        return "\n".join(lines)
-    if default_value is not None:
-        lines.append(f"default  {request.scenario.objective} {quantity(default_value, unit)}")
-        gain = OBJECTIVES[request.scenario.objective].gain(best_value, default_value)
-        standing = f"  ({change(gain)}, trial {best.number})"
-    else:
-        standing = f"  (trial {best.number}; the default configuration failed)"
-    lines.append(f"best     {request.scenario.objective} {quantity(best_value, unit)}{standing}")
-    top = importance.top(3)
-    if top:
-        width = max(len(name) for name, _ in top)
-        lines.append(f"what mattered most: {importance.reliability}")
-        for name, score in top:
-            moved = f"{short(_default_of(study, name))} -> {short(best.knobs[name])}"
-            lines.append(f"  {name:<{width}}  {score:4.0%}  {moved}")
-    config = str(study.directory / "best.yaml")
-    reuse = ["tune", "sim", "--workload", request.scenario.workload, "--config", config]
-    lines += [
-        f"results  {study.directory}",
-        f"reuse    {shlex.join(reuse)}",
-    ]
-    return "\n".join(lines)
 
 
 def _default_of(study: StudyData, name: str) -> KnobValue:
@@ -119,7 +71,34 @@ def _clean(axes: Any) -> None:
     axes.grid(alpha=0.25)
 
 
-def _curve(study: StudyData) -> Figure:
+def _standing(study: StudyData, verdict: Verdict) -> Figure:
+    """Everything that was compared, as bars, in the order of the terminal."""
+    objective = OBJECTIVES[study.header.request.scenario.objective]
+    found = rows(study, verdict)[::-1]
+    figure = _figure(8, 0.9 + 0.3 * max(1, len(found)))
+    axes = figure.subplots()
+    colours = {"default": RED, "best": BLUE}
+    names = [name for name, _, _ in found]
+    bars = axes.barh(
+        names, [value for _, value, _ in found], color=[colours.get(n, GREY) for n in names]
+    )
+    axes.bar_label(bars, [f" {text}" for _, _, text in found], fontsize=8)
+    for contender in verdict.contenders:
+        good = [value for value in contender.values if value is not None]
+        policy = study.header.request.policy.name
+        own = {Kind.untuned: "default", Kind.tuned: "best"}.get(contender.kind, contender.policy)
+        name = own if contender.policy == policy else contender.name
+        if name in names:  # each held-out seed a tick
+            axes.plot(good, [names.index(name)] * len(good), "|", color="black", markersize=9)
+    better = "more" if objective.higher_is_better else "less"
+    axes.set_xlabel(f"{objective.name} ({objective.unit}), {better} is better; ticks: seeds")
+    axes.margins(x=0.15)
+    axes.set_xlim(left=0)
+    _clean(axes)
+    return figure
+
+
+def _curve(study: StudyData, verdict: Verdict) -> Figure:
     objective = OBJECTIVES[study.header.request.scenario.objective]
     figure = _figure(8, 3.6)
     axes = figure.subplots()
@@ -127,7 +106,7 @@ def _curve(study: StudyData) -> Figure:
     values: list[float] = []
     best: list[float] = []
     for trial in study.done:
-        value = value_of(trial)
+        value = trial.objective
         if value is None:
             continue
         numbers.append(trial.number)
@@ -136,36 +115,58 @@ def _curve(study: StudyData) -> Figure:
             best.append(value)
         else:
             best.append(best[-1])
-    axes.scatter(numbers, values, s=14, color="#8a8f98", label="trial", zorder=2)
-    axes.step(numbers, best, where="post", color="#1f6feb", linewidth=2, label="best so far")
-    _, default = best_and_default(study)
-    if (value := value_of(default)) is not None:
-        axes.axhline(value, color="#d1242f", linewidth=1, linestyle="--", label="default")
+    axes.scatter(numbers, values, s=14, color=GREY, label="trial", zorder=2)
+    axes.step(numbers, best, where="post", color=BLUE, linewidth=2, label="best so far")
+    lines = {"default": (study.default.objective if study.default else None, RED)}
+    lines |= {name: (value, "#1a7f37") for name, value in verdict.references.items()}
+    for (name, (value, colour)), style in zip(lines.items(), ("--", ":", "-.", "-"), strict=False):
+        if value is not None:
+            axes.axhline(value, color=colour, linewidth=1, linestyle=style, label=name)
     failed = [trial.number for trial in study.done if not trial.succeeded]
     if failed:
         floor = axes.get_ylim()[0]
-        axes.scatter(failed, [floor] * len(failed), marker="x", color="#d1242f", label="failed")
+        axes.scatter(failed, [floor] * len(failed), marker="x", color=RED, label="failed")
     axes.set_xlabel("trial")
     axes.set_ylabel(f"{objective.name} ({objective.unit})")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     _clean(axes)
     return figure
 
 
-def _importance_bars(importance: Importance) -> Figure:
-    names = list(importance.scores)[::-1]
-    figure = _figure(8, 0.8 + 0.28 * max(1, len(names)))
+def _share_bars(explanation: Explanation | None) -> Figure:
+    """Shares on the path, and below each what the change gains alone."""
+    effects = [] if explanation is None else explanation.effects[::-1]
+    figure = _figure(8, 1.1 + 0.34 * max(1, len(effects)))
     axes = figure.subplots()
-    axes.barh(names, [importance.scores[name] for name in names], color="#1f6feb")
-    axes.set_xlabel("share of the effect on the predicted cost")
-    axes.set_title(importance.reliability, fontsize=9, loc="left")
+    rows = range(len(effects))
+    axes.barh(
+        [row + 0.2 for row in rows],
+        [100 * effect.share for effect in effects],
+        0.4,
+        xerr=[100 * (effect.half_width or 0) for effect in effects],
+        color=BLUE,
+        label="share, on the path from default to best",
+    )
+    axes.barh(
+        [row - 0.2 for row in rows],
+        [100 * (effect.alone or 0) for effect in effects],
+        0.4,
+        color=GREY,
+        label="alone (one run)",
+    )
+    axes.set_yticks(rows, [effect.knob for effect in effects])
+    axes.set_xlabel("part of the gain over the default, %")
+    if explanation is None:
+        axes.set_title("no gain to explain", fontsize=9, loc="left")
+    if explanation is not None:
+        figure.legend(frameon=False, fontsize=8, loc="outside lower left", ncols=2)
     _clean(axes)
     return figure
 
 
 def _series(study: StudyData) -> Figure | None:
-    best, default = best_and_default(study)
-    runs = [(name, t) for name, t in (("default", default), ("best", best)) if t is not None]
+    ends = (("default", study.default), ("best", study.best))
+    runs = [(name, trial) for name, trial in ends if trial is not None]
     data = {name: study.series(trial.number) for name, trial in runs}
     shown = [
         name for name in SERIES if any(len(series.get(name, ())) > 1 for series in data.values())
@@ -174,7 +175,7 @@ def _series(study: StudyData) -> Figure | None:
         return None
     figure = _figure(8, 2.2 * len(shown))
     for axes, name in zip(figure.subplots(len(shown), squeeze=False)[:, 0], shown, strict=True):
-        for label, color in (("default", "#d1242f"), ("best", "#1f6feb")):
+        for label, color in (("default", RED), ("best", BLUE)):
             if name in data.get(label, {}):
                 axes.plot(data[label][name], color=color, linewidth=1, label=label)
         axes.set_ylabel(name.replace("_", " "))
@@ -196,12 +197,12 @@ pre { background: #f6f8fa; padding: .8rem; overflow-x: auto; } small { color: #5
 """
 
 
-def _page(study: StudyData, importance: Importance, pictures: list[tuple[str, bytes]]) -> str:
+def _page(study: StudyData, conclusion: Conclusion, pictures: list[tuple[str, bytes]]) -> str:
     request = study.header.request
     parts = [
-        f"<h1>{html.escape(request.study)}</h1>",
-        f"<p>{html.escape(_headline(study))}</p>",
-        f"<pre>{html.escape(text(study, importance))}</pre>",
+        f"<h1>{html.escape(conclusion.verdict.headline)}</h1>",
+        f"<p>{html.escape(_subject(study))}</p>",
+        f"<pre>{html.escape(text(study, conclusion))}</pre>",
     ]
     for title, png in pictures:
         encoded = base64.b64encode(png).decode()
@@ -209,9 +210,9 @@ def _page(study: StudyData, importance: Importance, pictures: list[tuple[str, by
             f'<h2>{html.escape(title)}</h2><img alt="{html.escape(title)}" '
             f'src="data:image/png;base64,{encoded}">'
         )
-    parts += [_knob_table(study, importance), _failures(study)]
+    parts += [_knob_table(study, conclusion), _failures(study)]
     parts.append(
-        f"<p><small>engine {html.escape(request.engine_version)} "
+        f"<p><small>{html.escape(request.study)}; engine {html.escape(request.engine_version)} "
         f"({html.escape(request.engine_build)}), started {html.escape(study.header.created)}"
         "</small></p>"
     )
@@ -221,7 +222,7 @@ def _page(study: StudyData, importance: Importance, pictures: list[tuple[str, by
     )
 
 
-def _headline(study: StudyData) -> str:
+def _subject(study: StudyData) -> str:
     request = study.header.request
     scenario = request.scenario
     return (
@@ -231,19 +232,55 @@ def _headline(study: StudyData) -> str:
     )
 
 
-def _knob_table(study: StudyData, importance: Importance) -> str:
-    best, _ = best_and_default(study)
+def _knob_table(study: StudyData, conclusion: Conclusion) -> str:
+    explanation, forest = conclusion.explanation, conclusion.forest
+    effects = {} if explanation is None else {e.knob: e for e in explanation.effects}
+    shares = conclusion.shares(study) or dict.fromkeys(forest.scores, 0.0)
+    minimal = {} if explanation is None else explanation.minimal
     rows = []
-    for name, score in importance.scores.items():
+    for name in [*effects, *(name for name in shares if name not in effects)]:
         default = _default_of(study, name)
-        value = best.knobs[name] if best is not None else default
+        value = study.best.knobs[name] if study.best is not None else default
         changed = ' class="changed"' if value != default else ""
+        numbers = ["", "", ""]
+        if effect := effects.get(name):
+            numbers = [
+                share(effect.share, effect.half_width) if name in minimal else "",
+                *(
+                    "fails" if part is None else share(part, None)
+                    for part in (effect.alone, effect.without)
+                ),
+            ]
+        cells = [short(default), short(value), *numbers, f"{100 * forest.scores[name]:.0f} %"]
         rows.append(
-            f"<tr{changed}>{_cell(name)}{_cell(short(default), True)}{_cell(short(value), True)}"
-            f"{_cell(f'{score:.1%}', True)}</tr>"
+            f"<tr{changed}>{_cell(name)}{''.join(_cell(cell, True) for cell in cells)}"
+            f"{_cell('needed' if name in minimal else '')}</tr>"
         )
-    head = "<tr><th>knob</th><th>default</th><th>best</th><th>importance</th></tr>"
-    return f"<h2>Knobs</h2><table>{head}{''.join(rows)}</table>"
+    names = ("knob", "default", "best", "share of the gain", "alone", "without it", "forest", "")
+    head = "".join(f"<th>{name}</th>" for name in names)
+    return (
+        f"<h2>Knobs</h2><table><tr>{head}</tr>{''.join(rows)}</table>"
+        f"<p><small>{html.escape(_caveat(conclusion))}</small></p>"
+    )
+
+
+def _caveat(conclusion: Conclusion) -> str:
+    explanation = conclusion.explanation
+    measured = "No share was measured: there is no gain over the default to explain. "
+    if explanation is not None:
+        measured = (
+            f"Shares are measured by {explanation.runs} real runs on held-out seeds "
+            f"({', '.join(map(str, explanation.seeds))}). They are what a change adds on a path "
+            "from default to best on which the change that gains most is made next, until "
+            f"{100 * KEEP:.0f} % of the gain is reached; the others together make up for the rest, "
+            f"{share(1 - explanation.kept, None)}. `alone` is what a change gains by itself, "
+            "`without it` what best loses without it, both by one run. "
+        )
+    return (
+        f"{measured}The forest's scores say how much a model of the trials varies with a knob "
+        f"({conclusion.forest.method}, {conclusion.forest.reliability}). They include changes for "
+        "the worse and are not causes: do not read them as gains."
+    )
 
 
 def _failures(study: StudyData) -> str:

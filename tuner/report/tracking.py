@@ -19,15 +19,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from tuner.errors import UserError
 from tuner.model import content_hash
-from tuner.objective import OBJECTIVES
-from tuner.report.importance import Importance
+from tuner.report.conclusion import Conclusion
 from tuner.run.trial import Status
 from tuner.scenario import label
 from tuner.study.log import HEADER, StudyData, TrialRecord
+from tuner.study.verdict import Difference
 
 POINTS = 200  # of a time series, at most
 ROWS = 1000  # metric values per trial, at most; also MLflow's limit for one call
+EXPERIMENT = "tiertune-"
 STUDY_TAG = "tiertune.study"
 TRIAL_TAG = "tiertune.trial"
 PARENT_TAG = "mlflow.parentRunId"
@@ -36,6 +38,32 @@ PARENT_TAG = "mlflow.parentRunId"
 def default_store(out: Path) -> str:
     """URI of the tracking store of a folder of studies."""
     return f"sqlite:///{out.absolute() / 'mlflow.db'}"
+
+
+def experiments(uri: str) -> list[tuple[str, str]]:
+    """Name and id of the experiments of studies, the latest first. UserError if the store does not
+    answer."""
+    _patience()
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    try:
+        found = MlflowClient(tracking_uri=uri).search_experiments(
+            filter_string=f"name LIKE '{EXPERIMENT}%'", order_by=["last_update_time DESC"]
+        )
+    except MlflowException as error:
+        raise UserError(f"no MLflow store answers at {uri}: {error}") from error
+    return [(experiment.name, str(experiment.experiment_id)) for experiment in found]
+
+
+def _patience() -> None:
+    """A server that does not answer must not hold up the end of a study for minutes."""
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    import mlflow  # noqa: F401 - it sets its loggers' levels
+
+    for name in ("mlflow", "alembic"):  # both announce every migration of a new database
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 class Tracker:
@@ -62,13 +90,13 @@ class Tracker:
         """A trial finished; `best` is the best objective so far."""
         self._queue.put(lambda store: store.add(trial, best))
 
-    def conclude(self, importance: Importance, files: Sequence[Path]) -> None:
+    def conclude(self, conclusion: Conclusion, files: Sequence[Path]) -> None:
         """Stores the scores and files of a complete study, and what is still missing."""
         trials = list(self._study.done)
 
         def finish(store: _Store) -> None:
             store.add_missing(trials)
-            store.conclude(importance, files)
+            store.conclude(conclusion, files)
 
         self._queue.put(finish)
 
@@ -118,14 +146,10 @@ class _Store:
     """The study's runs in one tracking store. Used by one thread."""
 
     def __init__(self, study: StudyData, uri: str) -> None:
-        # A server that does not answer must not hold up the end of a study for minutes.
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+        _patience()
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param, RunTag
 
-        for name in ("mlflow", "alembic"):  # both announce every migration of a new database
-            logging.getLogger(name).setLevel(logging.ERROR)
         self._metric, self._param, self._run_tag = Metric, Param, RunTag
         self._study = study
         self._request = study.header.request
@@ -138,7 +162,7 @@ class _Store:
 
     def _find_experiment(self, uri: str) -> str:
         """One experiment per workload: its studies are what people compare."""
-        name = f"tiertune-{self._request.workload.name}"
+        name = f"{EXPERIMENT}{self._request.workload.name}"
         found = self._client.get_experiment_by_name(name)
         if found is not None:
             return str(found.experiment_id)
@@ -271,33 +295,62 @@ class _Store:
         self._client.set_terminated(run_id, "FINISHED" if ok else "FAILED", ended)
         self._tracked.add(trial.number)
 
-    def conclude(self, importance: Importance, files: Sequence[Path]) -> None:
+    def conclude(self, conclusion: Conclusion, files: Sequence[Path]) -> None:
         done = self._study.done
-        now = max((_milliseconds(t.finished) for t in done if t.finished), default=0)
-        objective = OBJECTIVES[self._request.scenario.objective]
-        values = [t.result.objective for t in done if t.result and t.result.objective is not None]
-        metrics = {f"importance/{_name(k)}": v for k, v in importance.scores.items()}
-        metrics["importance_r2"] = importance.r2
+        # Of a metric MLflow shows the value with the latest time: that of the last event, so that a
+        # later conclusion replaces an earlier one.
+        ends = [t.finished for t in done if t.finished] + [c.time for c in self._study.checks]
+        now = max(map(_milliseconds, ends), default=0)
+        verdict, forest = conclusion.verdict, conclusion.forest
+        shares = conclusion.shares(self._study)
+        metrics = {f"importance/{_name(k)}": v for k, v in shares.items()}
+        metrics |= {f"importance_forest/{_name(k)}": v for k, v in forest.scores.items()}
+        metrics |= {f"reference/{_name(k)}": v for k, v in verdict.references.items()}
+        metrics |= {f"untuned/{_name(k)}": v for k, v in verdict.untuned.items()}
+        metrics["importance_forest_r2"] = forest.r2
         metrics["trials"] = float(len(done))
         metrics["failed"] = float(sum(not trial.succeeded for trial in done))
-        if values:
-            best = max(values) if objective.higher_is_better else min(values)
-            metrics["best"] = best
-            if done[0].number == 0 and done[0].result and done[0].result.objective is not None:
-                metrics["default"] = done[0].result.objective
-                metrics["gain"] = objective.gain(best, done[0].result.objective)
+        optional = {
+            "best": self._study.best.objective if self._study.best else None,
+            "default": self._study.default.objective if self._study.default else None,
+            "way_to_static_hot": verdict.way,
+            "minimal_kept": conclusion.explanation.kept if conclusion.explanation else None,
+        }
+        metrics |= {name: value for name, value in optional.items() if value is not None}
+        for name in ("gain", "over_first_touch", "over_untuned"):
+            found: Difference | None = getattr(verdict, name)
+            if found is not None:
+                metrics[name] = found.gain
+                if found.half_width is not None:
+                    metrics[f"{name}_half_width"] = found.half_width
+        tags = {
+            "verdict": verdict.headline,
+            "advice": verdict.advice.value,
+            "mlflow.note.content": verdict.headline,
+            "importance_forest.method": forest.method,
+            "importance_forest.reliability": forest.reliability,
+        }
         self._client.log_batch(
             self._parent,
             metrics=[self._metric(k, v, now, 0) for k, v in metrics.items() if _finite(v)],
-            tags=[
-                self._run_tag("importance.method", importance.method),
-                self._run_tag("importance.reliability", importance.reliability),
-            ],
+            tags=[self._run_tag(name, value) for name, value in tags.items()],
         )
         # What `mlflow.log_table` would write, which appends when it is called again.
+        effects = conclusion.explanation.effects if conclusion.explanation else []
+        parts = {e.knob: [e.half_width, e.alone, e.without] for e in effects}
         table = {
-            "columns": ["knob", "importance"],
-            "data": [[name, score] for name, score in importance.scores.items()],
+            "columns": [
+                "knob",
+                "importance",
+                "half_width",
+                "alone",
+                "without",
+                "importance_forest",
+            ],
+            "data": [
+                [name, shares.get(name, 0.0), *parts.get(name, [None] * 3), forest.scores[name]]
+                for name in shares or forest.scores
+            ],
         }
         self._client.log_text(self._parent, json.dumps(table), "importance.json")
         for file in files:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -83,6 +83,16 @@ class Setting(Model):
             deadline_seconds=self.deadline_seconds,
             engine_build=self.engine_build,
         )
+
+    def under(self, policy: PolicyDecl, **changes: Any) -> Self:
+        """The same under another policy: what depends on the policy becomes that one's default,
+        unless it was set to something else. `changes` are of the scenario."""
+        input = self.scenario.input
+        mine, theirs = (defaults(self.workload, p, input) for p in (self.policy, policy))
+        fields = self.scenario.plain()
+        fields |= {name: theirs[name] for name in theirs if fields[name] == mine[name]}
+        scenario = Scenario(**fields | {"policy": policy.name} | changes)
+        return self.model_copy(update={"scenario": scenario, "policy": policy})
 
 
 def given(args: Namespace) -> dict[str, Any]:

@@ -14,20 +14,29 @@ from tuner.documents.document import Document
 from tuner.errors import UserError
 from tuner.files import write_atomically
 from tuner.model import Model
-from tuner.objective import OBJECTIVES
 from tuner.run.trial import Trial, TrialResult
 from tuner.scenario import Scenario, options
 from tuner.study.request import Fingerprints, StudyRequest
+from tuner.study.verdict import Verdict
 
 FILE = "best.yaml"
+MINIMAL = "best-minimal.yaml"
 
 
 class BestObjective(Model):
-    """Values of the scenario's objective, in its unit."""
+    """Values of the scenario's objective on its own seed, in its unit. What the configuration gains
+    is in the verdict."""
 
     value: float
-    default_value: float | None
-    gain: float | None
+    default_value: float | None = None
+
+
+class Minimal(Model):
+    """Of best-minimal.yaml: the knobs that differ from their defaults, and the part of the best
+    configuration's gain that they keep."""
+
+    changes: list[str]
+    kept: float
 
 
 class Provenance(Model):
@@ -45,13 +54,16 @@ class BestConfiguration(Model):
     """best.yaml, read and written here only: a configuration and how it was found.
 
     `knobs` holds every knob of the policy at full scale. Together with the documents that the
-    scenario names it reproduces `objective.value` exactly.
+    scenario names it reproduces `objective.value` exactly. The verdict is there once the study has
+    ended.
     """
 
     scenario: Scenario
     knobs: dict[str, KnobValue]
     objective: BestObjective
     provenance: Provenance
+    verdict: Verdict | None = None
+    minimal: Minimal | None = None
 
     @classmethod
     def of(
@@ -63,16 +75,15 @@ class BestConfiguration(Model):
         default_value: float | None,
         date: datetime,
         git_commit: str | None,
+        verdict: Verdict | None = None,
     ) -> BestConfiguration:
         """From a successful trial of a study. `default_value`: objective of the default."""
         if result.objective is None:
             raise ValueError(f"trial {trial.number} has no objective")
-        objective = OBJECTIVES[trial.scenario.objective]
-        gain = None if default_value is None else objective.gain(result.objective, default_value)
         return cls(
             scenario=trial.scenario,
             knobs=trial.knobs,
-            objective=BestObjective(value=result.objective, default_value=default_value, gain=gain),
+            objective=BestObjective(value=result.objective, default_value=default_value),
             provenance=Provenance(
                 study=request.study,
                 trial=trial.number,
@@ -83,21 +94,24 @@ class BestConfiguration(Model):
                 git_commit=git_commit,
                 host=result.host,
             ),
+            verdict=verdict,
         )
 
 
 def render(best: BestConfiguration) -> str:
     """The YAML text; `read` of it gives an equal object."""
-    scenario, gain = best.scenario, best.objective.gain
-    workload = shlex.quote(scenario.workload)
-    against = "" if gain is None else f", {gain:+.1%} against the default"
-    head = (
-        f"# {scenario.show('policy')} for {scenario.show('workload')} ({scenario.input}): "
-        f"{scenario.objective}{against}.\n"
-    )
-    reuse = f"# Replay: tune sim --workload {workload} --config {FILE}\n"
-    content = {key: value for key, value in best.model_dump().items() if value is not None}
-    return head + reuse + document.render(content)
+    scenario, minimal = best.scenario, best.minimal
+    what = f"{scenario.show('policy')} for {scenario.show('workload')} ({scenario.input})"
+    lines = [f"{what}: {best.verdict.headline if best.verdict else 'the study has not ended'}."]
+    if minimal:
+        lines.append(
+            f"The fewest changes found that have {100 * minimal.kept:.0f} % of the best's gain: "
+            f"{', '.join(minimal.changes)}."
+        )
+    file = MINIMAL if minimal else FILE
+    lines.append(f"Replay: tune sim --workload {shlex.quote(scenario.workload)} --config {file}")
+    head = "".join(f"# {line}\n" for line in lines)
+    return head + document.render(best.model_dump(mode="json", exclude_none=True))
 
 
 def write(best: BestConfiguration, path: Path) -> None:
@@ -109,6 +123,8 @@ def read(path: Path) -> BestConfiguration:
     document = Document.read(path)
     if "scenario" not in document.data and "workload" in document.data:
         document.data = _of_0_1(document.data)
+    if isinstance(objective := document.data.get("objective"), dict):
+        objective.pop("gain", None)  # of 0.2.0: over the default on one seed
     return document.parse(BestConfiguration)
 
 

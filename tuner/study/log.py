@@ -1,7 +1,7 @@
 """A study on disk: what was asked for, and everything that happened, in the order it happened.
 
     study.json        the complete request, what its results depend on, and the format's version
-    trials.jsonl      one line per event, append-only: a trial asked for, a trial finished
+    trials.jsonl      one line per event, append-only: a trial asked for, a trial finished, a check
     series/NNNN.json  time series of one trial
     lock              held by the one process that writes
 
@@ -19,7 +19,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
@@ -30,11 +30,16 @@ from tuner.declarations import KnobValue
 from tuner.errors import UserError
 from tuner.files import sync_directory, write_atomically
 from tuner.model import Model
+from tuner.objective import OBJECTIVES
 from tuner.run.trial import Status, TrialResult
+from tuner.scenario import Scenario
 from tuner.study.request import Fingerprints, StudyRequest
 
-FORMAT = 2
-"""Of study.json. Version 0.1.0 wrote 1, with the scenario's fields among the request's own."""
+FORMAT = 3
+"""Of study.json. Version 0.1.0 wrote 1, with the scenario's fields among the request's own; 0.2.0
+wrote 2, which had no checks and is read like 3."""
+
+READABLE = (2, FORMAT)
 
 HEADER = "study.json"
 EVENTS = "trials.jsonl"
@@ -75,8 +80,23 @@ class Finished(Model):
     result: TrialResult
 
 
-Event = Annotated[Asked | Finished, Field(discriminator="event")]
-_EVENT: TypeAdapter[Asked | Finished] = TypeAdapter(Event)
+class Checked(Model):
+    """A run beside the search ended: of a reference, of another policy, on a held-out seed, or to
+    explain the best configuration. `knobs` are all of its policy's.
+
+    Nothing is written when one starts: which checks are to be run follows from the log.
+    """
+
+    event: Literal["checked"] = "checked"
+    time: str
+    purpose: str
+    scenario: Scenario
+    knobs: dict[str, KnobValue]
+    result: TrialResult
+
+
+Event = Annotated[Asked | Finished | Checked, Field(discriminator="event")]
+_EVENT: TypeAdapter[Asked | Finished | Checked] = TypeAdapter(Event)
 
 
 @dataclass
@@ -91,21 +111,43 @@ class TrialRecord:
     result: TrialResult | None = None
 
     @property
+    def objective(self) -> float | None:
+        return None if self.result is None else self.result.objective
+
+    @property
     def succeeded(self) -> bool:
         return self.result is not None and self.result.status is Status.success
 
 
 @dataclass
 class StudyData:
-    """A study as read from its directory. Trials are in the order in which they were asked for."""
+    """A study as read from its directory. Trials are in the order in which they were asked for,
+    checks in that in which they ended."""
 
     directory: Path
     header: StudyHeader
     trials: list[TrialRecord]
+    checks: list[Checked] = field(default_factory=list)
 
     @property
     def done(self) -> list[TrialRecord]:
         return [trial for trial in self.trials if trial.result is not None]
+
+    @property
+    def best(self) -> TrialRecord | None:
+        """The best trial that succeeded, the earliest of equals."""
+        objective = OBJECTIVES[self.header.request.scenario.objective]
+        good = [
+            (objective.cost(trial.result.objective), trial.number)
+            for trial in self.trials
+            if trial.result is not None and trial.result.objective is not None
+        ]
+        return self.trials[min(good)[1]] if good else None
+
+    @property
+    def default(self) -> TrialRecord | None:
+        """Trial 0, if it succeeded."""
+        return next((trial for trial in self.trials[:1] if trial.succeeded), None)
 
     def series(self, number: int) -> Series:
         """Time series of a finished trial; empty if it has none."""
@@ -130,8 +172,9 @@ def load(directory: Path) -> StudyData:
         content = (directory / EVENTS).read_bytes()
     except FileNotFoundError:
         content = b""
-    trials, _ = _parse(content, directory / EVENTS)
-    return StudyData(directory, header, trials)
+    data = StudyData(directory, header, [])
+    _parse(content, data)
+    return data
 
 
 class StudyLog:
@@ -165,13 +208,13 @@ class StudyLog:
             file = path.open("a+b", buffering=0)
             try:
                 file.seek(0)
-                trials, whole = _parse(file.read(), path)
-                file.truncate(whole)
+                data = StudyData(self.directory, header, [])
+                file.truncate(_parse(file.read(), data))
                 sync_directory(self.directory)
             except BaseException:
                 file.close()
                 raise
-        return file, StudyData(self.directory, header, trials)
+        return file, data
 
     def __enter__(self) -> StudyLog:
         return self
@@ -187,7 +230,7 @@ class StudyLog:
         """Records that a trial is about to run."""
         event = Asked(time=now(), number=number, origin=origin, knobs=dict(knobs))
         self._append(event)
-        _apply(event, self.data.trials)
+        _apply(event, self.data)
         return self.data.trials[number]
 
     def finished(self, result: TrialResult) -> TrialRecord:
@@ -198,10 +241,28 @@ class StudyLog:
                 write_atomically(path, json.dumps(result.series))
         event = Finished(time=now(), result=result.model_copy(update={"series": {}}))
         self._append(event)
-        _apply(event, self.data.trials)
+        _apply(event, self.data)
         return self.data.trials[result.number]
 
-    def _append(self, event: Asked | Finished) -> None:
+    def checked(
+        self,
+        purpose: str,
+        scenario: Scenario,
+        knobs: Mapping[str, KnobValue],
+        result: TrialResult,
+    ) -> None:
+        """Records the end of a check, without its series."""
+        event = Checked(
+            time=now(),
+            purpose=purpose,
+            scenario=scenario,
+            knobs=dict(knobs),
+            result=result.model_copy(update={"series": {}}),
+        )
+        self._append(event)
+        _apply(event, self.data)
+
+    def _append(self, event: Asked | Finished | Checked) -> None:
         line = event.model_dump_json().encode() + b"\n"
         with _disk(self.directory):
             before = os.fstat(self._file.fileno()).st_size
@@ -268,10 +329,10 @@ def _read_header(directory: Path) -> StudyHeader:
     except ValueError as error:
         raise UserError(f"{path}: not JSON: {error}") from error
     found = content.get("format") if isinstance(content, dict) else None
-    if found != FORMAT:
+    if found not in READABLE:
         raise UserError(
             f"{path}: format {found}{' (of tiertune 0.1.0)' if found == 1 else ''}, this version "
-            f"reads {FORMAT}; start another study with --name"
+            f"reads {' and '.join(map(str, READABLE))}; start another study with --name"
         )
     try:
         return StudyHeader.model_validate_json(path.read_bytes())
@@ -279,19 +340,23 @@ def _read_header(directory: Path) -> StudyHeader:
         raise UserError(f"{path}: {error}") from error
 
 
-def _parse(content: bytes, path: Path) -> tuple[list[TrialRecord], int]:
-    """All trials, and the length of the content without a torn last line."""
-    trials: list[TrialRecord] = []
+def _parse(content: bytes, data: StudyData) -> int:
+    """Adds all events to the data; returns the length of the content without a torn last line."""
     whole = content.rfind(b"\n") + 1
     for index, line in enumerate(content[:whole].splitlines(), start=1):
         try:
-            _apply(_EVENT.validate_json(line), trials)
+            _apply(_EVENT.validate_json(line), data)
         except (ValueError, IndexError) as error:
+            path = data.directory / EVENTS
             raise UserError(f"{path}, line {index}: not an event of a study: {error}") from error
-    return trials, whole
+    return whole
 
 
-def _apply(event: Asked | Finished, trials: list[TrialRecord]) -> None:
+def _apply(event: Asked | Finished | Checked, data: StudyData) -> None:
+    trials = data.trials
+    if isinstance(event, Checked):
+        data.checks.append(event)
+        return
     if isinstance(event, Asked):
         if event.number != len(trials):
             raise ValueError(f"trial {event.number} asked where {len(trials)} is next")

@@ -6,12 +6,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tuner.declarations import KnobDecl
+from tuner.declarations import KnobDecl, PolicyDecl
 from tuner.documents.space import SpaceSpec
 from tuner.documents.workload import Sampling
 from tuner.model import Model
 from tuner.run.settings import Setting
 from tuner.scenario import Scenario
+from tuner.study.explanation import Explanation
+from tuner.study.verdict import Verdict
 
 
 class Fingerprints(Model):
@@ -29,6 +31,9 @@ class StudyRequest(Setting):
     others keep their defaults. `out` is the folder that holds studies; the study's directory is
     `out/study`. The scenario's seed is the optimizer's too. `space_argument` is what --space was
     given, absolute if that is a file; None for the policy's own.
+
+    `references` bound the result and `alternatives` are the other policies that could be used at
+    their defaults; `held_out_streams` gives each held-out seed a stream of its own.
     """
 
     out: str
@@ -36,6 +41,10 @@ class StudyRequest(Setting):
     space_argument: str | None = None
     tuned: list[KnobDecl]
     budget: Annotated[int, Field(ge=1)]
+    references: list[PolicyDecl] = Field(default_factory=list)
+    alternatives: list[PolicyDecl] = Field(default_factory=list)
+    explain: bool = True
+    held_out_streams: bool = False
     importance: str = "default-slice"  # method of `tuner.report.importance`
     workers: Annotated[int, Field(ge=1)]
     resume: bool = False
@@ -53,7 +62,9 @@ class StudyRequest(Setting):
 
 
 class StudySummary(Model):
-    """What `tune run` prints at the end. `gain` is relative: 0.12 is 12 % better."""
+    """What `tune run` prints at the end. Objectives are those of the study's own seed; `gain`, of
+    the best over the default, is that of the verdict. `importance` are the measured shares of the
+    gain, empty if nothing was explained, and `importance_forest` the forest's scores."""
 
     study: str
     scenario: Scenario
@@ -63,6 +74,9 @@ class StudySummary(Model):
     best_objective: float | None
     gain: float | None
     best_config: str | None  # path of best.yaml; None when no trial succeeded
+    verdict: Verdict
+    explanation: Explanation | None
     importance: dict[str, float]
+    importance_forest: dict[str, float]
     seconds: float
     sampling: Sampling | None = None  # of a recorded stream

@@ -1,0 +1,272 @@
+"""Checks: runs beside the search, which tell what its result is worth.
+
+References and the other policies' defaults at the start; default, best and their rivals on held-out
+seeds at the end; then the runs that explain the best configuration (`explain.py`). What is to be
+run follows from the log alone, and a check that is in the log is not run again, so that a study
+can be killed here as anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tuner.declarations import KnobValue, PolicyDecl
+from tuner.model import content_hash
+from tuner.objective import OBJECTIVES
+from tuner.run import streams
+from tuner.run.pool import Pool, Runner, open_pool
+from tuner.run.settings import Setting
+from tuner.run.trial import Status, Stream, Trial, TrialResult
+from tuner.study.log import StudyData, StudyLog
+from tuner.study.request import StudyRequest
+from tuner.study.verdict import HELD_OUT, Contender, Kind, Verdict, decide
+from tuner.text import quantity
+
+POLL_SECONDS = 0.5  # between two checks for deadlines and Ctrl-C while trials run
+
+FIRST_CHECK = 1_000_000
+"""Checks have numbers from here on, above those of all trials."""
+
+OFF, BOUND = "first-touch", "static-hot"
+REFERENCES = (OFF, "all-fast", BOUND)
+"""What every study runs: leaving tiering off, what no tiering can beat, and the best that can be
+done without moving a page."""
+
+
+class Workers:
+    """The pool of a study, opened when there is something to run. Use as a context manager."""
+
+    def __init__(self, request: StudyRequest, runner: Runner | None) -> None:
+        self._request = request
+        self._runner = runner
+        self._pool: Pool | None = None
+
+    def pool(self, stream: Stream) -> Pool:
+        """The pool, once there is a stream for it to run on.
+
+        Making a stream takes all cores and Ray gives up if its start is held up, so one after the
+        other.
+        """
+        runner = self._runner
+        if runner is None:
+            from tuner.run import runner as simulated
+
+            runner = simulated.run
+            if not streams.is_ready(stream) or self._pool is None:
+                streams.prepare(stream)
+        if self._pool is None:
+            self._pool = open_pool(
+                runner, workers=self._request.workers, ray_address=self._request.ray_address
+            )
+        return self._pool
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.close()
+
+
+@dataclass(frozen=True)
+class Check:
+    """A run of `setting`, with the knobs that differ from its policy's defaults."""
+
+    purpose: str
+    setting: Setting
+    knobs: Mapping[str, KnobValue]
+
+    @cached_property
+    def trial(self) -> Trial:
+        return self.setting.trial(FIRST_CHECK, self.knobs)
+
+    @cached_property
+    def key(self) -> str:
+        return _key(self.trial)
+
+
+def _key(trial: Trial) -> str:
+    """Equal for runs that give the same result within a study."""
+    return content_hash([trial.scenario.plain(), trial.knobs])
+
+
+class Checks:
+    """Runs checks that the log does not have.
+
+    Args:
+        tell: is given one line per check that `run` is asked to tell about.
+    """
+
+    def __init__(
+        self,
+        request: StudyRequest,
+        study: StudyLog,
+        workers: Workers,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.request = request
+        self.tell = tell
+        self._study = study
+        self._workers = workers
+        self._known: dict[str, TrialResult] = {}
+        for trial in study.data.done:
+            if trial.result is not None:
+                self._know(_key(request.trial(trial.number, trial.knobs)), trial.result)
+        for check in study.data.checks:
+            key = content_hash([check.scenario.plain(), check.knobs])
+            self._know(key, check.result)
+        numbers = (check.result.number for check in study.data.checks)
+        self._next = max(numbers, default=FIRST_CHECK - 1) + 1
+
+    def _know(self, key: str, result: TrialResult) -> None:
+        # A crash may be the host's: the check is run again when the study is resumed.
+        if result.status is not Status.crashed:
+            self._known[key] = result
+
+    def learn(self, data: StudyData) -> None:
+        """Takes the search's trials as known."""
+        for trial in data.done:
+            if trial.result is not None:
+                self._know(_key(self.request.trial(trial.number, trial.knobs)), trial.result)
+
+    def run(
+        self, wanted: Sequence[Check], *, each: bool = False, what: str = ""
+    ) -> list[TrialResult]:
+        """The results, in order. `each` tells of every new one; `what` of how many there are."""
+        missing = list({c.key: c for c in wanted if c.key not in self._known}.values())
+        if what and missing:
+            self.tell(f"{what}: {len(missing)} runs")
+        found = dict(self._known)
+        waiting, flying = missing[::-1], dict[int, Check]()
+        while waiting or flying:
+            pool = self._workers.pool((waiting[-1] if waiting else missing[0]).trial.stream)
+            while waiting and len(flying) < pool.workers:
+                check = waiting.pop()
+                flying[self._next] = check
+                pool.submit(check.trial.model_copy(update={"number": self._next}))
+                self._next += 1
+            for result in pool.wait(POLL_SECONDS):
+                check = flying.pop(result.number)
+                trial = check.trial
+                self._study.checked(check.purpose, trial.scenario, trial.knobs, result)
+                found[check.key] = result
+                self._know(check.key, result)
+                if each:
+                    self.tell(f"{check.purpose}: {_outcome(check, result)}")
+        return [found[check.key] for check in wanted]
+
+    def values(
+        self, wanted: Sequence[Check], *, each: bool = False, what: str = ""
+    ) -> list[float | None]:
+        """Their objectives; None for what failed."""
+        return [result.objective for result in self.run(wanted, each=each, what=what)]
+
+
+def _outcome(check: Check, result: TrialResult) -> str:
+    if result.objective is None:
+        first, *_ = result.error.splitlines() or [""]
+        return f"{result.status}: {first}"
+    objective = check.trial.scenario.objective
+    return f"{objective} {quantity(result.objective, OBJECTIVES[objective].unit)}"
+
+
+# --- What is to be run ----------------------------------------------------------------------------
+
+
+def held_out(request: StudyRequest) -> list[dict[str, int]]:
+    """Seeds that the search does not use, the same for every study of the same seed; with
+    `held_out_streams` each comes with another stream."""
+    scenario = request.scenario
+    return [
+        {
+            "seed": (scenario.seed + k * scenario.repeats) % 2**63,
+            "stream_seed": (scenario.stream_seed + k * request.held_out_streams) % 2**63,
+        }
+        for k in range(1, HELD_OUT + 1)
+    ]
+
+
+def _reference(request: StudyRequest, policy: PolicyDecl, **stream: int) -> Check:
+    """Under the study's own page size. References do not sample, so the seed is left alone."""
+    same = {"page_bytes": request.scenario.page_bytes} | stream
+    return Check(f"reference {policy.name}", request.under(policy, **same), {})
+
+
+def _untuned(request: StudyRequest, policy: PolicyDecl) -> Check:
+    return Check(f"untuned {policy.name}", request.under(policy), {})
+
+
+def bounds(checks: Checks) -> None:
+    """Runs the references, and the other policies' defaults."""
+    request = checks.request
+    references = [_reference(request, policy) for policy in request.references]
+    untuned = [_untuned(request, policy) for policy in request.alternatives]
+    checks.run([*references, *untuned], each=True)
+
+
+def on_seeds(
+    request: StudyRequest,
+    knobs: Mapping[str, KnobValue],
+    seeds: Sequence[Mapping[str, int]],
+    purpose: str,
+    policy: PolicyDecl | None = None,
+) -> list[Check]:
+    """One configuration of the study's policy, or of another, on several seeds."""
+    other = policy or request.policy
+    return [Check(purpose, request.under(other, **seed), knobs) for seed in seeds]
+
+
+def judge(checks: Checks, data: StudyData) -> Verdict:
+    """The verdict on what the study has found, from runs on held-out seeds."""
+    request = checks.request
+    objective = OBJECTIVES[request.scenario.objective]
+    seeds = held_out(request)
+    by_name = {policy.name: policy for policy in (*request.references, *request.alternatives)}
+
+    def known(wanted: Sequence[Check]) -> dict[str, float]:
+        values = zip(wanted, checks.values(wanted), strict=True)
+        return {check.trial.scenario.policy: value for check, value in values if value is not None}
+
+    references = known([_reference(request, policy) for policy in request.references])
+    untuned = known([_untuned(request, policy) for policy in request.alternatives])
+    runs: list[tuple[Kind, str, list[Check]]] = []
+    for name in (OFF, BOUND):
+        if name in references:
+            streams = [{"stream_seed": seed["stream_seed"]} for seed in seeds]
+            wanted = [_reference(request, by_name[name], **stream) for stream in streams]
+            runs.append((Kind.off, name, wanted))
+    own = request.policy.name
+    best = data.best
+    if data.default is not None:
+        runs.append((Kind.untuned, own, on_seeds(request, {}, seeds, "held-out default")))
+    if best is not None and best.number != 0:
+        runs.append((Kind.tuned, own, on_seeds(request, best.knobs, seeds, "held-out best")))
+    if untuned:
+        rival = min(untuned, key=lambda name: objective.cost(untuned[name]))
+        wanted = on_seeds(request, {}, seeds, f"held-out untuned {rival}", by_name[rival])
+        runs.append((Kind.untuned, rival, wanted))
+    what = f"default, best and rivals on {HELD_OUT} held-out seeds"
+    checks.run([check for _, _, wanted in runs for check in wanted], what=what)
+    contenders = [
+        Contender(
+            kind=kind,
+            policy=name,
+            page_bytes=wanted[0].trial.scenario.page_bytes,
+            values=checks.values(wanted),
+            study=request.study if kind is Kind.tuned else None,
+        )
+        for kind, name, wanted in runs
+    ]
+    return decide(
+        [contender for contender in contenders if contender.policy != BOUND],
+        objective=objective.name,
+        trials=len(data.done),
+        policy=own,
+        static_hot=next((c for c in contenders if c.policy == BOUND), None),
+        seeds=[seed["seed"] for seed in seeds],
+        stream_seeds=[seed["stream_seed"] for seed in seeds],
+        references=references,
+        untuned=untuned,
+    )

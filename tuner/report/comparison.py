@@ -1,0 +1,94 @@
+"""Several policies' studies of one scenario, compared: one verdict and one page over all."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from itertools import takewhile
+from pathlib import Path
+
+from tuner.files import write_atomically
+from tuner.objective import OBJECTIVES
+from tuner.report.page import STYLE
+from tuner.study.request import StudySummary
+from tuner.study.verdict import Kind, Verdict, merge
+from tuner.text import faster, quantity
+
+PAGE = "comparison.html"
+DATA = "comparison.json"
+
+
+def name_of(studies: Sequence[str]) -> str:
+    """What the studies' names share, with `compared` where they name the policy."""
+    words = [name.split("-") for name in studies]
+    start = _shared(words)
+    end = _shared([word[len(start) :][::-1] for word in words])[::-1]
+    return "-".join([*start, "compared", *end])
+
+
+def _shared(words: Sequence[Sequence[str]]) -> list[str]:
+    """What they have in common at the start."""
+    same = takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False))
+    return [column[0] for column in same]
+
+
+def write(directory: Path, summaries: Sequence[StudySummary]) -> Verdict:
+    """Writes the page and its data; returns the verdict over all studies."""
+    verdict = merge([(summary.scenario.policy, summary.verdict) for summary in summaries])
+    directory.mkdir(parents=True, exist_ok=True)
+    write_atomically(directory / DATA, verdict.model_dump_json(indent=1) + "\n")
+    write_atomically(directory / PAGE, _page(directory, verdict, summaries))
+    return verdict
+
+
+def text(verdict: Verdict, summaries: Sequence[StudySummary], directory: Path) -> str:
+    table = [("policy", "default", "best", "best over default"), *_rows(summaries)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+    return "\n".join([verdict.headline, *lines, f"results  {directory}"])
+
+
+def _rows(summaries: Sequence[StudySummary]) -> list[tuple[str, str, str, str]]:
+    """By policy: means over the held-out seeds, and the gain."""
+    found = []
+    for summary in summaries:
+        policy, objective = summary.scenario.policy, summary.verdict.objective
+        cells = []
+        for kind in (Kind.untuned, Kind.tuned):
+            contender = summary.verdict.contender(kind, policy)
+            mean = None if contender is None else contender.mean
+            cells.append("-" if mean is None else quantity(mean, OBJECTIVES[objective].unit))
+        gain = summary.verdict.gain
+        words = "-" if gain is None else faster(gain.gain, gain.half_width, objective)
+        found.append((policy, cells[0], cells[1], words))
+    return found
+
+
+def _page(directory: Path, verdict: Verdict, summaries: Sequence[StudySummary]) -> str:
+    names = ("policy", "default", "best", "best over default", "alone it says")
+    rows = [
+        (*cells, summary.verdict.headline, summary.study)
+        for cells, summary in zip(_rows(summaries), summaries, strict=True)
+    ]
+    body = "".join(
+        "<tr>"
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+        + f'<td><a href="../{html.escape(study)}/report.html">report</a></td></tr>'
+        for *cells, study in rows
+    )
+    unit = OBJECTIVES[verdict.objective].unit
+    bounds = ", ".join(
+        f"{name} {quantity(value, unit)}" for name, value in verdict.references.items()
+    )
+    head = "".join(f"<th>{name}</th>" for name in names)
+    title = html.escape(directory.name)
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{STYLE}</style><h1>{html.escape(verdict.headline)}</h1>"
+        f"<p>{title}: {verdict.objective}, means over {len(verdict.seeds)} held-out seeds. "
+        f"For comparison: {html.escape(bounds)}.</p>"
+        f"<table><tr>{head}<th></th></tr>{body}</table></html>\n"
+    )

@@ -1,0 +1,350 @@
+"""What a user should do after a study: one declaration, from which the terminal, the report,
+best.yaml, MLflow and --json derive.
+
+Contenders are what the user can choose between: leaving tiering off (`first-touch`), a policy at
+its defaults, and what the search found. Each runs on the same held-out seeds, which the search has
+not seen, so that differences are paired and the choice of the best trial does not flatter it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from tuner.model import Model
+from tuner.objective import OBJECTIVES
+from tuner.text import faster, page_size
+
+HELD_OUT = 6
+"""Held-out seeds per contender: half an interval is about the standard deviation of one run."""
+
+CONFIDENCE = 0.95
+
+WAY = 0.01
+"""Static-hot must be this much better than first-touch, or the way between them means nothing."""
+
+
+class Kind(StrEnum):
+    off = "off"
+    untuned = "untuned"
+    tuned = "tuned"
+
+
+class Advice(StrEnum):
+    leave_off = "leave-tiering-off"
+    keep_default = "keep-default"
+    use_best = "use-best"
+    use_untuned = "use-untuned"  # another policy's default
+    nothing = "no-result"
+
+
+class Difference(Model):
+    """A relative gain over paired runs: its mean, and half the width of its t interval, which is
+    None if there are fewer than two pairs. 0.12 is 12 % better."""
+
+    gain: float
+    half_width: float | None = None
+    pairs: int
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is better by more than chance explains."""
+        return self.half_width is not None and self.gain - self.half_width > 0
+
+
+class Contender(Model):
+    """`values` are objectives on the held-out seeds, in order; None where a run failed. `study` is
+    that of a tuned one."""
+
+    kind: Annotated[Kind, Field(strict=False)]
+    policy: str
+    page_bytes: int
+    values: list[float | None]
+    study: str | None = None
+
+    @property
+    def mean(self) -> float | None:
+        good = [value for value in self.values if value is not None]
+        return sum(good) / len(good) if good else None
+
+    @property
+    def name(self) -> str:
+        """In prose: first-touch, untuned hemem."""
+        return self.policy if self.kind is Kind.off else f"{self.kind} {self.policy}"
+
+
+class Verdict(Model):
+    """`references` and `untuned` are objectives on the study's own seed, by policy. `gain` is that
+    of the best configuration over the policy's defaults, `over_first_touch` over never moving a
+    page, `over_untuned` over the best of the other policies' defaults, named by `best_untuned`.
+
+    `way` is how much of the way from first-touch to static-hot the best configuration goes, in
+    the objective's own unit; None where static-hot is not at least `WAY` better.
+    """
+
+    advice: Annotated[Advice, Field(strict=False)]
+    headline: str
+    objective: str
+    trials: int
+    seeds: list[int] = Field(default_factory=list)
+    stream_seeds: list[int] = Field(default_factory=list)
+    gain: Difference | None = None
+    over_first_touch: Difference | None = None
+    over_untuned: Difference | None = None
+    best_untuned: str | None = None
+    way: float | None = None
+    references: dict[str, float] = Field(default_factory=dict)
+    untuned: dict[str, float] = Field(default_factory=dict)
+    contenders: list[Contender] = Field(default_factory=list)
+
+    def contender(self, kind: Kind, policy: str | None = None) -> Contender | None:
+        """The first of its kind."""
+        return _find(self.contenders, kind, policy)
+
+
+def interval(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean of the values and half the width of its t interval."""
+    mean, free = sum(values) / len(values), len(values) - 1
+    if not free:
+        return mean, None
+    from scipy.special import stdtrit
+
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / free)
+    t = float(stdtrit(free, (1 + CONFIDENCE) / 2))
+    return mean, t * deviation / math.sqrt(len(values))
+
+
+def difference(better: Contender, worse: Contender, objective: str) -> Difference | None:
+    """How much better the one is than the other, over the seeds on which both succeeded."""
+    gains = [
+        OBJECTIVES[objective].gain(one, other)
+        for one, other in zip(better.values, worse.values, strict=True)
+        if one is not None and other is not None
+    ]
+    if not gains:
+        return None
+    mean, half_width = interval(gains)
+    return Difference(gain=mean, half_width=half_width, pairs=len(gains))
+
+
+def way(objective: str, value: float | None, low: float | None, high: float | None) -> float | None:
+    """Which part of the way from `low` to `high` the value is; None if that is hardly a way."""
+    if value is None or low is None or high is None:
+        return None
+    if OBJECTIVES[objective].gain(high, low) < WAY:
+        return None
+    return (value - low) / (high - low)
+
+
+def decide(
+    contenders: Sequence[Contender],
+    *,
+    objective: str,
+    trials: int,
+    policy: str,
+    static_hot: Contender | None = None,
+    seeds: Sequence[int] = (),
+    stream_seeds: Sequence[int] = (),
+    references: dict[str, float] | None = None,
+    untuned: dict[str, float] | None = None,
+) -> Verdict:
+    """What to do. The simplest contender wins that the fastest one does not beat beyond chance.
+
+    Args:
+        contenders: simplest first; those that never succeeded do not take part.
+        policy: whose best configuration the verdict is about.
+        static_hot: the reference, on the same seeds.
+        references, untuned: passed on, as the seeds are.
+    """
+    known: dict[str, Any] = {
+        "objective": objective,
+        "trials": trials,
+        "seeds": list(seeds),
+        "stream_seeds": list(stream_seeds),
+        "references": references or {},
+        "untuned": untuned or {},
+        "contenders": list(contenders),
+    }
+    able = [contender for contender in contenders if contender.mean is not None]
+    own = [c for c in able if c.policy == policy]
+    default, best = _find(own, Kind.untuned), _find(own, Kind.tuned)
+    off = _find(able, Kind.off)
+    top = best or default
+    if top is None:
+        return Verdict(
+            advice=Advice.nothing, headline=f"no result: {policy} did not run to its end", **known
+        )
+    others = [c for c in able if c.kind is Kind.untuned and c.policy != policy]
+    other = _best(others, objective) if others else None
+
+    def over(contender: Contender | None) -> Difference | None:
+        return None if contender is None else difference(top, contender, objective)
+
+    first_touch, standing = over(off), None
+    if off is not None and static_hot is not None:
+        standing = way(objective, top.mean, off.mean, static_hot.mean)
+    chosen = _choose(able, objective)
+    gain = over(default) if best is not None else None
+    return Verdict(
+        advice=_advice(chosen, policy),
+        headline=_headline(chosen, able, policy, objective, trials, standing),
+        gain=gain,
+        over_first_touch=first_touch,
+        over_untuned=over(other),
+        best_untuned=None if other is None else other.policy,
+        way=standing,
+        **known,
+    )
+
+
+def merge(verdicts: Sequence[tuple[str, Verdict]]) -> Verdict:
+    """One verdict on several policies' studies of the same seeds, by policy in the order of asking:
+    contenders are everything that one of them ran."""
+    found: dict[tuple[Kind, str, int], Contender] = {}
+    for kind in Kind:
+        for _, verdict in verdicts:
+            for contender in verdict.contenders:
+                if contender.kind is kind:
+                    key = (kind, contender.policy, contender.page_bytes)
+                    found.setdefault(key, contender)
+    contenders = list(found.values())
+    first, *_ = verdicts
+    tuned = [c for c in contenders if c.kind is Kind.tuned and c.mean is not None]
+    objective = first[1].objective
+    untuned: dict[str, float] = {}
+    for _, verdict in reversed(verdicts):
+        untuned |= verdict.untuned
+    policy = _best(tuned, objective).policy if tuned else first[0]
+    verdict = decide(
+        contenders,
+        objective=objective,
+        trials=sum(v.trials for _, v in verdicts),
+        policy=policy,
+        seeds=first[1].seeds,
+        stream_seeds=first[1].stream_seeds,
+        untuned=untuned,
+    )
+    same = next(v for name, v in verdicts if name == policy)
+    return verdict.model_copy(update={"way": same.way, "references": same.references})
+
+
+# --- The choice -----------------------------------------------------------------------------------
+
+
+def _find(
+    contenders: Sequence[Contender], kind: Kind, policy: str | None = None
+) -> Contender | None:
+    return next(
+        (c for c in contenders if c.kind is kind and policy in (None, c.policy)),
+        None,
+    )
+
+
+def _best(contenders: Sequence[Contender], objective: str) -> Contender:
+    def cost(contender: Contender) -> float:
+        assert contender.mean is not None
+        return OBJECTIVES[objective].cost(contender.mean)
+
+    return min(contenders, key=cost)
+
+
+def _choose(able: Sequence[Contender], objective: str) -> Contender:
+    fastest = _best(able, objective)
+    for contender in able:
+        gain = difference(fastest, contender, objective)
+        if contender is fastest or gain is None or not gain.certain:
+            return contender
+    return fastest
+
+
+def _advice(chosen: Contender, policy: str) -> Advice:
+    if chosen.kind is Kind.off:
+        return Advice.leave_off
+    if chosen.kind is Kind.tuned:
+        return Advice.use_best
+    return Advice.keep_default if chosen.policy == policy else Advice.use_untuned
+
+
+def _headline(
+    chosen: Contender,
+    able: Sequence[Contender],
+    policy: str,
+    objective: str,
+    trials: int,
+    standing: float | None,
+) -> str:
+    tuned = [c for c in able if c.kind is Kind.tuned]
+    rivals = tuned or [c for c in able if c.kind is Kind.untuned and c.policy == policy]
+    rival = _best(rivals, objective)
+    search = f"the best of {trials} trials"
+    who, whom = _named(chosen, rival)
+    if len(tuned) < 2 and chosen.page_bytes == rival.page_bytes:
+        whom = search
+    if chosen.kind is Kind.off:
+        return f"leave tiering off: {_against(chosen, rival, objective, who, whom)}"
+    if chosen.kind is Kind.tuned:
+        reasons = _reasons(chosen, able, objective, standing)
+        what = f"{chosen.study}/best.yaml ({who})" if len(tuned) > 1 else "best.yaml"
+        return f"use {what}: {', '.join(reasons)}"
+    if not tuned:
+        return f"keep the defaults of {chosen.policy}: none of {trials} trials was better"
+    if chosen.policy == policy:
+        text = _against(chosen, rival, objective, "the default", whom)
+        return f"keep the defaults of {chosen.policy}: {text}"
+    gain = difference(chosen, rival, objective)
+    _, whom = _named(chosen, rival)
+    text = f"use {who}" + (f": {_faster(gain, objective)} than {whom}" if gain else "")
+    off = _find(able, Kind.off)
+    loss = off and difference(off, rival, objective)
+    if off and loss and loss.certain:
+        text += f", which {off.name} beats too ({_faster(loss, objective)})"
+    return text
+
+
+def _reasons(
+    chosen: Contender, able: Sequence[Contender], objective: str, standing: float | None
+) -> list[str]:
+    """Over which other choices a tuned one is how much better."""
+    others = [c for c in able if c.kind is Kind.tuned and c is not chosen]
+    over = []
+    if others:
+        second = _best(others, objective)
+        over.append((second, _named(chosen, second)[1]))
+    if default := _find(able, Kind.untuned, chosen.policy):
+        over.append((default, "its default" if others else "the default"))
+    off = _find(able, Kind.off)
+    if off is not None and standing is None:
+        over.append((off, _named(chosen, off)[1]))
+    found = [(difference(chosen, other, objective), name) for other, name in over]
+    reasons = [f"{_faster(gain, objective)} than {name}" for gain, name in found if gain]
+    if standing is not None:
+        reasons.append(f"{100 * standing:.0f} % of the way from first-touch to static-hot")
+    return reasons
+
+
+def _named(one: Contender, other: Contender) -> tuple[str, str]:
+    """Their names, with their pages if those differ."""
+    if one.page_bytes == other.page_bytes:
+        return one.name, other.name
+    first, second = (f"{c.name} with {page_size(c.page_bytes)} pages" for c in (one, other))
+    return first, second
+
+
+def _against(chosen: Contender, rival: Contender, objective: str, who: str, whom: str) -> str:
+    """What is to be said when the simpler one is chosen: that it is better, or at least not worse
+    beyond chance."""
+    gain = difference(chosen, rival, objective)
+    if gain is not None and gain.certain:
+        return f"{who} is {_faster(gain, objective)} than {whom}"
+    back = difference(rival, chosen, objective)
+    if back is None:
+        return f"nothing shows that {whom} is better than {who}"
+    return f"{whom} is not measurably better than {who} ({_faster(back, objective)})"
+
+
+def _faster(gain: Difference, objective: str) -> str:
+    return faster(gain.gain, gain.half_width, objective)
