@@ -50,14 +50,6 @@ struct Seen {
     filled += more(of.filled);
   }
 };
-    fetched += more(fetched, earlier.fetched);
-    prefetched += (prefetched - earlier.prefetched) * times;
-    started += (started - earlier.started) * times;
-    stores += more(stores, earlier.stores);
-    dirtied += more(dirtied, earlier.dirtied);
-    filled += more(filled, earlier.filled);
-  }
-};
 
 constexpr std::uint32_t max_count = std::numeric_limits<std::uint16_t>::max();
 
