@@ -53,6 +53,11 @@ auto gauge_after(const char* gauge, std::uint64_t page, unsigned times) {
   };
 }
 double load_rate(Rig& r) { return r.memory.sampling.back().loads.value; }
+/// Events that its frequency is split into.
+double load_events(Rig& r) {
+  const auto& loads = r.memory.sampling.back().loads;
+  return 1.0 + loads.by_tier + 2 * loads.by_core;
+}
 double store_rate(Rig& r) { return r.memory.sampling.back().stores.value; }
 double metadata(Rig& r) { return static_cast<double>(r.policy->metadata_bytes()); }
 double scanned(Rig& r) {
@@ -158,6 +163,9 @@ std::pair<KnobMap, std::vector<Entry>> hybridtier() {
       {"variant", std::string{"paper"}, std::string{"artifact"}, Then::less,
        gauge_after("frequency_threshold", 3, 20)},
       {"sampling_frequency", 1e4, 1e5, Then::more, load_rate},
+      {"sampling_events", std::string{"system"}, std::string{"tier"}, Then::more, load_events},
+      {"sampling_events", std::string{"tier"}, std::string{"tier_and_core"}, Then::more,
+       load_events},
       {"sample_batch",
        1.0,
        10.0,
