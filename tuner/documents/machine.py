@@ -6,7 +6,6 @@ import itertools
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
-from pydantic_core import InitErrorDetails
 
 from tuner import engine
 from tuner.documents.document import Spec
@@ -81,7 +80,7 @@ class TieringSpec(Model):
             raise ValidationError.from_exception_data(
                 "TieringSpec",
                 [
-                    InitErrorDetails(type="extra_forbidden", loc=(key,), input=extra[key])
+                    {"type": "extra_forbidden", "loc": (key,), "input": extra[key]}
                     for key in unknown
                 ],
             )
