@@ -26,13 +26,7 @@ def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--budget", type=_positive, default=100, metavar="N", help="trials (default: %(default)s)"
     )
-    parser.add_argument(
-        "--workers",
-        type=_positive,
-        default=len(os.sched_getaffinity(0)),
-        metavar="N",
-        help="trials at a time (default: the CPUs of this machine, %(default)s)",
-    )
+    _workers(parser)
     parser.add_argument(
         "--deadline",
         type=_seconds,
@@ -63,7 +57,6 @@ def _run(parser: argparse.ArgumentParser) -> None:
     _out(parser)
     parser.add_argument("--name", help="name of the study (default: made from the options)")
     parser.add_argument("--resume", action="store_true", help="continue a study that was stopped")
-    parser.add_argument("--ray-address", metavar="ADDRESS", help="use this Ray cluster")
     parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
     _json(parser)
 
@@ -72,6 +65,17 @@ def _default_policy() -> str:
     from tuner.scenario import Scenario
 
     return Scenario.policy
+
+
+def _workers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workers",
+        type=_positive,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="trials at a time (default: the CPUs of this machine, %(default)s)",
+    )
+    parser.add_argument("--ray-address", metavar="ADDRESS", help="use this Ray cluster")
 
 
 def _sim(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +97,15 @@ def _sim(parser: argparse.ArgumentParser) -> None:
         "--deadline", type=_seconds, metavar="S", help="give up after S wall-clock seconds"
     )
     parser.add_argument("--series", metavar="FILE", help="write the time series as CSV")
+    parser.add_argument(
+        "--sensitivity",
+        nargs="*",
+        metavar="ESTIMATE[=V,V]",
+        help="run every policy with its defaults while the machine's estimated figures vary, one "
+        "at a time, and tell whether the order of the policies survives (default: all estimates, "
+        "over their plausible ranges)",
+    )
+    _workers(parser)
     _json(parser)
 
 

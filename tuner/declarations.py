@@ -52,6 +52,22 @@ class PolicyDecl(Model):
         return next((knob for knob in self.knobs if knob.name == name), None)
 
 
+class EstimateDecl(Model):
+    """A figure of the machine that nobody measured, and the range in which it plausibly lies.
+
+    `name` is its place in a machine's document, such as tiering.hint_fault_us. A document may leave
+    it out if the engine has a default. `relative`: the range is in multiples of the machine's own
+    value.
+    """
+
+    name: str
+    default: float | None
+    low: float
+    high: float
+    relative: bool
+    source: str
+
+
 class ParameterDecl(Model):
     name: str
     default: ParameterValue

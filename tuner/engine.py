@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tuner.declarations import KernelDecl, KnobValue, PolicyDecl
+from tuner.declarations import EstimateDecl, KernelDecl, KnobValue, PolicyDecl
 from tuner.errors import UserError, unknown
 
 
@@ -55,10 +55,16 @@ def stream_id(kernel: str) -> str:
     return str(native().stream_id(kernel))
 
 
-def overlap() -> dict[str, float]:
-    """Misses in flight at a time that are assumed of recorded accesses: random, sequential and
-    dependent ones."""
-    return dict(native().overlap())
+def patterns() -> dict[str, dict[str, float]]:
+    """What is assumed of recorded accesses, random, sequential and dependent ones: misses in flight
+    at a time (`mlp`), `prefetched`, `translation` (engine/trace/overlap.hpp)."""
+    return {name: dict(pattern) for name, pattern in native().patterns().items()}
+
+
+@cache
+def estimates() -> dict[str, EstimateDecl]:
+    """The machine's figures that are estimates, by name."""
+    return {e["name"]: EstimateDecl.model_validate(e) for e in native().estimates()}
 
 
 def stream_info(path: Path) -> dict[str, Any]:

@@ -5,7 +5,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "convert.hpp"
 #include "core/seam.hpp"
 #include "progress.hpp"
+#include "sim/estimates.hpp"
 #include "sim/profile.hpp"
 #include "sim/simulate.hpp"
 #include "trace/reader.hpp"
@@ -48,9 +48,7 @@ tt::sim::TierProfile to_tier(const nb::dict& dict, const std::string& where) {
   tt::sim::TierProfile tier;
   tier.latency_ns = number(dict, "latency_ns", where);
   tier.read_gbps = number(dict, "read_gbps", where);
-  tier.write_gbps = number(dict, "write_gbps", where);
   tier.total_gbps = number(dict, "total_gbps", where);
-  tier.store_stall = number(dict, "store_stall", where);
   for (const auto& point : nb::cast<nb::list>(member(dict, "loaded", where))) {
     const auto pair = nb::cast<std::vector<double>>(point);
     if (pair.size() != 2) {
@@ -71,31 +69,17 @@ tt::sim::MachineProfile to_machine(const nb::dict& dict) {
   machine.llc_bytes = number(dict, "llc_mib") * (1 << 20);
   machine.tiers[0] = to_tier(nb::cast<nb::dict>(member(dict, "fast", "")), "fast.");
   machine.tiers[1] = to_tier(nb::cast<nb::dict>(member(dict, "slow", "")), "slow.");
-  const auto tiering = nb::cast<nb::dict>(member(dict, "tiering", ""));
-  const std::string where = "tiering.";
-  machine.migration_fixed_us = number(tiering, "migration_fixed_us", where);
-  machine.migration_copy_gbps = number(tiering, "migration_copy_gbps", where);
-  machine.migration_shootdown_us = number(tiering, "migration_shootdown_us", where);
-  machine.sample_assist_ns = number(tiering, "sample_assist_ns", where);
-  machine.sample_drain_ns = number(tiering, "sample_drain_ns", where);
-  machine.huge_page_gain = number(tiering, "huge_page_gain", where);
-  machine.daemon_core_share = number(tiering, "daemon_core_share", where);
-  machine.sample_queue = number(tiering, "sample_queue", where);
-  const auto work = nb::cast<nb::dict>(member(tiering, "work_ns", where));
-  static constexpr std::array<const char*, tt::work_count> names = {
-      "tracker_update", "tracker_lookup", "cooling_step", "scan_step", "threshold_pass",
-      "pte_scan",       "lru_step",       "probe",        "sort_step"};
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    const bool has_default = machine.work_ns[i] > 0;
-    if (has_default && !work.contains(names[i])) continue;
-    machine.work_ns[i] = number(work, names[i], "tiering.work_ns.");
+  for (const auto& estimate : tt::sim::estimates()) {
+    // tiering.work_ns.probe is the key `probe` of work_ns of tiering.
+    nb::dict place = dict;
+    std::string where, key{estimate.name};
+    for (std::size_t dot; (dot = key.find('.')) != std::string::npos; key.erase(0, dot + 1)) {
+      place = nb::cast<nb::dict>(member(place, key.substr(0, dot).c_str(), where));
+      where += key.substr(0, dot + 1);
+    }
+    if (place.contains(key.c_str()) || tt::sim::default_of(estimate) == 0)
+      estimate.field(machine) = number(place, key.c_str(), where);
   }
-  const auto optional = [&](double& field, const char* key) {
-    if (tiering.contains(key)) field = number(tiering, key, where);
-  };
-  optional(machine.hint_fault_us, "hint_fault_us");
-  optional(machine.pte_ns, "pte_ns");
-  optional(machine.tlb_flush_us, "tlb_flush_us");
   return machine;
 }
 
@@ -168,6 +152,24 @@ nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
 }  // namespace
 
 void tt::bind_simulation(nb::module_& m) {
+  m.def(
+      "estimates",
+      [] {
+        nb::list out;
+        for (const auto& estimate : tt::sim::estimates()) {
+          nb::dict entry;
+          entry["name"] = std::string(estimate.name);
+          const double value = tt::sim::default_of(estimate);
+          entry["default"] = value == 0 ? nb::none() : nb::cast(value);
+          entry["low"] = estimate.low;
+          entry["high"] = estimate.high;
+          entry["relative"] = estimate.relative;
+          entry["source"] = std::string(estimate.source);
+          out.append(entry);
+        }
+        return out;
+      },
+      "The machine's figures that are estimates, with the range in which each plausibly lies.");
   m.def("simulate", &simulate, "path"_a, nb::kw_only(), "machine"_a, "policy"_a, "knobs"_a,
         "fast_share"_a, "fast_bytes"_a = 0, "threads"_a = 0.0, "page_bytes"_a = 0,
         "coarse"_a = false, "start_slow"_a = false, "score_after"_a = 0.0, "seed"_a = 0,

@@ -71,12 +71,16 @@ struct Sample {
 
 /// What the policy wants to be sampled. A period counts events between two samples; a frequency
 /// asks the substrate to adjust the period to so many samples a second over the whole system
-/// (perf's -F). Events are last-level-cache load misses, and stores.
+/// (perf's -F): of each tier, of each core, or of each tier on each core, where the policy opens an
+/// event for each of them. Events are demand loads that missed the last level of cache, and all
+/// retired stores.
 struct SamplingRequest {
   enum class Mode : std::uint8_t { off, period, frequency };
   struct Event {
     Mode mode = Mode::off;
-    double value = 0;  // events per sample, or samples per second
+    double value = 0;      // events per sample, or samples per second
+    bool by_tier = false;  // a frequency is of each tier
+    bool by_core = false;  // a frequency is of each core
     friend bool operator==(const Event&, const Event&) = default;
   };
   Event loads;
@@ -116,7 +120,7 @@ struct TierCounters {
 /// outstanding demand read, and number of demand reads. AOL over an interval is their ratio of
 /// differences.
 struct Counters {
-  std::array<double, tier_count> loads{};
+  std::array<double, tier_count> loads{};  // as the sampled event counts them
   std::array<double, tier_count> stores{};
   double a1_cycles = 0;
   double a3_reads = 0;

@@ -60,7 +60,7 @@ bool BarrenSweeps::ended(bool short_of_mark) {
 
 void LocalSampling::request() {
   memory_.set_sampling(
-      {.loads = {SamplingRequest::Mode::frequency, hertz_}, .stores = {}, .fast_share = share_});
+      {.loads = loads_, .stores = {}, .fast_share = share_});
 }
 
 void LocalSampling::restart() {
@@ -84,11 +84,12 @@ void LocalSampling::end_batch() {
   request();
 }
 
-Thrift::Thrift(Memory& memory, const Knobs& knobs, double hertz, double slope)
+Thrift::Thrift(Memory& memory, const Knobs& knobs, SamplingRequest::Event loads,
+         double slope)
     : plateau_(knobs.real("plateau_promotions"),
                static_cast<std::uint64_t>(knobs.integer("plateau_batches"))),
       monitoring_(memory, slope),
-      local_(memory, hertz),
+      local_(memory, loads),
       pause_(knobs.real("demotion_pause_rate") * static_cast<double>(1ULL << 30) /
              static_cast<double>(memory.page_bytes())) {}
 

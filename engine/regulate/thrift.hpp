@@ -78,7 +78,9 @@ class BarrenSweeps {
 /// samples there met counters that cannot grow any more.
 class LocalSampling {
  public:
-  LocalSampling(Memory& memory, double hertz) : memory_(memory), hertz_(hertz) { restart(); }
+  LocalSampling(Memory& memory, SamplingRequest::Event loads) : memory_(memory), loads_(loads) {
+    restart();
+  }
 
   /// Samples both tiers at the full rate.
   void restart();
@@ -90,15 +92,16 @@ class LocalSampling {
  private:
   void request();
   Memory& memory_;
-  double hertz_;
+  SamplingRequest::Event loads_;
   double share_ = 1;
   std::uint64_t samples_ = 0, useless_ = 0;  // in this batch
 };
 
 class Thrift {
  public:
-  /// Samples loads at so many hertz from now on.
-  Thrift(Memory& memory, const Knobs& knobs, double hertz, double slope);
+  /// Samples loads so from now on.
+  Thrift(Memory& memory, const Knobs& knobs, SamplingRequest::Event loads,
+         double slope);
 
   /// Nothing is sampled.
   [[nodiscard]] bool monitoring() const { return monitoring_.active(); }

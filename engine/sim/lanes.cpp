@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "core/math.hpp"
+#include "sim/access_sampler.hpp"
 
 namespace tt::sim {
 
@@ -30,12 +31,12 @@ Lanes::Lanes(Ledger& ledger, const MachineProfile& profile, const trace::StreamI
       counts_(info.classes.size()) {
   for (const trace::Lane& lane : info.lanes) {
     Lane& state = lanes_.emplace_back();
-    state.threads = lane.thread_share > 0 ? lane.thread_share * threads : 1;
+    state.threads = lane_threads(lane, threads);
     state.work.threads = state.threads;
     total_threads_ += state.threads;
   }
-  const double translation = huge ? 1 - profile.huge_page_gain : 1;
   for (std::size_t c = 0; c < wait_.size(); ++c) {
+    const double translation = huge ? 1 - profile.huge_page_gain * info.classes[c].translation : 1;
     for (std::size_t t = 0; t < tier_count; ++t) {
       const double load = profile.tiers[t].latency_ns * translation / info.classes[c].mlp;
       wait_[c][index(AccessKind::load)][t] = load;
@@ -91,7 +92,14 @@ void Lanes::collect(const trace::Block& block) {
         lane.work.traffic[index(tier)] +=
             Traffic{fetched * line_bytes, load ? 0 : accesses * line_bytes};
         lane.accesses_by_tier[index(tier)] += fetched;
-        (load ? counters.loads : counters.stores)[index(tier)] += static_cast<double>(simulated);
+        if (load) {
+          const double demand = demand_share(stream_class, profile_);
+          counters.loads[index(tier)] += static_cast<double>(simulated) * demand;
+          ledger_.sums()[tier == Tier::fast ? Sum::demand_loads_fast : Sum::demand_loads_slow] +=
+              accesses * demand;
+        } else {
+          counters.stores[index(tier)] += static_cast<double>(simulated);
+        }
         ledger_.sums()[load ? (tier == Tier::fast ? Sum::loads_fast : Sum::loads_slow)
                             : (tier == Tier::fast ? Sum::stores_fast : Sum::stores_slow)] +=
             accesses;
@@ -107,7 +115,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   lane.time = {};
   if (!active) {
     lane.demand = {};
-    work.in_flight_ns2 = lane.samples = lane.faults = 0;
+    work.in_flight_ns2 = lane.samples = lane.samples_ns = lane.faults = 0;
     return;
   }
   const double most = 1 - 1 / static_cast<double>(lanes_.size());
@@ -128,8 +136,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
                       lane.threads;
   // At most all of the lane's threads wait for a page.
   work.in_flight_limit_ns = interference.away_ns / 2 * lane.threads;
-  work.sampling_ns = lane.samples * profile_.sample_assist_ns +
-                     interference.sampling_ns * shared_part * lane.threads;
+  work.sampling_ns = lane.samples_ns + interference.sampling_ns * shared_part * lane.threads;
   work.policy_ns = interference.policy_ns * shared_part * lane.threads;
   work.fault_ns = lane.faults * profile_.hint_fault_us * 1e3 + lane.fault_moves_ns +
                   interference.application_ns / total_threads_ * lane.threads;
@@ -142,7 +149,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   now_ns_ = std::max(now_ns_, lane.clock_ns);
   ledger_.counters().samples_taken += lane.samples / scale_;
   ledger_.sums()[Sum::samples] += lane.samples;
-  work.in_flight_ns2 = lane.samples = lane.faults = lane.fault_moves_ns = 0;
+  work.in_flight_ns2 = lane.samples = lane.samples_ns = lane.faults = lane.fault_moves_ns = 0;
 }
 
 /// A1 and A3, and the tiers' reads, occupancy and busy time, under the latencies that the block

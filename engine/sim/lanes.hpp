@@ -37,12 +37,14 @@ class Lanes {
     // Thread time in the current block with a read outstanding, by tier.
     std::array<double, tier_count> outstanding_ns{};
     double samples = 0;                        // taken in the current block
+    double samples_ns = 0;                     // thread time that they take
     double faults = 0;                         // hint faults in the current block
     double fault_moves_ns = 0;                 // page moves in the last block's faults
     double accesses_by_tier[tier_count] = {};  // likewise
   };
 
-  /// `threads` of the application in all. `huge` pages save a share of the latency.
+  /// `threads` of the application in all. `huge` pages save a share of the latency, as
+  /// far as the accesses of a class need translation.
   Lanes(Ledger& ledger, const MachineProfile& profile, const trace::StreamInfo& info,
         double threads, bool huge);
 
@@ -60,12 +62,16 @@ class Lanes {
 
   // Called by the replay loop, segment by segment.
   void clear_counts();
-  void count(const trace::Segment& segment, std::uint64_t in_slow, std::uint64_t samples) {
+  /// Each sample takes `sample_ns` of the thread that it hits.
+  void count(const trace::Segment& segment, std::uint64_t in_slow, std::uint64_t samples,
+             double sample_ns) {
     auto& by = counts_[segment.stream_class].by[index(segment.kind)];
     by[index(Tier::slow)] += in_slow;
     by[index(Tier::fast)] += segment.sum - in_slow;
-    lanes_[info_.classes[segment.stream_class].lane].samples +=
-        static_cast<double>(samples) * scale_;
+    if (samples == 0) return;
+    Lane& lane = lanes_[info_.classes[segment.stream_class].lane];
+    lane.samples += static_cast<double>(samples) * scale_;
+    lane.samples_ns += static_cast<double>(samples) * scale_ * sample_ns;
   }
   /// A hint fault on a thread of the class.
   void count_fault(std::uint32_t stream_class) {

@@ -72,7 +72,7 @@ Machine::Machine(const trace::Reader& stream, const MachineProfile& profile,
       traps_(pages_, ledger_, profile, scale_, threads(profile, options), options.seed),
       lanes_(ledger_, profile, info_, threads(profile, options),
              pages_.page_bytes() == huge_page_bytes),
-      sampler_(options.seed),
+      sampler_(info_, profile, threads(profile, options), options.seed),
       tiering_(ledger_, profile, scale_) {
   for (const trace::Object& object : info_.objects) {
     const auto found = std::ranges::find(sites_, object.site);
@@ -133,11 +133,7 @@ void Machine::apply(std::span<const trace::Event> events) {
 }
 
 void Machine::play(const trace::Block& block) {
-  std::array<double, 2> events{};
-  for (const trace::Segment& segment : block.segments)
-    events[index(segment.kind)] += static_cast<double>(segment.sum);
-  for (const AccessKind kind : {AccessKind::load, AccessKind::store})
-    sampler_.observe(kind, events[index(kind)], lanes_.expected_ns(block));
+  sampler_.begin(block, lanes_.expected_ns(block));
   lanes_.clear_counts();
   // The hot loop: while no page is armed it looks at one bit per entry, and at none of the others.
   const unsigned shift = pages_.shift();
@@ -147,7 +143,8 @@ void Machine::play(const trace::Block& block) {
         pages_.any_armed(segment.kind)
             ? play_armed(segment)
             : gather<false>(segment.pages, segment.counts, shift, slow.words()).slow;
-    lanes_.count(segment, in_slow, sampler_.play(segment, shift, slow, samples_));
+    lanes_.count(segment, in_slow, sampler_.play(segment, in_slow, shift, slow, samples_),
+                 sampler_.sample_ns(segment.kind));
   }
   traps_.draw(lanes_);
 }

@@ -38,11 +38,16 @@ struct MachineProfile {
   double migration_copy_gbps = 0;     // one mover thread's copy speed, before the tiers' own limits
   double migration_shootdown_us = 0;  // per move, on every application thread: TLB invalidation
   double sample_assist_ns = 0;        // per sample, on the application thread that it hits
+  double sample_interrupt_ns = 2000;  // per sample of frequency mode, on that thread as well
   double sample_drain_ns = 0;         // per sample, on the tiering thread
+  /// Share of the lines that a prefetcher asked for which a demand-miss event counts all the same,
+  /// because they came late.
+  double prefetch_shown = 0.3;
   /// Per Work item, on the thread that does it; 0: has to be given. The defaults are estimates
   /// (sim/README.md has their sources).
   std::array<double, work_count> work_ns{0, 0, 0, 0, 0, 25, 150, 40, 15};
-  double huge_page_gain = 0;  // relative saving of latency with 2 MiB pages (address translation)
+  // Relative saving of latency with 2 MiB pages, of accesses that all go to another page.
+  double huge_page_gain = 0;
   double daemon_core_share = 0;  // share of a tiering thread's time that is lost to the
                                  // application: 0 own cores, 1 its cores
   double sample_queue = 0;       // samples that fit the rings before they are lost, full scale

@@ -129,6 +129,7 @@ RunResult Replay::result() {
     metrics[std::string(name(sum))] = sums[sum];
   }
   metrics["fast_hit_ratio"] = fast_hit_ratio(sums, 0);
+  metrics["demand_hit_ratio"] = demand_hit_ratio(sums, 0);
   const double reads = sums[Sum::a3_reads];
   metrics["aol_cycles"] = reads > 0 ? sums[Sum::a1_cycles] / reads : 0;
   metrics["policy_cpu_share"] =

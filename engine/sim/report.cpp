@@ -11,6 +11,8 @@ std::string_view name(Sum sum) {
       "loads_slow",
       "stores_fast",
       "stores_slow",
+      "demand_loads_fast",
+      "demand_loads_slow",
       "operations",
       "promotions_requested",
       "promotions_rejected",
@@ -48,6 +50,12 @@ Sums Sums::since(const Sums& earlier) const {
 double fast_hit_ratio(const Sums& sums, double otherwise) {
   const double fast = sums[Sum::loads_fast] + sums[Sum::stores_fast];
   const double all = fast + sums[Sum::loads_slow] + sums[Sum::stores_slow];
+  return all > 0 ? fast / all : otherwise;
+}
+
+double demand_hit_ratio(const Sums& sums, double otherwise) {
+  const double fast = sums[Sum::demand_loads_fast];
+  const double all = fast + sums[Sum::demand_loads_slow];
   return all > 0 ? fast / all : otherwise;
 }
 
@@ -106,6 +114,7 @@ void Series::row(const Sums& sums, const Occupancy& occupancy, double metadata_b
   const Sums second = sums.since(last_);
   last_ = sums;
   const double hit_ratio = fast_hit_ratio(second, last("fast_hit_ratio"));
+  const double demand_ratio = demand_hit_ratio(second, last("demand_hit_ratio"));
   const double aol = second[Sum::a3_reads] > 0 ? second[Sum::a1_cycles] / second[Sum::a3_reads]
                                                : last("aol_cycles");
   std::vector<double> medians;
@@ -114,6 +123,7 @@ void Series::row(const Sums& sums, const Occupancy& occupancy, double metadata_b
 
   cell("second") = static_cast<double>(rows_);
   cell("fast_hit_ratio") = hit_ratio;
+  cell("demand_hit_ratio") = demand_ratio;
   cell("promotions") = second[Sum::promotions];
   cell("demotions") = second[Sum::demotions];
   cell("ping_pongs") = second[Sum::ping_pongs];

@@ -21,6 +21,8 @@ enum class Sum : std::uint8_t {
   loads_slow,
   stores_fast,
   stores_slow,
+  demand_loads_fast,  // those that a demand-miss event counts
+  demand_loads_slow,
   operations,
   promotions_requested,  // taken into the queue
   promotions_rejected,   // the queue was full
@@ -62,6 +64,8 @@ struct Sums {
 
 /// Share of all accesses that went to the fast tier; `otherwise` if there were none.
 [[nodiscard]] double fast_hit_ratio(const Sums& sums, double otherwise);
+/// The same as hardware counts it, by demand-miss events.
+[[nodiscard]] double demand_hit_ratio(const Sums& sums, double otherwise);
 
 /// The q-quantile by nearest rank: the smallest value that at least a share q does not exceed.
 /// Reorders `values`. 0 for none.

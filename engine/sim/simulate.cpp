@@ -38,6 +38,8 @@ void check(const MachineProfile& machine, const RunOptions& options) {
   require(machine.sample_queue > 0, "sample_queue must be positive");
   require(machine.huge_page_gain >= 0 && machine.huge_page_gain < 1,
           "huge_page_gain must be in [0, 1)");
+  require(machine.prefetch_shown >= 0 && machine.prefetch_shown <= 1,
+          "prefetch_shown must be in [0, 1]");
   require(options.threads > 0 || machine.threads > 0, "threads must be positive");
   if (!(options.fast_share >= 0 && options.fast_share <= 1))
     throw std::invalid_argument("fast_share must be between 0 and 1");

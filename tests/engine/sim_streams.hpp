@@ -124,6 +124,7 @@ inline sim::MachineProfile plain_machine() {
   machine.tiers[1] = {300, 20, 10, 24, {{0, 1}}, 0.5};
   machine.migration_fixed_us = 10;
   machine.migration_copy_gbps = 4.096;
+  machine.sample_interrupt_ns = 0;
   machine.sample_queue = 1e6;
   return machine;
 }
@@ -135,6 +136,7 @@ inline sim::MachineProfile full_machine() {
   machine.tiers[1].loaded = {{0, 1}, {0.5, 1.2}, {0.8, 1.6}, {1, 3}};
   machine.migration_shootdown_us = 0.5;
   machine.sample_assist_ns = 250;
+  machine.sample_interrupt_ns = 2000;
   machine.sample_drain_ns = 100;
   machine.work_ns = {20, 10, 20, 20, 500};
   machine.huge_page_gain = 0.1;

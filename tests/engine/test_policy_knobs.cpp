@@ -66,6 +66,11 @@ double demoted_by_batches(Rig& r) {
   return demotions(r);
 }
 double load_rate(Rig& r) { return r.memory.sampling.back().loads.value; }
+/// Events that its frequency is split into.
+double load_events(Rig& r) {
+  const auto& loads = r.memory.sampling.back().loads;
+  return 1.0 + loads.by_tier + 2 * loads.by_core;
+}
 double store_rate(Rig& r) { return r.memory.sampling.back().stores.value; }
 double metadata(Rig& r) { return static_cast<double>(r.policy->metadata_bytes()); }
 double scanned(Rig& r) {
@@ -194,6 +199,9 @@ std::pair<KnobMap, std::vector<Entry>> hybridtier() {
        gauge_after("frequency_threshold", 3, 40),
        {{"plateau_batches", whole(0)}}},
       {"sampling_frequency", 1e4, 1e5, Then::more, load_rate},
+      {"sampling_events", std::string{"system"}, std::string{"tier"}, Then::more, load_events},
+      {"sampling_events", std::string{"tier"}, std::string{"tier_and_core"}, Then::more,
+       load_events},
       {"sample_batch",
        1.0,
        10.0,

@@ -449,7 +449,7 @@ TEST("sweeps: two barren ones in a row, or ten with a good one after each, are e
 
 TEST("local sampling: halved twice while four fifths of the samples meet full counters") {
   FakeMemory memory(10, 10);
-  regulate::LocalSampling local(memory, 1000);
+  regulate::LocalSampling local(memory, {SamplingRequest::Mode::frequency, 1000});
   CHECK_EQ(memory.sampling.back().fast_share, 1.0);
   const std::vector<track::Count> counts{{{1}, 4}, {{2}, 1}};
   const std::vector<std::uint32_t> full{15, 3}, emptier{14, 15};

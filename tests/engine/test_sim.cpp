@@ -4,7 +4,6 @@
 #include "check.hpp"
 #include "core/rng.hpp"
 #include "isas.hpp"
-#include "sim/access_sampler.hpp"
 #include "sim/address_space.hpp"
 #include "sim/gather.hpp"
 #include "sim/moves.hpp"
@@ -271,61 +270,6 @@ TEST("sim: a trigger on the hottest page fires at the same mean count in a minia
   const double unscaled = fires_at(65536 / 64, 18, 3);
   CHECK_NEAR(corrected / full, 1, 0.06);
   CHECK(unscaled / full > 1.3);
-}
-
-TEST("sim: samples are a Poisson process over the accesses of their kind") {
-  const std::size_t entries = 1000;
-  std::vector<std::uint32_t> pages(entries);
-  std::vector<std::uint16_t> counts(entries);
-  std::vector<std::uint32_t> sums((entries + trace::chunk - 1) / trace::chunk);
-  trace::Segment segment;
-  for (std::size_t i = 0; i < entries; ++i) {
-    pages[i] = static_cast<std::uint32_t>(i);
-    counts[i] = static_cast<std::uint16_t>(1 + i % 3);
-    sums[i / trace::chunk] += counts[i];
-    segment.sum += counts[i];
-  }
-  segment.pages = pages;
-  segment.counts = counts;
-  segment.chunk_sums = sums;
-  PageBits slow{entries};
-  for (std::uint64_t page = 0; page < entries; page += 2) slow.set(page);
-  AccessSampler sampler{5};
-  sampler.set({.loads = {SamplingRequest::Mode::period, 100}, .stores = {}});
-  std::vector<Sample> samples;
-  const int rounds = 5000;
-  for (int round = 0; round < rounds; ++round) (void)sampler.play(segment, 0, slow, samples);
-  const double expected = static_cast<double>(segment.sum) * rounds / 100;
-  CHECK_NEAR(static_cast<double>(samples.size()), expected, 4 * std::sqrt(expected));
-  // Each page in proportion to its count, with the tier that it is in.
-  std::array<double, 3> by_count{};
-  for (const Sample& sample : samples) {
-    by_count[sample.page.value % 3] += 1;
-    CHECK(sample.tier == (sample.page.value % 2 == 0 ? Tier::slow : Tier::fast));
-  }
-  for (std::size_t c = 0; c < 3; ++c) {
-    const double share = expected * static_cast<double>(c + 1) / 6;
-    CHECK_NEAR(by_count[c], share, 5 * std::sqrt(share) + 0.002 * expected);
-  }
-  // The other kind is off.
-  segment.kind = AccessKind::store;
-  CHECK_EQ(sampler.play(segment, 0, slow, samples), 0u);
-}
-
-TEST("sim: frequency mode asks for so many samples a second") {
-  AccessSampler sampler{5};
-  sampler.set({.loads = {SamplingRequest::Mode::frequency, 1000}, .stores = {}});
-  CHECK(std::isinf(sampler.period(AccessKind::load)));  // no event rate is known yet
-  sampler.observe(AccessKind::load, 5e4, 10e6);         // 5 M events a second
-  CHECK_NEAR(sampler.period(AccessKind::load), 5000, 1e-9);
-  for (int i = 0; i < 100; ++i) sampler.observe(AccessKind::load, 1e5, 10e6);
-  CHECK_NEAR(sampler.period(AccessKind::load), 10000, 1e-3);
-  sampler.observe(AccessKind::load, 5e4, 10e6);  // one block of 10 ms in a window of 50
-  CHECK_NEAR(sampler.period(AccessKind::load), 10000 - 5000 / 6.0, 1e-3);
-  sampler.observe(AccessKind::load, 0, 10e6);  // silence: no samples, and a fresh start after it
-  CHECK(std::isinf(sampler.period(AccessKind::load)));
-  sampler.observe(AccessKind::load, 2e5, 10e6);
-  CHECK_NEAR(sampler.period(AccessKind::load), 20000, 1e-9);
 }
 
 TEST("sim: managed pages appear and vanish with their base pages") {

@@ -312,10 +312,10 @@ TEST("sim: one row a second, every column as long") {
   const auto rows = static_cast<std::size_t>(result.seconds);
   CHECK(rows >= 1);
   for (const char* column :
-       {"second", "fast_hit_ratio", "promotions", "demotions", "ping_pongs", "migrated_bytes",
-        "samples", "samples_lost", "aol_cycles", "fast_used_share", "fast_hot_share",
-        "fast_warm_share", "fast_cold_share", "policy_cpu_share", "metadata_bytes",
-        "operations_per_second", "get_p50_ns", "policy.answer"})
+       {"second", "fast_hit_ratio", "demand_hit_ratio", "promotions", "demotions", "ping_pongs",
+        "migrated_bytes", "samples", "samples_lost", "aol_cycles", "fast_used_share",
+        "fast_hot_share", "fast_warm_share", "fast_cold_share", "policy_cpu_share",
+        "metadata_bytes", "operations_per_second", "get_p50_ns", "policy.answer"})
     CHECK(result.series.contains(column));
   for (const auto& [name, values] : result.series) CHECK_EQ(values.size(), rows);
   double operations = 0;

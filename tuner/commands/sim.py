@@ -26,6 +26,10 @@ from tuner.terminal import print_json, progress, say, table
 
 
 def run(args: Namespace) -> int:
+    if args.sensitivity is not None:
+        from tuner.commands import sensitivity
+
+        return sensitivity.run(args)
     recorded = best_file.read(Path(args.config)) if args.config else None
     trial = _trial(args, recorded)
     streams.prepare(trial.stream)

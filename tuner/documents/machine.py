@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from tuner import engine
 from tuner.documents.document import Spec
 from tuner.model import Finite, Model, NonNegative, Positive, Share
 from tuner.scenario import fast_share
@@ -51,8 +52,14 @@ class WorkCosts(Model):
     sort_step: NonNegative | None = None
 
 
+_NUMBERS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, NonNegative])
+
+
 class TieringSpec(Model):
-    """What tiering itself costs; the engine has defaults for what may be left out."""
+    """What tiering itself costs. More keys are those of the engine's estimates that have a default
+    (engine/sim/estimates.cpp): `model_extra`."""
+
+    model_config = ConfigDict(extra="allow")
 
     migration_fixed_us: NonNegative
     migration_copy_gbps: Positive
@@ -63,9 +70,22 @@ class TieringSpec(Model):
     huge_page_gain: Share
     daemon_core_share: Share
     sample_queue: Positive
-    hint_fault_us: NonNegative | None = None
-    pte_ns: NonNegative | None = None
-    tlb_flush_us: NonNegative | None = None
+
+    @model_validator(mode="after")
+    def _declared(self) -> TieringSpec:
+        extra = self.model_extra or {}
+        known = engine.estimates() if extra else {}
+        unknown = [key for key in extra if f"tiering.{key}" not in known]
+        if unknown:
+            raise ValidationError.from_exception_data(
+                "TieringSpec",
+                [
+                    {"type": "extra_forbidden", "loc": (key,), "input": extra[key]}
+                    for key in unknown
+                ],
+            )
+        _NUMBERS.validate_python(extra, strict=True)
+        return self
 
 
 class MachineSpec(Spec):

@@ -1,0 +1,105 @@
+#include "sim/estimates.hpp"
+
+#include <array>
+
+namespace tt::sim {
+namespace {
+
+template <double MachineProfile::* member>
+double& field(MachineProfile& machine) {
+  return machine.*member;
+}
+template <Tier tier, double TierProfile::* member>
+double& field(MachineProfile& machine) {
+  return machine.tiers[index(tier)].*member;
+}
+template <Work kind>
+double& work(MachineProfile& machine) {
+  return machine.work_ns[static_cast<std::size_t>(kind)];
+}
+
+using M = MachineProfile;
+using T = TierProfile;
+
+// A figure that machines share has limits of its own; one that differs between them, a factor.
+constexpr std::array all{
+    Estimate{"fast.store_stall", 0.1, 0.6, false,
+             "a tenth: buffers hide nearly all; 0.6: full most of the time",
+             field<Tier::fast, &T::store_stall>},
+    Estimate{"fast.write_gbps", 0.8, 1.3, true, "50 to 80 % of the read bandwidth, by controller",
+             field<Tier::fast, &T::write_gbps>},
+    Estimate{"slow.store_stall", 0.1, 0.6, false,
+             "as of the fast tier, and longer where the tier drains writes slowly",
+             field<Tier::slow, &T::store_stall>},
+    Estimate{"slow.write_gbps", 0.8, 1.3, true, "as of the fast tier",
+             field<Tier::slow, &T::write_gbps>},
+    Estimate{"tiering.daemon_core_share", 0.4, 1.6, true,
+             "two threads of a core do 1.0 to 1.4 times the work of one",
+             field<&M::daemon_core_share>},
+    Estimate{"tiering.hint_fault_us", 1, 3, false,
+             "entry, exit and page-table update of a minor fault, with mitigations or without",
+             field<&M::hint_fault_us>},
+    Estimate{"tiering.huge_page_gain", 0.05, 0.2, false,
+             "MEMTIS (SOSP'23) 6.2.5 has 12.5 % of run time for random look-ups; nested tables and "
+             "larger footprints gain more",
+             field<&M::huge_page_gain>},
+    Estimate{"tiering.migration_copy_gbps", 0.5, 2, true,
+             "one thread's copy, 2 to 8 GB/s between sockets", field<&M::migration_copy_gbps>},
+    Estimate{"tiering.migration_fixed_us", 5, 20, false,
+             "Soar/Alto (OSDI'25) 5.1 has 12 us with the copy; kernels and batches differ",
+             field<&M::migration_fixed_us>},
+    Estimate{"tiering.migration_shootdown_us", 0.1, 4, false,
+             "2 to 4 us for each flush, of one page or of a batch",
+             field<&M::migration_shootdown_us>},
+    Estimate{
+        "tiering.prefetch_shown", 0.05, 1, false,
+        "a demand-miss event leaves out what a prefetcher brought in time. Against a small share: "
+        "Soar/Alto (OSDI'25) 2.1, whose sweeping thread issues 6.5 times the loads of the chase, "
+        "and whose pages are 13.6 times as hot by sampled misses",
+        field<&M::prefetch_shown>},
+    Estimate{"tiering.pte_ns", 20, 30, false, "one page-table entry, in order of addresses",
+             field<&M::pte_ns>},
+    Estimate{"tiering.sample_assist_ns", 200, 400, false,
+             "the microcode assist that writes a record, and its share of a buffer's interrupt",
+             field<&M::sample_assist_ns>},
+    Estimate{"tiering.sample_drain_ns", 60, 240, false,
+             "MEMTIS (SOSP'23) 4.1: 2 % of a core at about 100 k samples a second, update included",
+             field<&M::sample_drain_ns>},
+    Estimate{"tiering.sample_interrupt_ns", 1000, 4000, false,
+             "a non-maskable interrupt and its handler; Linux lowers the highest frequency from "
+             "100 kHz when handling takes longer than 2500 ns",
+             field<&M::sample_interrupt_ns>},
+    Estimate{"tiering.sample_queue", 0.25, 4, true, "rings of 128 KiB to 2 MiB for each counter",
+             field<&M::sample_queue>},
+    Estimate{"tiering.tlb_flush_us", 2, 8, false,
+             "an inter-processor interrupt and the refill of the most-used entries",
+             field<&M::tlb_flush_us>},
+    Estimate{"tiering.work_ns.cooling_step", 2.5, 10, false, "a line of counters, by bandwidth",
+             work<Work::cooling_step>},
+    Estimate{"tiering.work_ns.lru_step", 100, 300, false, "a page, by its reverse map",
+             work<Work::lru_step>},
+    Estimate{"tiering.work_ns.probe", 20, 80, false, "one page looked up twice", work<Work::probe>},
+    Estimate{"tiering.work_ns.pte_scan", 20, 30, false, "as pte_ns", work<Work::pte_scan>},
+    Estimate{"tiering.work_ns.scan_step", 20, 50, false, "20 to 50 M entries of a pagemap a second",
+             work<Work::scan_step>},
+    Estimate{"tiering.work_ns.sort_step", 8, 30, false, "a comparison and an exchange",
+             work<Work::sort_step>},
+    Estimate{"tiering.work_ns.threshold_pass", 250, 1000, false, "a few dozen bins",
+             work<Work::threshold_pass>},
+    Estimate{"tiering.work_ns.tracker_lookup", 10, 60, false, "half of an update",
+             work<Work::tracker_lookup>},
+    Estimate{"tiering.work_ns.tracker_update", 17, 125, false,
+             "published filters and tables reach 8 to 60 M updates a second",
+             work<Work::tracker_update>},
+};
+
+}  // namespace
+
+std::span<const Estimate> estimates() { return all; }
+
+double default_of(const Estimate& estimate) {
+  MachineProfile machine;
+  return estimate.field(machine);
+}
+
+}  // namespace tt::sim

@@ -1,0 +1,128 @@
+"""`tune sim --sensitivity`, and the estimates that it varies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tuner import cli, engine
+from tuner.commands import sensitivity
+from tuner.documents import catalog
+from tuner.documents.catalog import Kind
+from tuner.documents.machine import MachineSpec
+
+SKX = catalog.machine("skx").spec
+
+
+def changed(**tiering: Any) -> MachineSpec:
+    document = SKX.document()
+    document["tiering"] |= tiering
+    return MachineSpec.model_validate(document)
+
+
+def test_every_estimate_has_a_value_in_every_machine() -> None:
+    for name in catalog.names(Kind.machine):
+        machine = catalog.machine(name).spec
+        for estimate in engine.estimates().values():
+            assert sensitivity.value_of(estimate, machine) >= 0
+            for case in sensitivity._range(estimate, machine):
+                assert sensitivity.value_of(estimate, case.machine) == case.value
+
+
+def test_a_machine_may_set_what_the_engine_estimates() -> None:
+    shown = engine.estimates()["tiering.prefetch_shown"]
+    assert sensitivity.value_of(shown, SKX) == shown.default
+    machine = changed(prefetch_shown=0.5)
+    assert sensitivity.value_of(shown, machine) == 0.5
+    assert machine.document()["tiering"]["prefetch_shown"] == 0.5
+    assert machine.fingerprint() != SKX.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place", "kind"),
+    [
+        ({"prefetch_showed": 0.5}, "prefetch_showed", "extra_forbidden"),
+        ({"migration_latency": 1.0}, "migration_latency", "extra_forbidden"),
+        ({"pte_ns": -1.0}, "pte_ns", "greater_than_equal"),
+        ({"pte_ns": "fast"}, "pte_ns", "float_type"),
+    ],
+)
+def test_what_it_does_not_estimate_is_refused_by_name(
+    wrong: dict[str, Any], place: str, kind: str
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        changed(**wrong)
+    (detail,) = caught.value.errors()
+    assert detail["loc"] == ("tiering", place)
+    assert detail["type"] == kind
+
+
+def test_figures_within_the_noise_are_tied() -> None:
+    assert sensitivity.order(100.0, 100.5) == sensitivity.order(100.5, 100.0) == 0
+    assert sensitivity.order(100.0, 101.0) == -1
+    assert sensitivity.order(101.0, 100.0) == 1
+
+
+def test_tau_is_kendalls_with_ties() -> None:
+    before = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
+    assert sensitivity.tau(before, before) == 1
+    assert sensitivity.tau(before, {name: 5 - cost for name, cost in before.items()}) == -1
+    # One of six pairs reversed: (5 - 1) / 6.
+    swapped = {"a": 2.0, "b": 1.0, "c": 3.0, "d": 4.0}
+    assert sensitivity.tau(before, swapped) == pytest.approx(4 / 6)
+    # One pair tied in one of them: 5 / sqrt(6 * 5).
+    tied = {"a": 1.0, "b": 1.001, "c": 3.0, "d": 4.0}
+    assert sensitivity.tau(before, tied) == pytest.approx(5 / 30**0.5)
+    same = dict.fromkeys("abcd", 1.0)
+    assert sensitivity.tau(same, same) == 1
+    assert sensitivity.tau(before, same) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-w", "gups", "--sensitivity", "tiering.prefetch"], "no estimate of the machine"),
+        (["-w", "gups", "--sensitivity", "tiering.pte_ns=x"], "tiering.pte_ns=x: could not"),
+        (["-w", "gups", "--sensitivity", "fast.store_stall=2"], "found 2.0; Input should be less"),
+        (["-w", "gups", "--sensitivity", "--set", "a=1"], "leave out --set"),
+        (["--sensitivity"], "give --workload"),
+    ],
+)
+def test_what_cannot_be_varied_is_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["sim", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_it_runs_every_policy_at_every_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    run = ["sim", "-w", "gups", "-i", "smoke", "--workers", "1"]
+    vary = ["--sensitivity", "tiering.sample_interrupt_ns=2000,200000", "tiering.pte_ns"]
+    assert cli.main([*run, *vary, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["default"]) == set(engine.policies())
+    same, slow, *pages = found["estimates"]
+    assert (same["value"], same["tau"], same["change"]) == (2000, 1, 0)
+    assert same["objectives"] == found["default"]
+    # An interrupt of 0.2 ms per sample slows down who asks for a frequency, and nobody else.
+    assert slow["mover"] in ("hybridtier", "freqtier")
+    assert slow["change"] > 0.01
+    assert slow["objectives"]["hemem"] == found["default"]["hemem"]
+    # Nobody there takes hint faults.
+    assert [one["value"] for one in pages] == [20, 30]
+    assert all(one["objectives"] == found["default"] for one in pages)
+    assert found["survives"] == (not any(one["reversed"] for one in found["estimates"]))
+
+    assert cli.main([*run, "--sensitivity", "tiering.pte_ns"]) == 0
+    text = capsys.readouterr().out
+    assert "tiering.pte_ns" in text
+    assert "the order of the policies survives" in text
