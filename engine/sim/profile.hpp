@@ -3,11 +3,10 @@
 
 #include <array>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "core/seam.hpp"
 #include "core/types.hpp"
+#include "sim/loaded_latency.hpp"
 
 namespace tt::sim {
 
@@ -16,13 +15,14 @@ struct TierProfile {
   double latency_ns = 0;
   double read_gbps = 0;
   double write_gbps = 0;
-  /// Both directions together; 0 where reads and writes do not share a limit.
+  /// Both directions together, at the mix of reads and writes at which they are most; 0 where they
+  /// do not share a limit.
   double total_gbps = 0;
-  /// Loaded latency: (utilisation, factor on the idle latency), ascending, first (0, 1);
-  /// piecewise linear, constant beyond the last point.
-  std::vector<std::pair<double, double>> loaded;
+  LoadedLatency loaded;
   /// Share of the latency that a store costs its thread (write-buffer pressure).
   double store_stall = 0;
+  /// Bytes that the device moves at least, whatever is asked for: 64, or 256 of Optane's media.
+  double granule_bytes = 64;
 };
 
 struct MachineProfile {
