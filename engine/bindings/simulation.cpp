@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bind.hpp"
@@ -49,14 +50,23 @@ tt::sim::TierProfile to_tier(const nb::dict& dict, const std::string& where) {
   tier.latency_ns = number(dict, "latency_ns", where);
   tier.read_gbps = number(dict, "read_gbps", where);
   tier.total_gbps = number(dict, "total_gbps", where);
-  for (const auto& point : nb::cast<nb::list>(member(dict, "loaded", where))) {
-    const auto pair = nb::cast<std::vector<double>>(point);
-    if (pair.size() != 2) {
-      throw nb::value_error(
-          ("machine: " + where + "loaded: expected [utilisation, factor]").c_str());
+  std::vector<tt::sim::LoadedCurve> curves;
+  for (const auto& entry : nb::cast<nb::list>(member(dict, "loaded", where))) {
+    const auto of = nb::cast<nb::dict>(entry);
+    tt::sim::LoadedCurve curve{number(of, "reads", where + "loaded."),
+                               number(of, "peak", where + "loaded."), {}};
+    for (const auto& point : nb::cast<nb::list>(member(of, "points", where + "loaded."))) {
+      const auto pair = nb::cast<std::vector<double>>(point);
+      if (pair.size() != 2) {
+        throw nb::value_error(
+            ("machine: " + where + "loaded: expected [utilisation, factor]").c_str());
+      }
+      curve.points.emplace_back(pair[0], pair[1]);
     }
-    tier.loaded.emplace_back(pair[0], pair[1]);
+    curves.push_back(std::move(curve));
   }
+  tier.loaded = tt::sim::LoadedLatency{std::move(curves)};
+  tier.granule_bytes = number(dict, "granule_bytes", where);
   return tier;
 }
 

@@ -48,9 +48,11 @@ constexpr std::array all{
     Estimate{"tiering.migration_fixed_us", 5, 20, false,
              "Soar/Alto (OSDI'25) 5.1 has 12 us with the copy; kernels and batches differ",
              field<&M::migration_fixed_us>},
-    Estimate{"tiering.migration_shootdown_us", 0.1, 4, false,
-             "2 to 4 us for each flush, of one page or of a batch",
-             field<&M::migration_shootdown_us>},
+    Estimate{"tiering.migration_shootdown_pages", 1, 32, false,
+             "Linux flushes for each page that it moves until 6.2, and for a batch since",
+             field<&M::migration_shootdown_pages>},
+    Estimate{"tiering.migration_shootdown_us", 1, 4, false,
+             "an inter-processor interrupt and a flush", field<&M::migration_shootdown_us>},
     Estimate{
         "tiering.prefetch_shown", 0.05, 1, false,
         "a demand-miss event leaves out what a prefetcher brought in time. Against a small share: "

@@ -73,6 +73,7 @@ void Lanes::collect(const trace::Block& block) {
     LaneWork& work = lane.work;
     work.terms.clear();
     work.traffic = {};
+    lane.lines = {};
     work.compute_ns = l < block.compute_ns.size() ? block.compute_ns[l] * scale_ : 0;
     std::fill(std::begin(lane.accesses_by_tier), std::end(lane.accesses_by_tier), 0.0);
   }
@@ -89,8 +90,9 @@ void Lanes::collect(const trace::Block& block) {
         const double fetched = load ? accesses : accesses * stream_class.store_fill;
         lane.work.terms.push_back(
             {fetched, stream_class.issue_ns, wait_[c][index(kind)][index(tier)], tier});
-        lane.work.traffic[index(tier)] +=
-            Traffic{fetched * line_bytes, load ? 0 : accesses * line_bytes};
+        const Traffic lines{fetched * line_bytes, load ? 0 : accesses * line_bytes};
+        lane.lines[index(tier)] += lines;
+        lane.work.traffic[index(tier)] += moved(profile_.tiers[index(tier)], stream_class, lines);
         lane.accesses_by_tier[index(tier)] += fetched;
         if (load) {
           const double demand = demand_share(stream_class, profile_);
@@ -131,7 +133,8 @@ void Lanes::run(Lane& lane, const Interference& interference) {
     work.traffic[t] += interference.traffic[t];
   }
   const double shared_part = profile_.daemon_core_share / total_threads_;
-  work.migration_ns = (interference.moves * profile_.migration_shootdown_us * 1e3 +
+  work.migration_ns = (interference.moves / profile_.migration_shootdown_pages *
+                           profile_.migration_shootdown_us * 1e3 +
                        interference.moves_ns * shared_part) *
                       lane.threads;
   // At most all of the lane's threads wait for a page.
@@ -188,7 +191,7 @@ void Lanes::count_outstanding() {
 void Lanes::count_traffic(const Interference& interference) {
   for (std::size_t t = 0; t < tier_count; ++t) {
     Traffic sum = interference.traffic[t];
-    for (const Lane& lane : lanes_) sum += lane.work.traffic[t];
+    for (const Lane& lane : lanes_) sum += lane.lines[t];
     ledger_.counters().tier[t].read_bytes += sum.read / scale_;
     ledger_.counters().tier[t].written_bytes += sum.written / scale_;
   }

@@ -32,6 +32,7 @@ class Lanes {
     LaneTime section;                         // since the timed part (or set-up) began
     std::array<double, tier_count> demand{};  // utilisation that its accesses cause
     LaneWork work;                            // of the current block
+    std::array<Traffic, tier_count> lines;    // likewise: what its own accesses ask for
     LaneTime time;                            // likewise
     double last_ns = 0;                       // its time in the last block in which it worked
     // Thread time in the current block with a read outstanding, by tier.

@@ -3,11 +3,10 @@
 
 #include <array>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "core/seam.hpp"
 #include "core/types.hpp"
+#include "sim/loaded_latency.hpp"
 
 namespace tt::sim {
 
@@ -16,13 +15,14 @@ struct TierProfile {
   double latency_ns = 0;
   double read_gbps = 0;
   double write_gbps = 0;
-  /// Both directions together; 0 where reads and writes do not share a limit.
+  /// Both directions together, at the mix of reads and writes at which they are most; 0 where they
+  /// do not share a limit.
   double total_gbps = 0;
-  /// Loaded latency: (utilisation, factor on the idle latency), ascending, first (0, 1);
-  /// piecewise linear, constant beyond the last point.
-  std::vector<std::pair<double, double>> loaded;
+  LoadedLatency loaded;
   /// Share of the latency that a store costs its thread (write-buffer pressure).
   double store_stall = 0;
+  /// Bytes that the device moves at least, whatever is asked for: 64, or 256 of Optane's media.
+  double granule_bytes = 64;
 };
 
 struct MachineProfile {
@@ -36,7 +36,8 @@ struct MachineProfile {
   // What tiering itself costs.
   double migration_fixed_us = 0;      // per move, on the mover: system call share, unmap, remap
   double migration_copy_gbps = 0;     // one mover thread's copy speed, before the tiers' own limits
-  double migration_shootdown_us = 0;  // per move, on every application thread: TLB invalidation
+  double migration_shootdown_us = 0;  // per TLB shootdown, on every application thread
+  double migration_shootdown_pages = 1;  // moved for each of them
   double sample_assist_ns = 0;        // per sample, on the application thread that it hits
   double sample_interrupt_ns = 2000;  // per sample of frequency mode, on that thread as well
   double sample_drain_ns = 0;         // per sample, on the tiering thread

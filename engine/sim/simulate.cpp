@@ -26,12 +26,7 @@ void check(const MachineProfile& machine, const RunOptions& options) {
     require(tier.latency_ns > 0, "a tier's latency_ns must be positive");
     require(tier.read_gbps > 0 && tier.write_gbps > 0, "a tier's bandwidths must be positive");
     require(tier.store_stall >= 0, "store_stall must not be negative");
-    for (std::size_t i = 0; i < tier.loaded.size(); ++i) {
-      require(tier.loaded[i].second >= 1 &&
-                  (i == 0 || (tier.loaded[i].first > tier.loaded[i - 1].first &&
-                              tier.loaded[i].second >= tier.loaded[i - 1].second)),
-              "a loaded-latency curve must rise from a factor of at least 1");
-    }
+    require(tier.granule_bytes >= line_bytes, "granule_bytes must be at least 64");
   }
   require(machine.ghz > 0, "ghz must be positive");
   require(machine.migration_copy_gbps > 0, "migration_copy_gbps must be positive");

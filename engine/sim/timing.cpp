@@ -6,17 +6,11 @@
 
 namespace tt::sim {
 
-double loaded_factor(const TierProfile& tier, double utilisation) {
-  const auto& points = tier.loaded;
-  if (points.empty()) return 1;
-  if (utilisation <= points.front().first) return points.front().second;
-  for (std::size_t i = 1; i < points.size(); ++i) {
-    const auto& [x1, y1] = points[i];
-    if (utilisation > x1) continue;
-    const auto& [x0, y0] = points[i - 1];
-    return y0 + (y1 - y0) * (utilisation - x0) / (x1 - x0);
-  }
-  return points.back().second;
+Traffic moved(const TierProfile& tier, const trace::StreamClass& stream_class,
+              const Traffic& lines) {
+  const double times =
+      1 + (tier.granule_bytes / line_bytes - 1) * (1 - stream_class.prefetched);
+  return {lines.read * times, lines.written * times};
 }
 
 double transfer_ns(const TierProfile& tier, const Traffic& traffic) {
@@ -24,7 +18,8 @@ double transfer_ns(const TierProfile& tier, const Traffic& traffic) {
   if (tier.read_gbps > 0) time = std::max(time, traffic.read / tier.read_gbps);
   if (tier.write_gbps > 0) time = std::max(time, traffic.written / tier.write_gbps);
   if (tier.total_gbps > 0)
-    time = std::max(time, (traffic.read + traffic.written) / tier.total_gbps);
+    time = std::max(time, (traffic.read + traffic.written) /
+                              (tier.total_gbps * tier.loaded.at(traffic.reads()).peak()));
   return time;
 }
 
@@ -59,11 +54,13 @@ LaneTime LaneTime::since(const LaneTime& earlier) const {
 LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& tiers,
                double guess_ns) {
   std::array<double, tier_count> transfer{};
+  std::array<LoadedLatency::Mix, tier_count> loaded;
   double least = 0;
   LaneTime time;
   for (const Tier tier : {Tier::fast, Tier::slow}) {
     const std::size_t t = index(tier);
     transfer[t] = transfer_ns(tiers[t], work.traffic[t]);
+    loaded[t] = tiers[t].loaded.at(work.traffic[t].reads());
     const double alone = transfer[t] / (1 - work.background[t]);
     if (alone > least) time.limiting = tier;
     least = std::max(least, alone);
@@ -80,7 +77,7 @@ LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& 
   const auto needed = [&](double block) {
     for (std::size_t t = 0; t < tier_count; ++t) {
       const double own = transfer[t] > 0 ? transfer[t] / block : 0;
-      time.factor[t] = loaded_factor(tiers[t], own + work.background[t]);
+      time.factor[t] = loaded[t].factor(own + work.background[t]);
     }
     time.stall = {};
     for (const Term& term : work.terms) {

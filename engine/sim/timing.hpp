@@ -10,14 +10,12 @@
 
 #include "core/types.hpp"
 #include "sim/profile.hpp"
+#include "trace/stream.hpp"
 
 namespace tt::sim {
 
 /// Virtual time as a policy is told it.
 [[nodiscard]] constexpr Nanos whole_ns(double ns) { return Nanos{static_cast<std::int64_t>(ns)}; }
-
-/// Factor on the idle latency at a utilisation: piecewise linear, constant beyond the last point.
-[[nodiscard]] double loaded_factor(const TierProfile& tier, double utilisation);
 
 /// Bytes of a line: a load reads one; a store writes one back, and reads it before unless it was in
 /// the cache (StreamClass::store_fill).
@@ -32,10 +30,21 @@ struct Traffic {
     written += more.written;
     return *this;
   }
+  /// Share of reads; 1 of no traffic.
+  [[nodiscard]] double reads() const {
+    const double all = read + written;
+    return all > 0 ? read / all : 1;
+  }
 };
 
+/// What the device moves for these lines of a class. A granule larger than a line is moved whole for
+/// a line alone; the lines of a run, which are those that a prefetcher follows, share theirs.
+[[nodiscard]] Traffic moved(const TierProfile& tier, const trace::StreamClass& stream_class,
+                            const Traffic& lines);
+
 /// The least time in which a tier can move this traffic: the tightest of its read, write and joint
-/// limits (GB/s are bytes per nanosecond). A limit of 0 does not exist.
+/// limits (GB/s are bytes per nanosecond), the last of them at the traffic's mix. A limit of 0 does
+/// not exist.
 [[nodiscard]] double transfer_ns(const TierProfile& tier, const Traffic& traffic);
 
 /// Accesses of one stream class and kind to one tier. Each is overlapped with `issue_ns` of

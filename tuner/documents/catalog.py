@@ -16,7 +16,7 @@ import tuner
 from tuner import engine
 from tuner.declarations import KernelDecl, KnobDecl, ParameterDecl, ParameterValue, PolicyDecl
 from tuner.documents.document import Document, Key
-from tuner.documents.machine import MachineSpec
+from tuner.documents.machine import CurvesSpec, MachineSpec, TierSpec
 from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.documents.workload import InputSpec, WorkloadSpec
 from tuner.errors import UserError, nearest, unknown
@@ -30,6 +30,7 @@ class Kind(Enum):
     workload = ("workloads", "workloads")
     machine = ("machines", "engine/machines")
     space = ("spaces", "spaces")
+    curves = ("curves", "engine/curves")
 
     def __init__(self, folder: str, in_source: str) -> None:
         self.folder = folder
@@ -97,7 +98,19 @@ def workload(name: str) -> Entry[WorkloadSpec]:
 
 
 def machine(name: str) -> Entry[MachineSpec]:
-    return _load(Kind.machine, name, MachineSpec)[1]
+    """A machine, with the curves that its tiers name."""
+    document, entry = _load(Kind.machine, name, MachineSpec)
+    tiers: dict[str, TierSpec] = {}
+    for role in ("fast", "slow"):
+        tier: TierSpec = getattr(entry.spec, role)
+        if not isinstance(tier.curves, str):
+            continue
+        try:
+            measured = _load(Kind.curves, tier.curves, CurvesSpec)[1].spec.curves
+        except UserError as error:
+            raise UserError(document.complaint((role, "curves"), str(error))) from error
+        tiers[role] = tier.model_copy(update={"curves": measured})
+    return replace(entry, spec=entry.spec.model_copy(update=tiers))
 
 
 def space(name: str) -> Entry[SpaceSpec]:

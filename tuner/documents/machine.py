@@ -13,28 +13,90 @@ from tuner.model import Finite, Model, NonNegative, Positive, Share
 from tuner.scenario import fast_share
 
 
+Point = Annotated[list[Finite], Field(min_length=2, max_length=2)]
+
+
+class MeasuredCurve(Model):
+    """Latency against bandwidth at one mix: (GB/s, ns), ascending, first the idle latency at 0.
+    `reads` is the share of reads in the traffic."""
+
+    reads: Share
+    points: Annotated[list[Point], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def _ascending(self) -> MeasuredCurve:
+        if self.points[0][0] != 0 or self.points[0][1] <= 0:
+            raise ValueError("points must start with [0, idle latency]")
+        if any(b[0] <= a[0] or b[1] < a[1] for a, b in itertools.pairwise(self.points)):
+            raise ValueError("points must ascend: bandwidth strictly, latency never down")
+        return self
+
+
+class CurvesSpec(Spec):
+    """engine/curves/NAME.yaml: the loaded latency of a memory system as somebody measured it."""
+
+    curves: Annotated[list[MeasuredCurve], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _mixes(self) -> CurvesSpec:
+        if len({curve.reads for curve in self.curves}) < len(self.curves):
+            raise ValueError("curves must differ in their share of reads")
+        return self
+
+
 class TierSpec(Model):
     """One memory tier. Bandwidths in GB/s (10^9 bytes), latency of an idle load in ns.
 
-    `loaded` is the loaded-latency curve: (utilisation, factor on the idle latency), ascending, from
-    (0, 1). `store_stall` is the share of the latency that a store costs its thread.
+    What load does to its latency is either `loaded`, a curve of (utilisation, factor on the idle
+    latency), ascending, from (0, 1); or `curves`, the name of measured ones by the mix of reads and
+    writes, whose shape it has: the bandwidth that is left at a mix, and the factor at a utilisation
+    of that. (The catalog puts the curves in the name's place.) `total_gbps` is the limit of reads
+    and writes together, at the mix at which it is largest. `store_stall` is the share of the
+    latency that a store costs its thread. The device moves `granule_bytes` at least.
     """
 
     latency_ns: Positive
     read_gbps: Positive
     write_gbps: Positive
     total_gbps: NonNegative = 0
+    granule_bytes: Annotated[int, Field(ge=64)] = 64
     store_stall: Share
-    loaded: list[Annotated[list[Finite], Field(min_length=2, max_length=2)]]
+    loaded: list[Point] | None = None
+    curves: str | list[MeasuredCurve] | None = None
 
     @model_validator(mode="after")
     def _curve(self) -> TierSpec:
+        if (self.loaded is None) == (self.curves is None):
+            raise ValueError("must have either loaded or curves")
+        if self.loaded is None:
+            return self
         curve = self.loaded
         if not curve or curve[0] != [0, 1]:
             raise ValueError("loaded must start with [0, 1]")
         if any(b[0] <= a[0] or b[1] < a[1] for a, b in itertools.pairwise(curve)):
             raise ValueError("loaded must ascend: utilisation strictly, factor never down")
         return self
+
+    def document(self) -> dict[str, Any]:
+        """What the engine takes: curves as factors on the idle latency and shares of peaks."""
+        plain = self.model_dump(exclude={"loaded", "curves"})
+        if self.loaded is not None:
+            return plain | {"loaded": [{"reads": 1.0, "peak": 1.0, "points": self.loaded}]}
+        assert isinstance(self.curves, list)  # the catalog saw to it
+        most = max(curve.points[-1][0] for curve in self.curves)
+        return plain | {
+            "loaded": [
+                {
+                    "reads": curve.reads,
+                    "peak": curve.points[-1][0] / most,
+                    "points": [
+                        [gbps / curve.points[-1][0], ns / curve.points[0][1]]
+                        for gbps, ns in curve.points
+                    ],
+                }
+                for curve in sorted(self.curves, key=lambda curve: curve.reads)
+            ]
+        }
 
 
 class WorkCosts(Model):
@@ -117,4 +179,5 @@ class MachineSpec(Spec):
 
     def document(self) -> dict[str, Any]:
         """What `tuner._engine.simulate(machine=...)` takes."""
-        return self.model_dump(exclude_none=True)
+        plain = self.model_dump(exclude_none=True)
+        return plain | {"fast": self.fast.document(), "slow": self.slow.document()}
