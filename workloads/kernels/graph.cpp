@@ -1,9 +1,9 @@
 // bfs, pr, cc, bc, sssp, tc: the GAP benchmark suite's kernels, trial after trial.
 //
 // As GAP's benchmark driver does: a graph is read or built (not timed), then the kernel runs a
-// given number of times, allocating new arrays each time; BFS, BC and SSSP draw a new source for every
-// trial. Graphs: Kronecker, uniform, and one with the degrees of Twitter's follower graph; see
-// graph_generate.hpp.
+// given number of times, allocating new arrays each time; BFS, BC and SSSP draw a new source for
+// every trial. Graphs: Kronecker, uniform, and one with the degrees of Twitter's follower graph;
+// see graph_generate.hpp.
 
 #include <cmath>
 #include <map>
