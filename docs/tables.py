@@ -295,6 +295,38 @@ def checks() -> str:
     )
 
 
+def scales() -> str:
+    """Results at other scales, relative to that at R. A run at another scale may be missing."""
+
+    def change(row: Mapping[str, Any], policy: str, factor: str) -> str:
+        usual = row.get("1", {"policies": {}})["policies"].get(policy, {}).get("objective")
+        found = row.get(factor, {"policies": {}})["policies"].get(policy)
+        if found is None or usual is None:
+            return "not measured"
+        if "objective" not in found:
+            return "refused"
+        share = found["objective"] / usual - 1
+        few = "" if found["fast_pages"] >= 256 else " (coarse)"
+        return (f"{share:+.1%}" if abs(share) <= 0.03 else f"**{share:+.1%}**") + few
+
+    others = ("0.5", "2", "4")
+    return table(
+        ("workload", "policy", "R", "R/2", "2R", "4R"),
+        [
+            (
+                f"`{workload}`",
+                f"`{policy}`",
+                f"{row['1']['scale']:g}",
+                *(change(row, policy, factor) for factor in others),
+            )
+            for workload, sizes in sorted(results("scale.json")["workloads"].items())
+            for row in sizes.values()
+            if "1" in row
+            for policy in sorted(row["1"]["policies"])
+        ],
+    )
+
+
 def benchmarks() -> str:
     bench = runpy.run_path(str(ROOT / "tests/bench/run.py"))
     return f"```text\n{bench['table'](results('bench.json'))}\n```"
@@ -355,6 +387,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "policies": policies,
     "knobs": knobs,
     "checks": checks,
+    "scales": scales,
     "benchmarks": benchmarks,
     "recorded-studies": recorded_studies,
     "recorded-curves": recorded_curves,

@@ -81,8 +81,9 @@ tt::kernels::Parameters to_parameters(const nb::dict& given) {
 
 nb::dict make_stream(const std::string& kernel, const std::string& workload,
                      const std::string& input, const nb::dict& parameters, double scale,
-                     std::uint64_t page_bytes, double threads, double llc_bytes, std::uint64_t seed,
-                     const std::filesystem::path& path, const nb::object& progress) {
+                     double threads, double llc_bytes, std::uint64_t seed,
+                     const std::filesystem::path& path, std::uint64_t page_bytes,
+                     const nb::object& progress) {
   bool failed = false;
   tt::kernels::RecordRequest request{.workload = workload,
                                      .input = input,
@@ -115,8 +116,8 @@ void tt::bind_kernels(nb::module_& m) {
   m.def("stream_id", &stream_id, "kernel"_a,
         "Hash of the sources that make a kernel's access streams: its own and the recorder's.");
   m.def("record", &make_stream, "kernel"_a, nb::kw_only(), "workload"_a, "input"_a, "parameters"_a,
-        "scale"_a, "page_bytes"_a, "threads"_a, "llc_bytes"_a, "seed"_a, "path"_a,
-        "progress"_a = nb::none(),
+        "scale"_a, "threads"_a, "llc_bytes"_a, "seed"_a, "path"_a,
+        "page_bytes"_a = tt::trace::base_page_bytes, "progress"_a = nb::none(),
         "Runs a kernel and writes its access stream to path. progress(fraction) may return False "
         "to stop. Returns the stream's description.");
 }

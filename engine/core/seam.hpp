@@ -340,6 +340,7 @@ struct PolicyTraits {
   bool unbounded_fast = false;      // the fast tier holds everything (all-fast)
   Need needs = Need::samples;
   Granularity placement = Granularity::range;
+  double standing_threads = 0;  // that spin, whether there is work or not
 };
 
 struct PolicyContext {

@@ -73,7 +73,7 @@ Machine::Machine(const trace::Reader& stream, const MachineProfile& profile,
       lanes_(ledger_, profile, info_, threads(profile, options),
              pages_.page_bytes() == huge_page_bytes),
       sampler_(info_, profile, threads(profile, options), options.seed),
-      tiering_(ledger_, profile, scale_) {
+      tiering_(ledger_, profile, scale_, traits.standing_threads) {
   for (const trace::Object& object : info_.objects) {
     const auto found = std::ranges::find(sites_, object.site);
     site_of_object_.push_back(static_cast<std::uint32_t>(found - sites_.begin()));
@@ -188,6 +188,7 @@ double Machine::operation_ns(const trace::Operation& operation) const {
 }
 
 void Machine::call_policy(double block_ns) {
+  pages_.hold(policy_->metadata_bytes() / pages_.page_bytes());
   traps_.settle(block_ns, lanes_, *policy_);
   if (pages_.short_of_fast()) policy_->on_pressure(Tier::fast, now());
   sampler_.shuffle(samples_);

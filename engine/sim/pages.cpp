@@ -88,6 +88,18 @@ void PageTable::remove(PageRange range) {
     if (!armed.empty()) armed.clear(first.value, count);
 }
 
+void PageTable::hold(std::uint64_t pages) {
+  std::uint64_t& free = free_[index(Tier::fast)];
+  if (pages < held_) {
+    free += held_ - pages;
+    held_ = pages;
+    return;
+  }
+  const std::uint64_t more = std::min(pages - held_, free);
+  free -= more;
+  held_ += more;
+}
+
 void PageTable::set_watermarks(const Watermarks& marks) {
   for (const double share : {marks.reserve, marks.wake})
     if (!(share >= 0 && share <= 1))

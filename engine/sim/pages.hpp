@@ -104,6 +104,9 @@ class PageTable {
   /// it between them when the fast tier is short of pages.
   void place(const trace::Event& event, Policy& policy, Nanos now);
   void remove(PageRange range);
+  /// The policy's own metadata take so many pages of the fast tier, as far as it has free ones: it
+  /// runs beside the application and allocates as that does.
+  void hold(std::uint64_t pages);
   /// Throws std::invalid_argument for shares outside [0, 1].
   void set_watermarks(const Watermarks& marks);
   /// Whether the fast tier has fewer free pages than the policy wants to be woken at.
@@ -190,6 +193,7 @@ class PageTable {
   Layout layout_;
   AddressSpace space_;
   std::array<std::uint64_t, tier_count> free_;
+  std::uint64_t held_ = 0;  // of the fast tier, by metadata
   Watermarks marks_;
   std::uint64_t reserve_ = 0;  // of marks_, in pages
   PageBits present_;

@@ -30,7 +30,7 @@ void TieringThread::pay(double cost) {
 
 void TieringThread::run(double block_ns, double now_ns, std::vector<Sample>& fresh,
                         Policy& policy) {
-  left_ns_ = block_ns;
+  left_ns_ = block_ns_ = block_ns;
   sampling_ns_ = policy_ns_ = 0;
   const double paid = std::min(debt_ns_, left_ns_);
   debt_ns_ -= paid;

@@ -8,6 +8,7 @@
 // with a tick after each, at the times at which they were due.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -21,8 +22,9 @@ namespace tt::sim {
 
 class TieringThread {
  public:
-  TieringThread(Ledger& ledger, const MachineProfile& profile, double scale)
-      : ledger_(ledger), profile_(profile), scale_(scale) {}
+  /// `standing`: threads of the policy that spin while there is nothing to do.
+  TieringThread(Ledger& ledger, const MachineProfile& profile, double scale, double standing)
+      : ledger_(ledger), profile_(profile), scale_(scale), standing_(standing) {}
 
   /// When the policy exists: its first tick is due one period after the start.
   void start(const Policy& policy);
@@ -46,10 +48,10 @@ class TieringThread {
   /// own, and the share of the block that this was.
   [[nodiscard]] double left_ns() const { return left_ns_; }
   [[nodiscard]] double idle_share() const { return idle_share_; }
-  /// Adds the work of the last block.
+  /// Adds the work of the last block, or what standing threads took of the cores if that is more.
   void disturb(Interference& out) const {
     out.sampling_ns += sampling_ns_;
-    out.policy_ns += policy_ns_;
+    out.policy_ns += std::max(policy_ns_, standing_ * block_ns_ - sampling_ns_);
   }
 
  private:
@@ -60,12 +62,14 @@ class TieringThread {
   Ledger& ledger_;
   const MachineProfile& profile_;
   const double scale_;
+  const double standing_;
   std::vector<Sample> waiting_;  // in the rings
   double charged_ns_ = 0;        // by charge(), not yet accounted
   double debt_ns_ = 0;           // work that it still has to do before anything else
   double sample_work_ns_ = 0;    // the policy's own work per simulated sample, moving average
   double next_tick_ns_ = 0;
   // Of the current or last block.
+  double block_ns_ = 0;
   double left_ns_ = 0;
   double idle_share_ = 1;
   double sampling_ns_ = 0;  // draining the rings

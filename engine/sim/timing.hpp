@@ -19,7 +19,7 @@ namespace tt::sim {
 
 /// Bytes of a line: a load reads one; a store writes one back, and reads it before unless it was in
 /// the cache (StreamClass::store_fill).
-inline constexpr double line_bytes = 64;
+inline constexpr double line_bytes = trace::line_bytes;
 
 /// Bytes read from and written to a tier.
 struct Traffic {

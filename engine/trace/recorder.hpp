@@ -72,7 +72,8 @@ class Recorder {
   [[nodiscard]] Address map(std::string_view site, std::uint64_t bytes);
   /// Frees a range got from map(), whole. Its pages vanish.
   void unmap(Address start);
-  /// Frees `pages` whole pages of the stream from `start` on, all of one mapped range and none of them freed yet.
+  /// Frees `pages` whole pages of the stream from `start` on, all of one mapped range and none of
+  /// them freed yet.
   void unmap(Address start, std::uint64_t pages);
 
   /// Blocks from now on count toward the objective (true) or not (false: set-up).

@@ -83,7 +83,8 @@ def measure(workload: str, page_bytes: int, policies: list[str], factor: float) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     known = {name: policy.page_bytes for name, policy in engine.policies().items()}
-    parser.add_argument("--workloads", nargs="+", default=sorted(catalog.names(catalog.Kind.workload)))
+    workloads = sorted(catalog.names(catalog.Kind.workload))
+    parser.add_argument("--workloads", nargs="+", default=workloads)
     parser.add_argument("--policies", nargs="+", default=sorted(known), choices=sorted(known))
     parser.add_argument("--factors", nargs="+", type=float, default=FACTORS)
     parser.add_argument("--out", type=Path, default=ROOT / "results/scale.json")

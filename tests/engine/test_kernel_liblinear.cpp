@@ -187,6 +187,13 @@ TEST("liblinear: parameters and smoke input") {
   CHECK(with("rows_m", 75.0).pages < plain.pages);
   CHECK(with("newton_limit", 2.0).accesses < plain.accesses);
   CHECK(with("tolerance", 0.1).accesses < plain.accesses);
+  const auto sweeps = [&](double count) {
+    auto request = small(scratch.file("b.tts"));
+    request.scale = 32768;
+    request.parameters = {{"sweeps", count}, {"tolerance", 1e-9}};
+    return kernels::record("liblinear", request).nominal_seconds;
+  };
+  CHECK_NEAR(sweeps(40) / sweeps(20), 2, 0.3);
   CHECK(with("cost", 0.1).accesses != plain.accesses);
   CHECK(with("click_rate", 0.3).accesses != plain.accesses);
   CHECK(with("block_ms", 400.0).blocks < plain.blocks);

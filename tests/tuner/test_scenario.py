@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import FakeNative
 
-from tuner import cli
+from tuner import cli, engine
 from tuner.commands.run import study_request
 from tuner.optimize.loop import resume_command
+from tuner.run import settings
+from tuner.run.trial import StreamRequest
 from tuner.scenario import Scenario, declared_defaults, defaults, flag, label, options
 from tuner.study.request import StudyRequest
 
@@ -136,3 +139,31 @@ def test_an_unknown_field_is_refused(fake: FakeNative) -> None:
     assert StudyRequest.model_validate_json(text) == request
     with pytest.raises(ValueError, match="colour"):
         StudyRequest.model_validate_json(text.replace('"ratio":', '"colour":"red","ratio":', 1))
+
+
+def page_bytes_of(setting: settings.Setting) -> int:
+    stream = setting.stream()
+    assert isinstance(stream, StreamRequest)
+    return stream.page_bytes
+
+
+def test_runs_with_huge_pages_have_a_scale_and_a_stream_of_their_own(
+    fake: FakeNative, tmp_path: Path
+) -> None:
+    source = (tmp_path / "workloads/walker.yaml").read_text()
+    huge = source.replace("  big:\n", "  big:\n    huge_scale: 7\n    coarse: true\n")
+    (tmp_path / "workloads/walker.yaml").write_text(huge)
+    toy = engine.policy("toy")
+    base = settings.resolve("walker", policy=toy)
+    assert (base.scenario.scale, page_bytes_of(base)) == (64, 4096)
+    huge_pages = settings.resolve("walker", policy=toy, page_bytes=2 << 20)
+    assert huge_pages.scenario.scale == 7
+    assert page_bytes_of(huge_pages) == 2 << 20
+    assert huge_pages.trial(0, {}).coarse
+    assert "scale" not in huge_pages.study_name  # it is the default of such runs
+    other = settings.resolve("walker", policy=toy, page_bytes=2 << 20, scale=9.0)
+    assert other.scenario.scale == 9
+    # Another input has no scale for huge pages, and is not declared as coarse.
+    small = settings.resolve("walker", policy=toy, page_bytes=2 << 20, input="small")
+    assert small.scenario.scale == 4096
+    assert not small.trial(0, {}).coarse

@@ -9,18 +9,20 @@
 
 namespace tt::kernels {
 
-/// Operations per huge page that are made one by one, before others like them are drawn: a page
+/// Accesses per huge page that are made one by one, before others like them are drawn: a page
 /// that gets a tenth of the mean has 800 of them, so that its rate is known to 3.5 %.
-inline constexpr std::uint64_t operations_per_huge_page = 8000;
+inline constexpr double accesses_per_huge_page = 8000;
 
-/// Runs `operations` independent operations, step(i) each, over `pages` pages of the stream. In a
+/// Runs `operations` independent operations, step(i) each, of some `accesses` accesses, over an
+/// area of `bytes`. In a
 /// stream of base pages each of them is made. A stream of huge pages stands for so small an R that
 /// this would take hours: there the first ones are made, and the others are drawn by the law that
 /// they show (Recorder::draw_pattern).
 template <typename Step>
 void independent_operations(trace::Recorder& recorder, const RecordRequest& request,
-                            std::uint64_t operations, std::uint64_t pages, Step step) {
-  const std::uint64_t law = operations_per_huge_page * pages;
+                            std::uint64_t operations, double accesses, double bytes, Step step) {
+  const auto law = static_cast<std::uint64_t>(
+      accesses_per_huge_page * (bytes / static_cast<double>(request.page_bytes) + 1) / accesses);
   const bool draws = request.page_bytes != trace::base_page_bytes && operations > 2 * law;
   const std::uint64_t made = draws ? law : operations;
   if (draws) recorder.begin_pattern();

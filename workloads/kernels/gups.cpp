@@ -86,10 +86,10 @@ trace::StreamInfo record_gups(const RecordRequest& request) {
     recorder.end_operation();
     if (i % 65536 == 0) progress.at(static_cast<double>(i) / updates);
   };
-  const std::uint64_t pages = regions * region_bytes / request.page_bytes + 1;
-  independent_operations(recorder, request, moves_after, pages,
+  const auto bytes = static_cast<double>(regions * region_bytes);
+  independent_operations(recorder, request, moves_after, 1, bytes,
                          [&](std::uint64_t i) { update(i, false); });
-  independent_operations(recorder, request, total - moves_after, pages,
+  independent_operations(recorder, request, total - moves_after, 1, bytes,
                          [&](std::uint64_t i) { update(moves_after + i, true); });
   return recorder.finish();
 }

@@ -148,10 +148,11 @@ void L1Logistic::transpose() {
   ends.free();
 }
 
-std::span<const FeatureNode> L1Logistic::load_column(std::size_t j) const {
+std::span<const FeatureNode> L1Logistic::load_column(std::size_t j) {
   // The solver walks up to the terminating node; where that is need not be loaded.
   const std::size_t first = columns_.load(weight_gather, j);
   const std::size_t end = j + 1 < shape_.features ? columns_.peek(j + 1) : column_nodes_.size();
+  visited_ += end - first;
   return column_nodes_.load_range(column, first, end - first).first(end - first - 1);
 }
 
@@ -194,7 +195,7 @@ std::uint64_t L1Logistic::descend(double violation_start) {
   std::uint64_t passes = 0;
   std::size_t active = active_;
   double margin = infinity;
-  while (passes < pass_limit) {
+  while (passes < pass_limit && !exhausted()) {
     for (std::size_t s = 0; s < active; ++s) {
       const std::size_t other = s + rng_.below(active - s);
       const std::int32_t feature = order_.load(vector, s);
@@ -312,7 +313,7 @@ L1Logistic::Newton L1Logistic::step() {
   newton.active = active_;
   if (start_ < 0) start_ = newton.violation;
   relative_ = start_ > 0 ? newton.violation / start_ : 0;
-  done_ = relative_ <= options_.tolerance || newton_ == options_.newton_limit;
+  done_ = relative_ <= options_.tolerance || newton_ == options_.newton_limit || exhausted();
   if (done_) return newton;
   ++newton_;
   newton.passes = descend(start_);
@@ -405,6 +406,7 @@ trace::StreamInfo record_liblinear(const RecordRequest& request) {
   options.cost = read.positive("cost");
   options.tolerance = read.number("tolerance", 1e-9, 1);
   options.newton_limit = static_cast<std::uint64_t>(read.number("newton_limit", 1, 1e6));
+  options.sweeps = read.number("sweeps");
   options.seed = request.seed;
 
   Clicks clicks{values, skew, request.scale, read.number("click_rate", 1e-6, 0.5), request.seed};
@@ -433,8 +435,9 @@ trace::StreamInfo record_liblinear(const RecordRequest& request) {
   Progress progress{request};
   while (!solver.done()) {
     (void)solver.step();
-    progress.at(math::log(std::max(solver.relative_violation(), 1e-300)) /
-                math::log(options.tolerance));
+    progress.at(std::max(
+        solver.sweeps_done(),
+        math::log(std::max(solver.relative_violation(), 1e-300)) / math::log(options.tolerance)));
   }
   return recorder.finish();
 }
@@ -453,6 +456,9 @@ const RegisterKernel registered{
       {"cost", 1.0, "C", "weight of the loss beside the 1-norm of the weights"},
       {"tolerance", 0.01, "ratio", "of the subgradient's 1-norm to that of the start"},
       {"newton_limit", 100.0, "count", "outer iterations, at most"},
+      {"sweeps", 0.0, "count",
+       "training ends when as many non-zeros were read as so many passes over all of them read, "
+       "so that the work does not depend on the scale; 0: by the tolerance alone"},
       block_ms_parameter(50)},
      &record_liblinear}};
 

@@ -41,6 +41,7 @@ class L1Logistic {
     double cost = 1;          // C
     double tolerance = 0.01;  // of the subgradient's 1-norm, relative to the start
     std::uint64_t newton_limit = 100;
+    double sweeps = 0;  // it ends after as many nodes as so many passes have; 0: no limit
     std::uint64_t seed = 0;
     double row_ns = 40;  // thread time of the exponential and divisions for a row in a line search
   };
@@ -66,18 +67,26 @@ class L1Logistic {
   /// Violation over that of the start: falls to `tolerance`.
   [[nodiscard]] double relative_violation() const { return relative_; }
 
+  /// Share of Options::sweeps that is done; 0 without a limit.
+  [[nodiscard]] double sweeps_done() const {
+    return options_.sweeps > 0 ? static_cast<double>(visited_) /
+                                     (options_.sweeps * static_cast<double>(column_nodes_.size()))
+                               : 0;
+  }
+
   /// f(w), without being recorded.
   [[nodiscard]] double objective() const;
   [[nodiscard]] std::span<const double> weights() const { return w_.peek_all(); }
 
  private:
+  [[nodiscard]] bool exhausted() const { return sweeps_done() >= 1; }
   void transpose();
   /// Gradient and diagonal of the Hessian of the loss; returns the violation.
   double linearise();
   std::uint64_t descend(double violation_start);
   std::uint64_t line_search();
   /// Nodes of a column, with one report for all, the terminating one included.
-  [[nodiscard]] std::span<const FeatureNode> load_column(std::size_t j) const;
+  [[nodiscard]] std::span<const FeatureNode> load_column(std::size_t j);
 
   trace::Recorder& recorder_;
   Shape shape_;
@@ -109,7 +118,8 @@ class L1Logistic {
 
   std::size_t active_ = 0;
   std::uint64_t newton_ = 0;
-  double norm_ = 0;  // |w|_1
+  std::uint64_t visited_ = 0;  // nodes of columns
+  double norm_ = 0;            // |w|_1
   double start_ = -1;
   double inner_tolerance_ = 1;
   double shrink_below_;  // the outer level's margin, from the largest violation of the last pass

@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "core/rng.hpp"
+#include "kernels/draws.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/parameters.hpp"
 
@@ -215,8 +216,11 @@ trace::StreamInfo record_xsbench(const RecordRequest& request) {
 
   Rng rng{mix64(request.seed) ^ 0x7061727469636c65ULL};
   Progress progress{request};
-  for (double particle = 0; particle < particles; ++particle) {
-    progress.at(particle / particles);
+  const double bytes = sizeof(std::int32_t) * static_cast<double>(nuclides) *
+                       static_cast<double>(nuclides) * static_cast<double>(grid_points);
+  // Energies and materials are drawn anew for every lookup: particles are independent draws.
+  const auto follow = [&](std::uint64_t particle) {
+    progress.at(static_cast<double>(particle) / particles);
     (void)follow_particle(lookups, rng, [&](double energy, std::size_t material) {
       recorder.begin_operation(0);
       // Random numbers, choice of material, clearing and comparing the sections (estimate).
@@ -225,7 +229,10 @@ trace::StreamInfo record_xsbench(const RecordRequest& request) {
       recorder.end_operation();
       return sections;
     });
-  }
+  };
+  // A lookup reads a row of the index for each of 56 nuclides on average.
+  independent_operations(recorder, request, static_cast<std::uint64_t>(particles),
+                         56 * static_cast<double>(lookups), bytes, follow);
   return recorder.finish();
 }
 
