@@ -24,6 +24,7 @@ struct Hooks {
   std::function<void(PageRange, bool)> range;  // true: mapped
   std::function<Heat(PageId)> heat;
   std::function<void(const Knobs&)> knobs;
+  std::uint64_t metadata_bytes = 1000;
   Nanos period = from_millis(10);
 };
 inline const Hooks* hooks = nullptr;  // of the run under way; tests run one after the other
@@ -56,7 +57,7 @@ class Scripted final : public Policy {
   void on_migrated(std::span<const MigrationResult> results, Nanos now) override {
     if (hooks->migrated) hooks->migrated(memory_, results, now);
   }
-  [[nodiscard]] std::uint64_t metadata_bytes() const override { return 1000; }
+  [[nodiscard]] std::uint64_t metadata_bytes() const override { return hooks->metadata_bytes; }
   void gauges(Gauges& out) const override { out["answer"] = 42; }
   [[nodiscard]] Heat heat(PageId page) const override {
     return hooks->heat ? hooks->heat(page) : Heat::cold;

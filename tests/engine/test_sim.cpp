@@ -22,13 +22,60 @@ std::array<TierProfile, tier_count> plain_tiers() { return simtest::plain_machin
 }  // namespace
 
 TEST("sim: loaded latency is piecewise linear and flat beyond the last point") {
+  const LoadedLatency loaded = {{0, 1}, {0.5, 1.2}, {1, 2.2}};
+  for (const double reads : {0.0, 0.4, 1.0}) {
+    CHECK_NEAR(loaded.at(reads).factor(0), 1, 0);
+    CHECK_NEAR(loaded.at(reads).factor(0.25), 1.1, 1e-12);
+    CHECK_NEAR(loaded.at(reads).factor(0.75), 1.7, 1e-12);
+    CHECK_NEAR(loaded.at(reads).factor(3), 2.2, 0);
+    CHECK_NEAR(loaded.at(reads).peak(), 1, 0);
+  }
+  CHECK_NEAR(LoadedLatency{}.at(1).factor(0.9), 1, 0);
+}
+
+TEST("sim: writes bend the loaded latency, and leave less bandwidth") {
   TierProfile tier;
-  tier.loaded = {{0, 1}, {0.5, 1.2}, {1, 2.2}};
-  CHECK_NEAR(loaded_factor(tier, 0), 1, 0);
-  CHECK_NEAR(loaded_factor(tier, 0.25), 1.1, 1e-12);
-  CHECK_NEAR(loaded_factor(tier, 0.75), 1.7, 1e-12);
-  CHECK_NEAR(loaded_factor(tier, 3), 2.2, 0);
-  CHECK_NEAR(loaded_factor(TierProfile{}, 0.9), 1, 0);
+  tier.total_gbps = 100;
+  tier.loaded = LoadedLatency{std::vector<LoadedCurve>{{0.5, 0.8, {{0, 1}, {1, 5}}},
+                                                       {1, 1, {{0, 1}, {1, 2}}}}};
+  CHECK_NEAR(tier.loaded.at(1).factor(0.5), 1.5, 1e-12);
+  CHECK_NEAR(tier.loaded.at(0.5).factor(0.5), 3, 1e-12);
+  CHECK_NEAR(tier.loaded.at(0.75).factor(0.5), 2.25, 1e-12);  // between them
+  CHECK_NEAR(tier.loaded.at(0.2).factor(0.5), 3, 1e-12);      // beyond them
+  CHECK_NEAR(tier.loaded.at(0.75).peak(), 0.9, 1e-12);
+  CHECK_NEAR(transfer_ns(tier, {1000, 0}), 10, 1e-12);
+  CHECK_NEAR(transfer_ns(tier, {500, 500}), 12.5, 1e-12);
+  // The solver takes the block's own mix: 1 GB in 100 ms are a tenth of what reads alone can do,
+  // and an eighth of what half writes can.
+  const auto factor = [&](double read, double written) {
+    LaneWork work;
+    work.compute_ns = 100e6;
+    work.traffic[0] = {read, written};
+    return solve(work, {tier, tier}).factor[0];
+  };
+  CHECK_NEAR(factor(1e9, 0), 1.1, 1e-9);
+  CHECK_NEAR(factor(5e8, 5e8), 1.5, 1e-9);
+}
+
+TEST("sim: curves that do not ascend are refused") {
+  using Curves = std::vector<LoadedCurve>;
+  CHECK_THROWS((LoadedLatency{Curves{{1, 1, {{0, 1}}}, {0.5, 1, {{0, 1}}}}}), "must ascend");
+  CHECK_THROWS((LoadedLatency{Curves{{1, 1.5, {{0, 1}}}}}), "must be a share");
+  CHECK_THROWS((LoadedLatency{Curves{{1, 1, {{0, 1}, {0.5, 0.9}}}}}), "must rise");
+  CHECK_THROWS((LoadedLatency{Curves{{1, 1, {}}}}), "must rise");
+}
+
+TEST("sim: a device with large granules moves whole ones for lines alone") {
+  TierProfile optane;
+  optane.granule_bytes = 256;
+  trace::StreamClass lines{.name = "lines"};
+  CHECK_NEAR(moved(optane, lines, {64, 128}).read, 256, 0);
+  CHECK_NEAR(moved(optane, lines, {64, 128}).written, 512, 0);
+  lines.prefetched = 1;  // a sweep
+  CHECK_NEAR(moved(optane, lines, {64, 128}).read, 64, 0);
+  lines.prefetched = 0.5;
+  CHECK_NEAR(moved(optane, lines, {64, 128}).read, 160, 0);
+  CHECK_NEAR(moved(TierProfile{}, lines, {64, 128}).written, 128, 0);
 }
 
 TEST("sim: transfer time is that of the tightest limit") {
@@ -122,7 +169,7 @@ TEST("sim: the solver holds its equation for any load") {
       const double used = transfer_ns(tiers[t], work.traffic[t]) / time.total;
       CHECK(used <= 1 + 1e-9);
       stall[t] += term.accesses *
-                  std::max(0.0, term.wait_ns * loaded_factor(tiers[t], used) - term.issue_ns) /
+                  std::max(0.0, term.wait_ns * tiers[t].loaded.at(work.traffic[t].reads()).factor(used) - term.issue_ns) /
                   work.threads;
     }
     CHECK_NEAR(time.stall[0], stall[0], 1e-6 * time.total);

@@ -55,7 +55,7 @@ TEST("sim: a policy that never moves a page cannot start slow") {
   TempStream stream;
   write_even(stream, 10, 5, 64);
   RunOptions options = share(0.5);
-  options.start_slow = true;
+  options.start_slow = options.coarse = true;
   for (const char* name : {"first-touch", "all-fast", "static-hot"}) {
     CHECK_THROWS(simulate(stream.reader(), simtest::plain_machine(), policy(name), {}, options),
                  "never moves a page");

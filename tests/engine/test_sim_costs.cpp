@@ -1,4 +1,7 @@
 // What tiering costs in whole runs on the simulated machine: moves, samples, the policy's own work.
+#include <algorithm>
+#include <array>
+
 #include "check.hpp"
 #include "scripted.hpp"
 #include "sim/simulate.hpp"
@@ -53,6 +56,11 @@ TEST("sim: a moved page takes effect at the border, and costs what a move costs"
   asked = false;
   const RunResult slower = run(stream, machine, policy, share(0.1));
   CHECK_NEAR(slower.breakdown.at("migration") - result.breakdown.at("migration"), 2e-6, 0.3e-6);
+  // Or of a batch of pages.
+  machine.migration_shootdown_pages = 4;
+  asked = false;
+  const RunResult batched = run(stream, machine, policy, share(0.1));
+  CHECK_NEAR(batched.breakdown.at("migration") - result.breakdown.at("migration"), 0.5e-6, 0.1e-6);
   // Only stores wait for a write-protected page.
   asked = false;
   machine.migration_shootdown_us = 0;
@@ -203,4 +211,65 @@ TEST("sim: without mover threads the tiering thread moves pages when it has time
   const double free = moved(0);
   CHECK_NEAR(free, 19e6 / 11e3, 12);
   CHECK_NEAR(moved(0.5), free / 2, 0.05 * free);
+}
+
+TEST("sim: a thread that spins takes its share of the application's cores all the time") {
+  TempStream stream;
+  write_even(stream, 10, 20, 64);
+  MachineProfile machine = simtest::plain_machine();  // 4 threads
+  machine.daemon_core_share = 0.5;
+  const auto seconds = [&](double standing, const Hooks& hooks) {
+    return run(stream, machine, hooks, share(1), {.standing_threads = standing}).seconds;
+  };
+  const Hooks idle;
+  const double alone = seconds(0, idle);
+  // An eighth of each thread's time in the last block is felt in this one.
+  CHECK_NEAR(seconds(1, idle) / alone, 1 / (1 - 0.125), 0.01);
+  CHECK_NEAR(seconds(2, idle) / alone, 1 / (1 - 0.25), 0.03);
+  // Work that it does meanwhile costs nothing more.
+  Hooks busy;
+  busy.period = from_millis(1);
+  busy.tick = [](Memory& memory, Nanos) {
+    memory.charge(Work::threshold_pass, 1, Payer::daemon);
+  };
+  machine.work_ns[static_cast<std::size_t>(Work::threshold_pass)] = 1e5;
+  CHECK(seconds(0, busy) > 1.005 * alone);
+  CHECK_NEAR(seconds(1, busy), seconds(1, idle), 1e-3 * alone);
+}
+
+TEST("sim: metadata take room in the fast tier, as far as there is some") {
+  TempStream stream;
+  simtest::StreamWriter writer{stream, simtest::one_class(100, 1)};
+  for (std::uint32_t first = 0; first < 100; first += 20) {
+    simtest::map_and_touch(writer, first, 20);
+    writer.parts.push_back({0, AccessKind::load, {first}, {1}});
+    writer.block(false, 1e6);
+  }
+  for (int b = 0; b < 20; ++b) {
+    writer.parts.push_back({0, AccessKind::load, {0}, {1000}});
+    writer.block(true, 1e6);
+  }
+  writer.finish();
+  Hooks hooks;
+  std::uint64_t free_at_end = 0;
+  hooks.period = Nanos{1};
+  hooks.tick = [&](Memory& memory, Nanos) { free_at_end = memory.free_pages(Tier::fast); };
+  const auto run_with = [&](std::uint64_t bytes) {
+    hooks.metadata_bytes = bytes;
+    (void)run(stream, simtest::plain_machine(), hooks, share(1));
+    return free_at_end;
+  };
+  CHECK_EQ(run_with(4095), 0u);
+  // It was there before the last pages were touched, and these are in the slow tier now.
+  CHECK_EQ(run_with(10 * 4096), 0u);
+  std::uint64_t slow = 0;
+  hooks.tick = [&](Memory& memory, Nanos) {
+    std::array<Residency, 100> where{};
+    memory.residency(PageId{0}, where);
+    slow = static_cast<std::uint64_t>(std::ranges::count(where, Residency::slow));
+  };
+  (void)run_with(10 * 4096);
+  CHECK_EQ(slow, 10u);
+  (void)run_with(0);
+  CHECK_EQ(slow, 0u);
 }

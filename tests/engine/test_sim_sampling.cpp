@@ -191,6 +191,18 @@ TEST("sampling: an event for each tier gets as many samples of either") {
   check_count(in_tier(each, Tier::fast), 10'000);
 }
 
+TEST("sampling: of the fast tier's loads a share alone is kept, if that is asked for") {
+  Rig rig;
+  rig.in_slow = 0;
+  for (std::size_t page = 0; page < Rig::entries; ++page)
+    if (rig.slow.test(page)) rig.in_slow += rig.counts[page];
+  const double slow_share = static_cast<double>(rig.in_slow) / static_cast<double>(rig.segment.sum);
+  const auto taken = rig.play(
+      {.loads = {Mode::frequency, 1000}, .stores = {}, .fast_share = 0.25}, 1000);
+  check_count(in_tier(taken, Tier::slow), 10'000 * slow_share);
+  check_count(in_tier(taken, Tier::fast), 2'500 * (1 - slow_share));
+}
+
 TEST("sampling: an event for each core follows the rate of its own threads") {
   Rig rig;
   rig.info.lanes = {{"many", 0.75}, {"one", 0}};  // of four threads: three, and one
