@@ -53,8 +53,8 @@ tt::sim::TierProfile to_tier(const nb::dict& dict, const std::string& where) {
   std::vector<tt::sim::LoadedCurve> curves;
   for (const auto& entry : nb::cast<nb::list>(member(dict, "loaded", where))) {
     const auto of = nb::cast<nb::dict>(entry);
-    tt::sim::LoadedCurve curve{number(of, "reads", where + "loaded."),
-                               number(of, "peak", where + "loaded."), {}};
+    tt::sim::LoadedCurve curve{
+        number(of, "reads", where + "loaded."), number(of, "peak", where + "loaded."), {}};
     for (const auto& point : nb::cast<nb::list>(member(of, "points", where + "loaded."))) {
       const auto pair = nb::cast<std::vector<double>>(point);
       if (pair.size() != 2) {

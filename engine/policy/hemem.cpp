@@ -296,7 +296,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<HeMem>>({
         "Raybuck et al., HeMem: Scalable Tiered Memory Management for Big Data Applications "
         "and Real NVM, SOSP 2021; knobs of From Good to Great, 2025, Table 2",
     .knobs = knobs(),
-    // Its thread that reads samples spins on a processor of its own; the policy's sleeps (artifact).
+    // The thread that reads samples spins on its own processor; the policy's sleeps (artifact).
     .traits = {.page_bytes = 2ULL << 20, .standing_threads = 1},
 })};
 

@@ -59,8 +59,7 @@ bool BarrenSweeps::ended(bool short_of_mark) {
 }
 
 void LocalSampling::request() {
-  memory_.set_sampling(
-      {.loads = loads_, .stores = {}, .fast_share = share_});
+  memory_.set_sampling({.loads = loads_, .stores = {}, .fast_share = share_});
 }
 
 void LocalSampling::restart() {
@@ -84,8 +83,7 @@ void LocalSampling::end_batch() {
   request();
 }
 
-Thrift::Thrift(Memory& memory, const Knobs& knobs, SamplingRequest::Event loads,
-         double slope)
+Thrift::Thrift(Memory& memory, const Knobs& knobs, SamplingRequest::Event loads, double slope)
     : plateau_(knobs.real("plateau_promotions"),
                static_cast<std::uint64_t>(knobs.integer("plateau_batches"))),
       monitoring_(memory, slope),

@@ -100,8 +100,7 @@ class LocalSampling {
 class Thrift {
  public:
   /// Samples loads so from now on.
-  Thrift(Memory& memory, const Knobs& knobs, SamplingRequest::Event loads,
-         double slope);
+  Thrift(Memory& memory, const Knobs& knobs, SamplingRequest::Event loads, double slope);
 
   /// Nothing is sampled.
   [[nodiscard]] bool monitoring() const { return monitoring_.active(); }

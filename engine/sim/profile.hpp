@@ -38,9 +38,9 @@ struct MachineProfile {
   double migration_copy_gbps = 0;     // one mover thread's copy speed, before the tiers' own limits
   double migration_shootdown_us = 0;  // per TLB shootdown, on every application thread
   double migration_shootdown_pages = 1;  // moved for each of them
-  double sample_assist_ns = 0;        // per sample, on the application thread that it hits
-  double sample_interrupt_ns = 2000;  // per sample of frequency mode, on that thread as well
-  double sample_drain_ns = 0;         // per sample, on the tiering thread
+  double sample_assist_ns = 0;           // per sample, on the application thread that it hits
+  double sample_interrupt_ns = 2000;     // per sample of frequency mode, on that thread as well
+  double sample_drain_ns = 0;            // per sample, on the tiering thread
   /// Share of the lines that a prefetcher asked for which a demand-miss event counts all the same,
   /// because they came late.
   double prefetch_shown = 0.3;

@@ -8,8 +8,7 @@ namespace tt::sim {
 
 Traffic moved(const TierProfile& tier, const trace::StreamClass& stream_class,
               const Traffic& lines) {
-  const double times =
-      1 + (tier.granule_bytes / line_bytes - 1) * (1 - stream_class.prefetched);
+  const double times = 1 + (tier.granule_bytes / line_bytes - 1) * (1 - stream_class.prefetched);
   return {lines.read * times, lines.written * times};
 }
 

@@ -37,8 +37,8 @@ struct Traffic {
   }
 };
 
-/// What the device moves for these lines of a class. A granule larger than a line is moved whole for
-/// a line alone; the lines of a run, which are those that a prefetcher follows, share theirs.
+/// What the device moves for these lines of a class. A granule larger than a line is moved whole
+/// for a line alone; the lines of a run, which are those that a prefetcher follows, share theirs.
 [[nodiscard]] Traffic moved(const TierProfile& tier, const trace::StreamClass& stream_class,
                             const Traffic& lines);
 

@@ -362,8 +362,7 @@ struct Recorder::Impl {
     if (!in_pattern || in_operation) throw std::logic_error("recorder: no pattern to end");
     if (busy()) close();
     in_pattern = false;
-    for (std::size_t c = 0; c < seen.size(); ++c)
-      pattern_seen[c] = seen[c].since(pattern_seen[c]);
+    for (std::size_t c = 0; c < seen.size(); ++c) pattern_seen[c] = seen[c].since(pattern_seen[c]);
   }
 
   void check_pattern() {
@@ -430,8 +429,8 @@ struct Recorder::Impl {
   unsigned frame_shift = 0;      // a page of the stream is 2^frame_shift base pages
   std::vector<PageState> state;  // per page of the address space
 
-  std::vector<Run> runs;         // per base page
-  std::vector<Seen> seen;        // by class
+  std::vector<Run> runs;   // per base page
+  std::vector<Seen> seen;  // by class
 
   Pattern pattern;
   bool in_pattern = false;

@@ -26,8 +26,8 @@
 namespace tt::trace {
 
 inline constexpr std::uint32_t format_version = 3;
-/// What the reader still takes. Version 2 had neither `prefetched`, `translation` and `store_events`
-/// nor `page_bytes`: its pages are base pages.
+/// What the reader still takes. Version 2 had neither `prefetched`, `translation` and
+/// `store_events` nor `page_bytes`: its pages are base pages.
 inline constexpr std::uint32_t oldest_version = 2;
 inline constexpr std::size_t base_page_bytes = 4096;
 inline constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;

@@ -36,8 +36,8 @@ TEST("sim: loaded latency is piecewise linear and flat beyond the last point") {
 TEST("sim: writes bend the loaded latency, and leave less bandwidth") {
   TierProfile tier;
   tier.total_gbps = 100;
-  tier.loaded = LoadedLatency{std::vector<LoadedCurve>{{0.5, 0.8, {{0, 1}, {1, 5}}},
-                                                       {1, 1, {{0, 1}, {1, 2}}}}};
+  tier.loaded = LoadedLatency{
+      std::vector<LoadedCurve>{{0.5, 0.8, {{0, 1}, {1, 5}}}, {1, 1, {{0, 1}, {1, 2}}}}};
   CHECK_NEAR(tier.loaded.at(1).factor(0.5), 1.5, 1e-12);
   CHECK_NEAR(tier.loaded.at(0.5).factor(0.5), 3, 1e-12);
   CHECK_NEAR(tier.loaded.at(0.75).factor(0.5), 2.25, 1e-12);  // between them
@@ -168,9 +168,11 @@ TEST("sim: the solver holds its equation for any load") {
       const std::size_t t = index(term.tier);
       const double used = transfer_ns(tiers[t], work.traffic[t]) / time.total;
       CHECK(used <= 1 + 1e-9);
-      stall[t] += term.accesses *
-                  std::max(0.0, term.wait_ns * tiers[t].loaded.at(work.traffic[t].reads()).factor(used) - term.issue_ns) /
-                  work.threads;
+      stall[t] +=
+          term.accesses *
+          std::max(0.0, term.wait_ns * tiers[t].loaded.at(work.traffic[t].reads()).factor(used) -
+                            term.issue_ns) /
+          work.threads;
     }
     CHECK_NEAR(time.stall[0], stall[0], 1e-6 * time.total);
     CHECK_NEAR(time.stall[1], stall[1], 1e-6 * time.total);

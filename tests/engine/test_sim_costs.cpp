@@ -229,9 +229,7 @@ TEST("sim: a thread that spins takes its share of the application's cores all th
   // Work that it does meanwhile costs nothing more.
   Hooks busy;
   busy.period = from_millis(1);
-  busy.tick = [](Memory& memory, Nanos) {
-    memory.charge(Work::threshold_pass, 1, Payer::daemon);
-  };
+  busy.tick = [](Memory& memory, Nanos) { memory.charge(Work::threshold_pass, 1, Payer::daemon); };
   machine.work_ns[static_cast<std::size_t>(Work::threshold_pass)] = 1e5;
   CHECK(seconds(0, busy) > 1.005 * alone);
   CHECK_NEAR(seconds(1, busy), seconds(1, idle), 1e-3 * alone);

@@ -197,8 +197,8 @@ TEST("sampling: of the fast tier's loads a share alone is kept, if that is asked
   for (std::size_t page = 0; page < Rig::entries; ++page)
     if (rig.slow.test(page)) rig.in_slow += rig.counts[page];
   const double slow_share = static_cast<double>(rig.in_slow) / static_cast<double>(rig.segment.sum);
-  const auto taken = rig.play(
-      {.loads = {Mode::frequency, 1000}, .stores = {}, .fast_share = 0.25}, 1000);
+  const auto taken =
+      rig.play({.loads = {Mode::frequency, 1000}, .stores = {}, .fast_share = 0.25}, 1000);
   check_count(in_tier(taken, Tier::slow), 10'000 * slow_share);
   check_count(in_tier(taken, Tier::fast), 2'500 * (1 - slow_share));
 }

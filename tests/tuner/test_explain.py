@@ -117,7 +117,8 @@ def test_references_and_other_policies_run_under_the_same_conditions(tmp_path: P
         expected = replace(study.request.scenario, policy=name, page_bytes=pages)
         assert trial.scenario == expected
         assert trial.knobs == ({"speed": 1.0} if name == "other" else {})
-        assert trial.stream == study.request.stream()
+        stream = study.request.stream()
+        assert trial.stream == stream.model_copy(update={"page_bytes": pages})
         assert trial.number >= FIRST_CHECK
     assert len(study.told) == 4
     assert any(

@@ -19,7 +19,7 @@ SKX = catalog.machine("skx").spec
 
 
 def changed(**tiering: Any) -> MachineSpec:
-    document = SKX.document()
+    document = SKX.model_dump(exclude_none=True)
     document["tiering"] |= tiering
     return MachineSpec.model_validate(document)
 

@@ -12,7 +12,6 @@ from tuner.documents.document import Spec
 from tuner.model import Finite, Model, NonNegative, Positive, Share
 from tuner.scenario import fast_share
 
-
 Point = Annotated[list[Finite], Field(min_length=2, max_length=2)]
 
 
