@@ -113,7 +113,7 @@ void tt::bind_streams(nb::module_& m) {
           entry["mlp"] = pattern.mlp;
           entry["prefetched"] = pattern.prefetched;
           entry["translation"] = pattern.translation;
-          out[std::string(pattern.name).c_str()] = entry;
+          out[nb::str(pattern.name.data(), pattern.name.size())] = entry;
         }
         return out;
       },
