@@ -138,7 +138,7 @@ def value_of(estimate: EstimateDecl, machine: MachineSpec) -> float:
 
 
 def _case(estimate: EstimateDecl, value: float, machine: MachineSpec) -> Case:
-    document = machine.document()
+    document = machine.model_dump(exclude_none=True)
     place = document
     *parents, last = estimate.name.split(".")
     for key in parents:
@@ -155,7 +155,8 @@ def _run(
 ) -> dict[tuple[int, str], TrialResult]:
     """The results of all policies in all cases, by number of the case and policy. None: the machine
     as it is."""
-    streams.prepare(all_settings[0].stream())
+    for setting in all_settings:  # some manage huge pages, whose streams are others
+        streams.prepare(setting.stream())
     wanted = list(itertools.product(range(len(cases)), all_settings))
     trials: list[Trial] = []
     for number, (c, setting) in enumerate(wanted):
