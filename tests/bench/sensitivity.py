@@ -2,9 +2,9 @@
 
     python tests/bench/sensitivity.py [--workload W ...] [--workers N]
 
-Runs `tune sim --page-bytes 4096 --sensitivity tiering.prefetch_shown=0.05,0.1,0.3,1` on the default input of each
-workload, and writes results/prefetch-shown.json and .md. Workloads that are not named keep what was
-measured of them before.
+Runs `tune sim --page-bytes 4096 --sensitivity tiering.prefetch_shown=0.05,0.1,0.3,1` on the default
+input of each workload, and writes results/prefetch-shown.json and .md. Workloads that are not named
+keep what was measured of them before.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ HEAD = """# What if samplers see more, or less, of a sweep?
 
 A demand-miss event leaves out what a prefetcher brought in time. How much of the prefetched lines
 it shows all the same is an estimate, `prefetch_shown` ([how](../engine/sim/README.md)). Here every
-policy ran with its defaults and 4 KiB pages on the default input of each workload, with four values. τ is
-Kendall's, between the order of all policies at the machine's own value and at this one; policies
-whose figures differ by less than 0.6 % are tied. The mover is the policy whose cost changes most.
+policy ran with its defaults and 4 KiB pages on the default input of each workload, with four
+values. τ is Kendall's, between the order of all policies at the machine's own value and at this
+one; policies whose figures differ by less than 0.6 % are tied. The mover is the policy whose cost
+changes most.
 
 """
 
