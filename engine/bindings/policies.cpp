@@ -53,6 +53,7 @@ nb::list list_policies() {
     nb::dict traits;
     traits["page_bytes"] = policy.traits.page_bytes;
     traits["unbounded_fast"] = policy.traits.unbounded_fast;
+    traits["profiled"] = policy.traits.profiled;
     traits["needs"] = tt::names(policy.traits.needs);
     entry["traits"] = traits;
     nb::list knobs;

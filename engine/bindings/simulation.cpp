@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bind.hpp"
@@ -100,12 +101,49 @@ nb::dict to_dict(const Map& map) {
   return out;
 }
 
+/// Rows of tables, in their order: [{"table": name, "cells": {column: value}}].
+nb::list to_list(const tt::Rows& rows) {
+  nb::list out;
+  for (const auto& [table, cells] : rows) {
+    nb::dict row;
+    row["table"] = table;
+    nb::dict values;
+    for (const auto& [column, value] : cells)
+      values[column.c_str()] =
+          std::visit([](const auto& cell) { return nb::object(nb::cast(cell)); }, value);
+    row["cells"] = values;
+    out.append(row);
+  }
+  return out;
+}
+
+nb::dict to_dict(const tt::sim::PlacedObject& object) {
+  nb::dict out;
+  out["site"] = object.site;
+  out["score"] = object.score;
+  out["bytes"] = object.bytes;
+  out["slot"] = object.slot;
+  return out;
+}
+
+std::vector<tt::sim::PlacedObject> to_placement(const nb::list& objects) {
+  std::vector<tt::sim::PlacedObject> placement;
+  for (const auto& item : objects) {
+    const auto object = nb::cast<nb::dict>(item);
+    placement.push_back({nb::cast<std::string>(object["site"]), nb::cast<double>(object["score"]),
+                         nb::cast<double>(object["bytes"]),
+                         nb::cast<std::uint32_t>(object["slot"])});
+  }
+  return placement;
+}
+
 nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
                   const std::string& policy, const nb::dict& knobs, double fast_share,
-                  std::uint64_t fast_bytes, double threads, std::uint64_t page_bytes, bool coarse,
-                  bool start_slow, double score_after, std::uint64_t seed,
+                  std::uint64_t fast_bytes, double threads, std::uint64_t page_bytes, bool mixed,
+                  bool coarse, bool start_slow, double score_after, std::uint64_t seed,
+                  const std::optional<nb::list>& placement, bool profile,
                   std::optional<double> deadline_seconds, const nb::object& progress) {
-  const auto profile = to_machine(machine);
+  const auto hardware = to_machine(machine);
   const auto& info = tt::policy(policy);
   const auto given = to_knobs(knobs);
   bool failed = false;
@@ -113,19 +151,28 @@ nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
                               .fast_bytes = fast_bytes,
                               .threads = threads,
                               .page_bytes = page_bytes,
+                              .mixed = mixed,
                               .coarse = coarse,
                               .start_slow = start_slow,
                               .score_after = score_after,
                               .seed = seed,
                               .deadline_seconds = deadline_seconds,
                               .progress = progress_function(progress, failed)};
+  if (placement) options.placement = to_placement(*placement);
   tt::sim::RunResult result;
+  std::vector<tt::sim::PlacedObject> found;
   enum class Ending { finished, stopped, late } ending = Ending::finished;
   {
     nb::gil_scoped_release release;
     try {
       const tt::trace::Reader reader(path);
-      result = tt::sim::simulate(reader, profile, info, given, options);
+      if (profile) {
+        auto profiled = tt::sim::profile(reader, hardware, info, given, options);
+        result = std::move(profiled.run);
+        found = std::move(profiled.placement);
+      } else {
+        result = tt::sim::simulate(reader, hardware, info, given, options);
+      }
     } catch (const tt::sim::Interrupted&) {
       ending = Ending::stopped;
     } catch (const tt::sim::DeadlineExceeded&) {
@@ -156,6 +203,12 @@ nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
   out["metrics"] = to_dict(result.metrics);
   out["breakdown"] = to_dict(result.breakdown);
   out["series"] = to_dict(result.series);
+  out["rows"] = to_list(result.rows);
+  if (profile) {
+    nb::list objects;
+    for (const auto& object : found) objects.append(to_dict(object));
+    out["placement"] = objects;
+  }
   return out;
 }
 
@@ -182,7 +235,11 @@ void tt::bind_simulation(nb::module_& m) {
       "The machine's figures that are estimates, with the range in which each plausibly lies.");
   m.def("simulate", &simulate, "path"_a, nb::kw_only(), "machine"_a, "policy"_a, "knobs"_a,
         "fast_share"_a, "fast_bytes"_a = 0, "threads"_a = 0.0, "page_bytes"_a = 0,
-        "coarse"_a = false, "start_slow"_a = false, "score_after"_a = 0.0, "seed"_a = 0,
+        "mixed"_a = false, "coarse"_a = false, "start_slow"_a = false, "score_after"_a = 0.0,
+        "seed"_a = 0, "placement"_a = nb::none(), "profile"_a = false,
         "deadline_seconds"_a = nb::none(), "progress"_a = nb::none(),
-        "Replays a stream under a policy on a machine. TimeoutError beyond the deadline.");
+        "Replays a stream under a policy on a machine. TimeoutError beyond the deadline. "
+        "`placement`: "
+        "of a policy that profiles, from an earlier run with `profile`, which returns it; without "
+        "one, the run is profiled first.");
 }

@@ -21,11 +21,12 @@ std::uint32_t Histogram::least(int bin) const {
   return linear_ ? static_cast<std::uint32_t>(bin) + 1 : std::uint32_t{1} << bin;
 }
 
-void Histogram::move(std::uint32_t from, std::uint32_t to) {
+void Histogram::move(std::uint32_t from, std::uint32_t to, std::uint64_t pages) {
   if (from > 0) {
-    if (auto& pages = bins_[bin(from)]; pages > 0) --pages;
+    auto& left = bins_[bin(from)];
+    left -= std::min(left, pages);
   }
-  if (to > 0) ++bins_[bin(to)];
+  if (to > 0) bins_[bin(to)] += pages;
 }
 
 void Histogram::cool() {

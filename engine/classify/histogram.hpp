@@ -35,10 +35,10 @@ class Histogram {
   /// Least count of a bin; 0 for a negative index, the first count beyond the top for bins().
   [[nodiscard]] std::uint32_t least(int bin) const;
 
-  /// A page went from one count to another; 0 is "in no bin".
-  void move(std::uint32_t from, std::uint32_t to);
-  void add(std::uint32_t count) { move(0, count); }
-  void remove(std::uint32_t count) { move(count, 0); }
+  /// A page, or a unit of several, went from one count to another; 0 is "in no bin".
+  void move(std::uint32_t from, std::uint32_t to, std::uint64_t pages = 1);
+  void add(std::uint32_t count, std::uint64_t pages = 1) { move(0, count, pages); }
+  void remove(std::uint32_t count, std::uint64_t pages = 1) { move(count, 0, pages); }
 
   /// Every count was halved. Exponential bins shift by one (exact but for the open last bin, whose
   /// pages are assumed to leave it: see move()); linear bins 2n and 2n+1 fold into n.

@@ -89,6 +89,7 @@ class ForwardingPolicy : public Policy {
   void gauges(Gauges& out) const override { inner_->gauges(out); }
   [[nodiscard]] Heat heat(PageId page) const override { return inner_->heat(page); }
   void report(Rows& out) const override { inner_->report(out); }
+  [[nodiscard]] Placement profile() const override { return inner_->profile(); }
 
  protected:
   [[nodiscard]] Policy& inner() const { return *inner_; }

@@ -106,10 +106,14 @@ std::string_view name(Unit unit) {
       return "pages";
     case Unit::samples:
       return "samples";
+    case Unit::mebibytes:
+      return "MiB";
     case Unit::gib_per_second:
       return "GiB/s";
     case Unit::hertz:
       return "Hz";
+    case Unit::cores:
+      return "cores";
   }
   return "";
 }

@@ -36,8 +36,10 @@ enum class Unit : std::uint8_t {
   samples_per_page,   // unchanged
   pages,              // divided by R
   samples,            // divided by R
+  mebibytes,          // divided by R
   gib_per_second,     // divided by R
   hertz,              // system-wide rate: divided by R
+  cores,              // threads' time per time, shared by all pages: divided by R
 };
 [[nodiscard]] std::string_view name(Unit unit);
 [[nodiscard]] std::string_view name(KnobType type);

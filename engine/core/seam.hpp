@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -124,8 +125,12 @@ struct Counters {
   std::array<double, tier_count> stores{};
   double a1_cycles = 0;
   double a3_reads = 0;
+  // Of the application's threads: all, and those in which one waits for memory (s_LLC there).
+  double cycles = 0;
+  double stall_cycles = 0;
   double samples_taken = 0;
   double samples_lost = 0;
+  double sampling_seconds = 0;  // processor time that draining samples and on_samples() have taken
   std::array<TierCounters, tier_count> tier{};
   double hint_faults = 0;
   // Not cumulative: what there is now.
@@ -284,6 +289,20 @@ struct Row {
 };
 using Rows = std::vector<Row>;
 
+/// Where objects belong, by the site that allocated them: what Soar knows from a profiling run.
+/// Best ones first.
+struct Placement {
+  struct Object {
+    std::string site;
+    double score = 0;        // per page: why it stands where it does
+    double pages = 0;        // managed pages of this run; may be a fraction in a miniature
+    std::uint32_t slot = 0;  // objects that are never there at the same time may share one
+    friend bool operator==(const Object&, const Object&) = default;
+  };
+  std::vector<Object> objects;
+  friend bool operator==(const Placement&, const Placement&) = default;
+};
+
 /// A wrapper derives from ForwardingPolicy (core/forwarding.hpp), so that it cannot forget a
 /// function.
 class Policy {
@@ -320,11 +339,29 @@ class Policy {
   [[nodiscard]] virtual Heat heat(PageId page) const = 0;
   /// Tables that it has at the end of the run.
   virtual void report(Rows&) const {}
+  /// What it has learned in a profiling run (PolicyTraits::profiled).
+  [[nodiscard]] virtual Placement profile() const { return {}; }
 };
 
-/// Accesses per managed page over the whole run, known only to oracles: dense by page number.
+/// What only oracles know: the rest of the run, which is a sequence of blocks. Everything is dense
+/// by page number. A time that is said of a page is that of all real pages that it stands for.
 struct Oracle {
+  /// Over the whole run.
   std::span<const std::uint64_t> accesses;
+  /// How long each block takes with all memory fast; 0 for set-up, which does not count.
+  std::span<const double> block_ns;
+  /// The blocks [born, gone) in which a page may be accessed: from its first touch on.
+  struct Life {
+    std::uint32_t born = 0, gone = 0;
+  };
+  std::span<const Life> lives;
+  /// Adds to each page the run time that blocks [first, last) would save if it were in the fast
+  /// tier and not in the slow one, at the latencies of idle memory. One value for each page.
+  std::function<void(std::uint64_t first, std::uint64_t last, std::span<float> out)> saved;
+  /// The first block that has not been played yet.
+  std::function<std::uint64_t()> next_block;
+  double move_ns = 0;   // run time that moving a page costs
+  double mover_ns = 0;  // of a mover thread, for a page
 };
 
 /// How finely a policy wants to be asked for the placement of first touches.
@@ -338,6 +375,10 @@ enum class Granularity : std::uint8_t {
 struct PolicyTraits {
   std::uint64_t page_bytes = 4096;  // its native managed page
   bool unbounded_fast = false;      // the fast tier holds everything (all-fast)
+  bool migrates = true;             // it may ask for a move
+  // It goes by a Placement. Without one it profiles: a substrate that is not given one runs the
+  // program on fast memory alone first, and takes what Policy::profile() then says.
+  bool profiled = false;
   Need needs = Need::samples;
   Granularity placement = Granularity::range;
   double standing_threads = 0;  // that spin, whether there is work or not
@@ -348,6 +389,7 @@ struct PolicyContext {
   const Knobs& knobs;  // scaled; copied by the policy if kept
   const Oracle* oracle = nullptr;
   std::uint64_t seed = 0;
+  const Placement* placement = nullptr;
 };
 
 struct PolicyInfo {

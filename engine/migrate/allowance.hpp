@@ -16,10 +16,12 @@ namespace tt::migrate {
 /// unit.
 class PerPass {
  public:
-  explicit PerPass(double units) : units_(units) {}
+  explicit PerPass(double units = 0) : units_(units) {}
   /// Starts a pass: whole units that it may use.
-  std::uint64_t next() {
-    carry_ += units_;
+  std::uint64_t next() { return next(units_); }
+  /// The same for a pass that has a number of its own.
+  std::uint64_t next(double units) {
+    carry_ += units;
     const double whole = std::floor(carry_);
     carry_ -= whole;
     return static_cast<std::uint64_t>(whole);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/types.hpp"
@@ -16,6 +17,8 @@ class MappedRanges {
   void unmap(PageRange range);
   [[nodiscard]] bool contains(PageId page) const;
   [[nodiscard]] std::uint64_t pages() const { return pages_; }
+  /// In order of addresses.
+  [[nodiscard]] std::span<const PageRange> ranges() const { return ranges_; }
   /// Calls of map() so far: unchanged means that nothing new is mapped.
   [[nodiscard]] std::uint64_t version() const { return version_; }
   [[nodiscard]] std::uint64_t bytes() const { return ranges_.capacity() * sizeof(PageRange); }

@@ -16,7 +16,7 @@ const RegisterPolicy registered{{
     .summary = "everything in a fast tier that is large enough; an upper bound",
     .citation = "the all-DRAM reference of tiering papers (e.g. HybridTier, ASPLOS'25, Fig. 11)",
     .knobs = {},
-    .traits = {.unbounded_fast = true, .needs = Need::nothing},
+    .traits = {.unbounded_fast = true, .migrates = false, .needs = Need::nothing},
     .make = make_policy<AllFast>,
 }};
 

@@ -16,7 +16,7 @@ const RegisterPolicy registered{{
     .summary = "everything in the slow tier; what a machine without fast memory does",
     .citation = "the all-CXL reference of tiering papers (e.g. Soar and Alto, OSDI'25, Fig. 1)",
     .knobs = {},
-    .traits = {.needs = Need::nothing},
+    .traits = {.migrates = false, .needs = Need::nothing},
     .make = make_policy<AllSlow>,
 }};
 

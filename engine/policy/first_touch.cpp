@@ -18,7 +18,7 @@ const RegisterPolicy registered{{
     .summary = "Linux' default: the fast tier while it has room, then the slow one; no migration",
     .citation = "the NoTier baseline of tiering papers (e.g. Soar and Alto, OSDI'25, §6.1)",
     .knobs = {},
-    .traits = {.needs = Need::nothing},
+    .traits = {.migrates = false, .needs = Need::nothing},
     .make = make_policy<FirstTouch>,
 }};
 

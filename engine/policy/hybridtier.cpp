@@ -30,6 +30,7 @@
 #include "track/cbf_knobs.hpp"
 #include "track/cooling.hpp"
 #include "track/sample_batch.hpp"
+#include "track/sampling_knobs.hpp"
 
 namespace tt {
 namespace {
@@ -199,16 +200,11 @@ class HybridTier final : public Policy {
                                 : read(knobs, "demote_momentum_below")),
         scan_(knobs),
         chances_(knobs),
-        thrift_(artifact_ ? std::make_unique<regulate::Thrift>(memory_, knobs, events(knobs),
-                                                               huge_ ? -0.02 : -0.01)
+        thrift_(artifact_ ? std::make_unique<regulate::Thrift>(
+                                memory_, knobs, track::load_events(knobs), huge_ ? -0.02 : -0.01)
                           : nullptr) {
     memory_.set_movers({.threads = 0});  // it calls move_pages() itself
-    if (!thrift_) memory_.set_sampling({.loads = events(knobs)});
-  }
-  static SamplingRequest::Event events(const Knobs& knobs) {
-    const std::string& each = knobs.choice("sampling_events");
-    return {SamplingRequest::Mode::frequency, knobs.real("sampling_frequency"), each != "system",
-            each == "tier_and_core"};
+    if (!thrift_) memory_.set_sampling({.loads = track::load_events(knobs)});
   }
   /// §4.2: sized for the pages of the fast tier; the momentum filter is `smaller` times smaller.
   std::unique_ptr<track::Tracker> filter(const Knobs& knobs, double smaller, std::uint64_t seed) {
@@ -252,12 +248,7 @@ std::vector<KnobDecl> knobs() {
       choice("variant", {"paper", "artifact"}, "ASPLOS'25; artifact",
              "where the published code differs from the paper: constants, threshold adaptation, "
              "increments, monitoring"),
-      real("sampling_frequency", 1e5, {100, 1e7, log}, hertz, "FreqTier, 2024, §V-B2; artifact",
-           "access samples per second"),
-      choice(
-          "sampling_events", {"system", "tier", "tier_and_core"}, "§4.1; artifact: tier_and_core",
-          "what gets an event with this frequency: with one for each tier, slow pages are sampled "
-          "as often in all as fast ones, however seldom they are accessed"),
+      track::frequency_knobs("FreqTier, 2024, §V-B2; artifact", "§4.1; artifact: tier_and_core"),
       track::sample_batch_knob("§4.3"),
       track::threshold_knob("frequency_hot_threshold", 5, "artifact; adapted as in §3.1",
                             "count from which a page has high frequency, until adapted"),

@@ -56,7 +56,7 @@ const RegisterPolicy registered{{
         "oracle: the hottest pages by total accesses placed fast at first touch, no migration",
     .citation = "static oracle placement by access frequency",
     .knobs = {},
-    .traits = {.needs = Need::future, .placement = Granularity::page},
+    .traits = {.migrates = false, .needs = Need::future, .placement = Granularity::page},
     .make = make_policy<StaticHot>,
 }};
 

@@ -11,11 +11,10 @@
 namespace tt::regulate {
 namespace {
 
-/// Passes everything through but part of the promotions, or part of each window for a policy that
-/// finds its promotions by faults. Not both: what may fault has been thinned out already.
+/// Passes everything through but part of the promotions, or part of each window.
 class RegulatedMemory final : public ForwardingMemory {
  public:
-  using ForwardingMemory::ForwardingMemory;
+  RegulatedMemory(Memory& inner, Thins thins) : ForwardingMemory(inner), thins_(thins) {}
 
   void admit(unsigned tenths, unsigned sixteenths) {
     tenths_ = tenths;
@@ -23,7 +22,7 @@ class RegulatedMemory final : public ForwardingMemory {
   }
 
   std::size_t request(Tier to, std::span<const PageId> pages, Way way) override {
-    if (to == Tier::slow || by_faults_ || tenths_ == AolRegulator::all)
+    if (to == Tier::slow || thins_ == Thins::windows || tenths_ == AolRegulator::all)
       return inner().request(to, pages, way);
     admitted_.clear();
     origin_.clear();
@@ -44,8 +43,8 @@ class RegulatedMemory final : public ForwardingMemory {
   /// repeat from pass to pass, and every page is to have its turn. Of the rest of the window
   /// nothing is known, so `untouched` does not name it.
   std::uint64_t protect(PageRange window, Tiers which, PageMask untouched) override {
-    by_faults_ = true;
-    if (sixteenths_ == AolRegulator::whole) return inner().protect(window, which, untouched);
+    if (thins_ == Thins::requests || sixteenths_ == AolRegulator::whole)
+      return inner().protect(window, which, untouched);
     std::ranges::fill(untouched, 0);
     if (sixteenths_ == 0) return 0;
     const std::uint64_t places = AolRegulator::whole / sixteenths_;
@@ -65,10 +64,10 @@ class RegulatedMemory final : public ForwardingMemory {
   }
 
  private:
+  const Thins thins_;
   unsigned tenths_ = AolRegulator::all;
   unsigned sixteenths_ = AolRegulator::whole;
   unsigned turn_ = 0;
-  bool by_faults_ = false;     // it has protected pages
   std::uint64_t windows_ = 0;  // protected so far in part
   std::vector<PageId> admitted_;
   std::vector<std::size_t> origin_;
@@ -82,9 +81,10 @@ struct Proxy {
 
 class AolRegulated final : private Proxy, public ForwardingPolicy {
  public:
-  AolRegulated(MakePolicy make, const PolicyContext& context)
-      : Proxy{RegulatedMemory{context.memory}},
-        ForwardingPolicy(make({proxy, context.knobs, context.oracle, context.seed})),
+  AolRegulated(MakePolicy make, const PolicyContext& context, Thins thins)
+      : Proxy{RegulatedMemory{context.memory, thins}},
+        ForwardingPolicy(
+            make({proxy, context.knobs, context.oracle, context.seed, context.placement})),
         memory_(context.memory),
         regulator_(context.knobs.real("aol.low"), context.knobs.real("aol.high")),
         interval_(from_millis(context.knobs.real("aol.interval"))) {}
@@ -156,9 +156,10 @@ void AolRegulator::update(const Counters& counters) {
   last_a3_ = counters.a3_reads;
 }
 
-std::unique_ptr<Policy> make_aol_regulated(MakePolicy make, const PolicyContext& context) {
+std::unique_ptr<Policy> make_aol_regulated(MakePolicy make, const PolicyContext& context,
+                                           Thins thins) {
   if (!context.knobs.flag("aol.enabled")) return make(context);
-  return std::make_unique<AolRegulated>(make, context);
+  return std::make_unique<AolRegulated>(make, context, thins);
 }
 
 std::span<const KnobDecl> aol_knobs() {

@@ -48,23 +48,28 @@ class AolRegulator {
   double last_a1_ = 0, last_a3_ = 0;
 };
 
+/// Where a policy is regulated: its promotion requests are thinned out (any policy), or its
+/// protected windows, if it promotes what faults. Not both: what may fault has been thinned out.
+enum class Thins : std::uint8_t { requests, windows };
+
 using MakePolicy = std::unique_ptr<Policy> (*)(const PolicyContext&);
 
 /// The policy of `make` behind a Memory that lets only the regulated share of its promotion
 /// requests and of its protected windows through; the plain policy while aol.enabled is false. The
 /// inner policy knows nothing of it.
 [[nodiscard]] std::unique_ptr<Policy> make_aol_regulated(MakePolicy make,
-                                                         const PolicyContext& context);
+                                                         const PolicyContext& context,
+                                                         Thins thins = Thins::requests);
 
 /// The knobs aol.enabled, aol.low, aol.high and aol.interval.
 [[nodiscard]] std::span<const KnobDecl> aol_knobs();
 
 /// A description of the same policy with AOL regulation on offer:
 /// `static const RegisterPolicy registered{with_aol<make_it>({...})};`
-template <MakePolicy make>
+template <MakePolicy make, Thins thins = Thins::requests>
 [[nodiscard]] PolicyInfo with_aol(PolicyInfo info) {
   info.knobs.insert(info.knobs.end(), aol_knobs().begin(), aol_knobs().end());
-  info.make = [](const PolicyContext& context) { return make_aol_regulated(make, context); };
+  info.make = [](const PolicyContext& context) { return make_aol_regulated(make, context, thins); };
   return info;
 }
 

@@ -30,8 +30,8 @@ void AccessSampler::set(const SamplingRequest& request) {
   for (const auto& event : {request.loads, request.stores})
     if (event.mode != Mode::off && !(event.value > 0))
       throw std::invalid_argument("a sampling period or frequency must be positive");
-  if (!(request.fast_share > 0 && request.fast_share <= 1))
-    throw std::invalid_argument("the share of samples in the fast tier must be in (0, 1]");
+  if (!(request.fast_share >= 0 && request.fast_share <= 1))
+    throw std::invalid_argument("the share of samples in the fast tier must be in [0, 1]");
   const SamplingRequest before = std::exchange(request_, request);
   for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
     const std::size_t k = index(kind);

@@ -43,6 +43,10 @@ constexpr std::array all{
              "MEMTIS (SOSP'23) 6.2.5 has 12.5 % of run time for random look-ups; nested tables and "
              "larger footprints gain more",
              field<&M::huge_page_gain>},
+    Estimate{"tiering.live_lines", 0.05, 0.4, false,
+             "Khan et al. (MICRO'10): a line of a 2 MB cache is dead 86 % of its time; programs "
+             "and cache sizes differ",
+             field<&M::live_lines>},
     Estimate{"tiering.migration_copy_gbps", 0.5, 2, true,
              "one thread's copy, 2 to 8 GB/s between sockets", field<&M::migration_copy_gbps>},
     Estimate{"tiering.migration_fixed_us", 5, 20, false,
@@ -71,8 +75,16 @@ constexpr std::array all{
              "a non-maskable interrupt and its handler; Linux lowers the highest frequency from "
              "100 kHz when handling takes longer than 2500 ns",
              field<&M::sample_interrupt_ns>},
+    Estimate{"tiering.sample_lines", 10, 200, false,
+             "a record alone with what describes it, or an interrupt and a context switch with "
+             "all of their data",
+             field<&M::sample_lines>},
     Estimate{"tiering.sample_queue", 0.25, 4, true, "rings of 128 KiB to 2 MiB for each counter",
              field<&M::sample_queue>},
+    Estimate{"tiering.split_us", 20, 50, false,
+             "512 page-table entries and page descriptors are written, and a flush; no published "
+             "figure",
+             field<&M::split_us>},
     Estimate{"tiering.tlb_flush_us", 2, 8, false,
              "an inter-processor interrupt and the refill of the most-used entries",
              field<&M::tlb_flush_us>},

@@ -108,4 +108,20 @@ template <bool Armed>
                               const std::uint32_t* slow, const std::uint32_t* armed = nullptr,
                               std::uint32_t* tripped = nullptr);
 
+/// Of the same accesses, those to pages that are mapped in units of 2^shift, by tier; a bit of
+/// `huge` per group of so many pages says whether they are. Only runs of mixed page sizes need it.
+[[nodiscard]] inline std::array<std::uint64_t, tier_count> gather_huge(
+    std::span<const std::uint32_t> pages, std::span<const std::uint16_t> counts, unsigned shift,
+    const std::uint32_t* slow, const std::uint32_t* huge) {
+  std::uint64_t all = 0, in_slow = 0;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const std::uint32_t page = pages[i];
+    const std::uint32_t group = page >> shift;
+    const std::uint64_t count = counts[i] & -std::uint64_t{huge[group / 32] >> (group % 32) & 1U};
+    all += count;
+    in_slow += count & -std::uint64_t{slow[page / 32] >> (page % 32) & 1U};
+  }
+  return {all - in_slow, in_slow};
+}
+
 }  // namespace tt::sim

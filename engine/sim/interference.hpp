@@ -22,6 +22,7 @@ struct Interference {
   double sampling_ns = 0;
   double policy_ns = 0;
   double application_ns = 0;  // thread time: what it was made to do itself since the last block
+  double lines = 0;           // that tiering brought into the caches since the last block
 };
 
 }  // namespace tt::sim

@@ -57,9 +57,13 @@ void Lanes::clear_counts() { std::ranges::fill(counts_, ClassCounts{}); }
 
 double Lanes::solve(const trace::Block& block, const Interference& interference) {
   collect(block);
-  count_traffic(interference);
+  ledger_.sums()[Sum::tiering_lines] += interference.lines;
   const double before_ns = now_ns_;
-  for (Lane& lane : lanes_) run(lane, interference);
+  for (Lane& lane : lanes_) {
+    evict(lane, interference.lines);
+    run(lane, interference);
+  }
+  count_traffic(interference);
   count_outstanding();
   const double block_ns = now_ns_ - before_ns;
   if (block.nominal_ns > 0 && block_ns > 0) pace_ = block_ns / block.nominal_ns;
@@ -88,8 +92,16 @@ void Lanes::collect(const trace::Block& block) {
         const double accesses = static_cast<double>(simulated) * scale_;
         const bool load = kind == AccessKind::load;
         const double fetched = load ? accesses : accesses * stream_class.store_fill;
-        lane.work.terms.push_back(
-            {fetched, stream_class.issue_ns, wait_[c][index(kind)][index(tier)], tier});
+        const double wait = wait_[c][index(kind)][index(tier)];
+        if (const auto huge = counts_[c].huge[index(kind)][index(tier)]; huge != 0) {
+          const double part = static_cast<double>(huge) / static_cast<double>(simulated);
+          const double shorter = wait * huge_share(static_cast<std::uint32_t>(c));
+          lane.work.terms.push_back({fetched * part, stream_class.issue_ns, shorter, tier});
+          if (huge < simulated)
+            lane.work.terms.push_back({fetched * (1 - part), stream_class.issue_ns, wait, tier});
+        } else {
+          lane.work.terms.push_back({fetched, stream_class.issue_ns, wait, tier});
+        }
         const Traffic lines{fetched * line_bytes, load ? 0 : accesses * line_bytes};
         lane.lines[index(tier)] += lines;
         lane.work.traffic[index(tier)] += moved(profile_.tiers[index(tier)], stream_class, lines);
@@ -107,6 +119,18 @@ void Lanes::collect(const trace::Block& block) {
             accesses;
       }
     }
+  }
+}
+
+/// Tiering's lines have taken the place of the lane's own, in proportion to its threads. Those that
+/// would have been used again are read again; no more of them than the lane brings in anew.
+void Lanes::evict(Lane& lane, double lines) {
+  const double own = lane.accesses_by_tier[0] + lane.accesses_by_tier[1];
+  const double evicted = lines * lane.threads / total_threads_;
+  lane.work.refetched = own > 0 ? profile_.live_lines * std::min(1.0, evicted / own) : 0;
+  for (std::size_t t = 0; t < tier_count; ++t) {
+    lane.lines[t] *= 1 + lane.work.refetched;
+    lane.work.traffic[t] *= 1 + lane.work.refetched;
   }
 }
 
@@ -150,7 +174,11 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   lane.section += lane.time;
   lane.clock_ns += lane.time.total;
   now_ns_ = std::max(now_ns_, lane.clock_ns);
-  ledger_.counters().samples_taken += lane.samples / scale_;
+  Counters& counters = ledger_.counters();
+  const double cycles = lane.threads * profile_.ghz / scale_;
+  counters.cycles += lane.time.total * cycles;
+  for (const double stall : lane.time.stall) counters.stall_cycles += stall * cycles;
+  counters.samples_taken += lane.samples / scale_;
   ledger_.sums()[Sum::samples] += lane.samples;
   work.in_flight_ns2 = lane.samples = lane.samples_ns = lane.faults = lane.fault_moves_ns = 0;
 }
@@ -163,11 +191,11 @@ void Lanes::count_outstanding() {
   for (std::size_t c = 0; c < counts_.size(); ++c) {
     const trace::StreamClass& stream_class = info_.classes[c];
     Lane& lane = lanes_[stream_class.lane];
-    for (std::size_t t = 0; t < tier_count; ++t) {
-      const double loads = static_cast<double>(counts_[c].by[index(AccessKind::load)][t]) * scale_;
-      if (loads == 0) continue;
+    const auto add = [&](std::size_t t, std::uint64_t simulated, double share) {
+      const double loads = static_cast<double>(simulated) * scale_;
+      if (loads == 0) return;
       const double latency =
-          wait_[c][index(AccessKind::load)][t] * stream_class.mlp * lane.time.factor[t];
+          wait_[c][index(AccessKind::load)][t] * share * stream_class.mlp * lane.time.factor[t];
       const double waited =
           loads * outstanding_ns(latency, stream_class.mlp, stream_class.issue_ns);
       const double cycles = waited * profile_.ghz;
@@ -178,6 +206,11 @@ void Lanes::count_outstanding() {
       counters.tier[t].reads += loads / scale_;
       counters.tier[t].occupancy_ns += loads / scale_ * latency;
       lane.outstanding_ns[t] += waited;
+    };
+    for (std::size_t t = 0; t < tier_count; ++t) {
+      const std::uint64_t huge = counts_[c].huge[index(AccessKind::load)][t];
+      add(t, counts_[c].by[index(AccessKind::load)][t] - huge, 1);
+      if (huge != 0) add(t, huge, huge_share(static_cast<std::uint32_t>(c)));
     }
   }
   for (const Lane& lane : lanes_)

@@ -74,6 +74,13 @@ class Lanes {
     lane.samples += static_cast<double>(samples) * scale_;
     lane.samples_ns += static_cast<double>(samples) * scale_ * sample_ns;
   }
+  /// Of the accesses of a segment that were counted, those to huge pages, by tier: they save
+  /// translation where page sizes are mixed.
+  void count_huge(const trace::Segment& segment,
+                  const std::array<std::uint64_t, tier_count>& accesses) {
+    auto& huge = counts_[segment.stream_class].huge[index(segment.kind)];
+    for (std::size_t t = 0; t < tier_count; ++t) huge[t] += accesses[t];
+  }
   /// A hint fault on a thread of the class.
   void count_fault(std::uint32_t stream_class) {
     lanes_[info_.classes[stream_class].lane].faults += scale_;
@@ -106,13 +113,19 @@ class Lanes {
   [[nodiscard]] double wait_ns(std::uint32_t stream_class, AccessKind kind, Tier tier) const {
     return wait_[stream_class][index(kind)][index(tier)];
   }
+  /// What is left of it with huge pages, where page sizes are mixed.
+  [[nodiscard]] double huge_share(std::uint32_t stream_class) const {
+    return 1 - profile_.huge_page_gain * info_.classes[stream_class].translation;
+  }
   [[nodiscard]] const LaneTime& timed_time() const { return timed_time_; }
 
  private:
   struct ClassCounts {
-    std::uint64_t by[2][tier_count] = {};  // [kind][tier]
+    std::uint64_t by[2][tier_count] = {};    // [kind][tier]
+    std::uint64_t huge[2][tier_count] = {};  // of these, where page sizes are mixed
   };
   void collect(const trace::Block& block);
+  void evict(Lane& lane, double lines);
   void run(Lane& lane, const Interference& interference);
   void count_outstanding();
   void count_traffic(const Interference& interference);

@@ -14,9 +14,18 @@
 namespace tt::sim {
 namespace {
 
+/// Base pages, mapped as huge pages where a mapping covers them: for policies that cannot do
+/// without, and for others that are asked to run so.
+bool mixed(const PolicyTraits& traits, const RunOptions& options) {
+  return options.mixed || includes(traits.needs, Need::mixed_pages);
+}
+
 std::uint64_t chosen_page_bytes(const trace::StreamInfo& stream, const PolicyTraits& traits,
                                 const RunOptions& options) {
-  const std::uint64_t bytes = options.page_bytes == 0 ? traits.page_bytes : options.page_bytes;
+  const std::uint64_t native = mixed(traits, options) ? trace::base_page_bytes : traits.page_bytes;
+  const std::uint64_t bytes = options.page_bytes == 0 ? native : options.page_bytes;
+  if (mixed(traits, options) && bytes != trace::base_page_bytes)
+    throw std::invalid_argument("mixed page sizes are managed by pages of 4096 bytes, not 2097152");
   if (bytes != trace::base_page_bytes && bytes != trace::huge_page_bytes)
     throw std::invalid_argument("managed pages must be of 4096 or 2097152 bytes");
   if (bytes < stream.page_bytes)
@@ -35,12 +44,17 @@ double fast_bytes(const RunOptions& options, const PageTable::Layout& layout, do
 PageTable::Layout layout(const trace::Reader& stream, const PolicyTraits& traits,
                          const RunOptions& options) {
   PageTable::Layout layout;
+  layout.mixed = mixed(traits, options);
   layout.base_pages = stream.info().pages;
   layout.page_bytes = chosen_page_bytes(stream.info(), traits, options);
   layout.stream_page_bytes = stream.info().page_bytes;
   layout.footprint = peak_pages(stream, 0);
   const unsigned shift = page_shift(layout.page_bytes, layout.stream_page_bytes);
   layout.slow_pages = shift == 0 ? layout.footprint : peak_pages(stream, shift);
+  // A huge page takes the room of all its pages, touched or not.
+  if (layout.mixed)
+    layout.slow_pages = peak_pages(stream, page_shift(huge_page_bytes, layout.stream_page_bytes)) *
+                        PageTable::unit_pages;
   const double scale = stream.info().scale;
   const double fast = fast_bytes(options, layout, scale);
   const auto bytes = static_cast<double>(layout.page_bytes);
@@ -50,9 +64,10 @@ PageTable::Layout layout(const trace::Reader& stream, const PolicyTraits& traits
   layout.placement = traits.placement;
   // A tier of no bytes, or one that holds everything, leaves nothing to decide, however coarsely.
   const bool decides = fast > 0 && layout.fast_pages < layout.slow_pages;
-  if (decides && !options.coarse && layout.fast_pages < least_fast_pages)
+  const std::uint64_t each = layout.mixed ? PageTable::unit_pages : 1;
+  if (decides && !options.coarse && layout.fast_pages / each < least_fast_pages)
     throw std::invalid_argument(
-        too_coarse(layout.fast_pages, layout.page_bytes, scale, fast,
+        too_coarse(layout.fast_pages / each, layout.page_bytes * each, scale, fast,
                    static_cast<double>(layout.footprint * layout.stream_page_bytes)));
   return layout;
 }
@@ -86,6 +101,11 @@ void Machine::attach(Policy& policy) {
   tiering_.start(policy);
 }
 
+std::size_t Machine::reshape(Change to, std::span<const PageId> units) {
+  if (!pages_.mixed()) return Memory::reshape(to, units);  // says that it is not offered
+  return mover_.reshape(to, units);
+}
+
 std::size_t Machine::request(Tier to, std::span<const PageId> pages, Way way) {
   if (way == Way::background) return mover_.request(to, pages);
   for (const PageId page : pages) {
@@ -98,6 +118,7 @@ std::size_t Machine::request(Tier to, std::span<const PageId> pages, Way way) {
 }
 
 void Machine::charge(Work kind, std::uint64_t times, Payer by) {
+  tiering_.bring_lines(kind, times);
   if (by == Payer::application) {
     traps_.charge_application(tiering_.work_ns(kind, times));
   } else {
@@ -121,6 +142,12 @@ void Machine::apply(std::span<const trace::Event> events) {
         pages_.place(event, *policy_, now());
         break;
       case trace::EventType::unmap:
+        if (pages_.mixed())
+          for (const PageRange unit : pages_.cut_by({PageId{event.first}, event.count}))
+            if (unit.count > 1) {
+              mover_.cancel(unit);
+              mover_.split_at_once(unit);
+            }
         if (const PageRange range = pages_.unmap(event); range.count != 0) {
           traps_.forget(range);
           mover_.forget(range);
@@ -138,15 +165,20 @@ void Machine::play(const trace::Block& block) {
   // The hot loop: while no page is armed it looks at one bit per entry, and at none of the others.
   const unsigned shift = pages_.shift();
   const PageBits& slow = pages_.slow();
+  const unsigned unit_shift = page_shift(huge_page_bytes, trace::base_page_bytes);
   for (const trace::Segment& segment : block.segments) {
     const std::uint64_t in_slow =
         pages_.any_armed(segment.kind)
             ? play_armed(segment)
             : gather<false>(segment.pages, segment.counts, shift, slow.words()).slow;
+    if (pages_.mixed())
+      lanes_.count_huge(segment, gather_huge(segment.pages, segment.counts, unit_shift,
+                                             slow.words(), pages_.huge().words()));
     lanes_.count(segment, in_slow, sampler_.play(segment, in_slow, shift, slow, samples_),
                  sampler_.sample_ns(segment.kind));
   }
   traps_.draw(lanes_);
+  ++blocks_played_;
 }
 
 /// Returns the segment's accesses to the slow tier, and passes accesses to armed pages on to what
@@ -156,18 +188,24 @@ std::uint64_t Machine::play_armed(const trace::Segment& segment) {
   const Gathered found =
       gather<true>(segment.pages, segment.counts, pages_.shift(), pages_.slow().words(),
                    pages_.armed(segment.kind).words(), tripped_.data());
-  std::array<std::uint64_t, tier_count> held_up{};  // by the tier that the page is leaving
+  // By size, and by the tier that the page is leaving.
+  std::array<std::array<std::uint64_t, tier_count>, 2> held_up{};
   for (const std::uint32_t entry : std::span{tripped_}.first(found.tripped)) {
-    const std::uint64_t page = segment.pages[entry] >> pages_.shift();
+    const PageRange unit = pages_.unit(segment.pages[entry] >> pages_.shift());
+    const std::uint64_t page = unit.first.value;
     const std::uint64_t count = segment.counts[entry];
-    if (pages_.holds_up(page, segment.kind)) held_up[index(pages_.tier_of(page))] += count;
+    if (pages_.holds_up(page, segment.kind))
+      held_up[unit.count > 1 ? 1 : 0][index(pages_.tier_of(page))] += count;
     if (segment.kind == AccessKind::store && mover_.written(page, count))
       lanes_.count_fault(segment.stream_class);
     traps_.touch(segment, page, count);
   }
-  for (const Tier to : {Tier::slow, Tier::fast})
-    lanes_.count_in_flight(segment, held_up[index(other(to))], mover_.moving_share(to),
-                           mover_.away_ns(to));
+  for (const std::size_t size : {0, 1}) {
+    if (size == 1 && !pages_.mixed()) break;
+    for (const Tier to : {Tier::slow, Tier::fast})
+      lanes_.count_in_flight(segment, held_up[size][index(other(to))],
+                             mover_.moving_share(to, size), mover_.away_ns(to, size));
+  }
   return found.slow;
 }
 

@@ -37,7 +37,8 @@ class Machine final : public Memory {
  public:
   /// The needs of a policy that this machine can meet.
   static constexpr Need offers = Need::samples | Need::faults | Need::accessed_bits | Need::probes |
-                                 Need::tier_counters | Need::shadows | Need::sites | Need::future;
+                                 Need::tier_counters | Need::mixed_pages | Need::shadows |
+                                 Need::sites | Need::future;
 
   /// Throws std::invalid_argument for a page size that it does not have.
   Machine(const trace::Reader& stream, const MachineProfile& profile, const PolicyTraits& traits,
@@ -59,6 +60,8 @@ class Machine final : public Memory {
   void residency(PageId first, std::span<Residency> out) const override {
     pages_.residency(first, out);
   }
+  [[nodiscard]] PageRange unit(PageId page) const override { return pages_.unit(page.value); }
+  std::size_t reshape(Change to, std::span<const PageId> units) override;
   /// Throws std::logic_error for Way::in_fault outside on_faults() or for other pages.
   std::size_t request(Tier to, std::span<const PageId> pages, Way way) override;
   [[nodiscard]] std::uint64_t pending(Tier to) const override { return mover_.pending(to); }
@@ -104,6 +107,7 @@ class Machine final : public Memory {
   [[nodiscard]] const Mover& mover() const { return mover_; }
   [[nodiscard]] const Lanes& lanes() const { return lanes_; }
   [[nodiscard]] const Ledger& ledger() const { return ledger_; }
+  [[nodiscard]] std::uint64_t blocks_played() const { return blocks_played_; }
   /// Real pages for each simulated one: R.
   [[nodiscard]] double scale() const { return scale_; }
 
@@ -125,6 +129,7 @@ class Machine final : public Memory {
   std::vector<std::string_view> sites_;  // each name once
   std::vector<std::uint32_t> site_of_object_;  // index into sites_
   double block_ns_ = 1e6;                      // of the last block
+  std::uint64_t blocks_played_ = 0;
   Policy* policy_ = nullptr;
 };
 

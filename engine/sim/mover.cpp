@@ -56,16 +56,20 @@ void Mover::set(const Movers& movers) {
 void Mover::price(const Load& load) {
   const double threads = std::max(1.0, static_cast<double>(movers_.threads));
   for (const Tier to : {Tier::fast, Tier::slow})
-    move_ns_[index(to)] = move_ns(profile_, to, static_cast<double>(pages_.page_bytes()), threads,
-                                  load, movers_.together);
+    move_ns_[0][index(to)] = move_ns(profile_, to, static_cast<double>(pages_.page_bytes()),
+                                     threads, load, movers_.together);
+  if (!pages_.mixed()) return;
+  for (const Tier to : {Tier::fast, Tier::slow})
+    move_ns_[1][index(to)] =
+        move_ns(profile_, to, huge_page_bytes, threads, load, movers_.together);
 }
 
 std::size_t Mover::request(Tier to, std::span<const PageId> pages) {
   std::size_t taken = 0;
   for (; taken < pages.size(); ++taken) {
-    const PageId page = pages[taken];
+    const auto [page, count] = pages_.unit(pages[taken].value);
     if (pages_.where(page.value) == Residency::absent) {
-      report(page, to, Outcome::gone);
+      report({page, to, count}, Outcome::gone);
       continue;
     }
     if (queued_[index(to)].test(page.value)) continue;
@@ -75,101 +79,111 @@ std::size_t Mover::request(Tier to, std::span<const PageId> pages) {
     if (queued_[index(other(to))].test(page.value)) destination = other(to);
     if (destination == to) continue;
     if (queue_.full()) break;
-    queue_.push({page, to});
+    queue_.push({page, to, count});
     queued_[index(to)].set(page.value);
-    ledger_.sums()[directed(Sum::promotions_requested, to)] += scale_;
+    ledger_.sums()[directed(Sum::promotions_requested, to)] += scale_ * static_cast<double>(count);
   }
   ledger_.sums()[directed(Sum::promotions_rejected, to)] +=
       static_cast<double>(pages.size() - taken) * scale_;
   return taken;
 }
 
-void Mover::report(PageId page, Tier to, Outcome outcome) {
+void Mover::report(const Move& move, Outcome outcome) {
+  const auto [page, to, pages] = move;
+  const auto count = static_cast<double>(pages);
   MigrationResult result{.page = page, .to = to, .outcome = outcome};
-  if (outcome == Outcome::done) result.cost = whole_ns(move_ns_[index(to)]);
+  if (outcome == Outcome::done)
+    result.cost = whole_ns(move_ns_[pages > 1 ? 1 : 0][index(to)] / count);
   results_.push_back(result);
   if (outcome == Outcome::busy) return;  // counted as a started move that did not end
   Sum sum = Sum::promotions;
   if (outcome == Outcome::no_space) sum = Sum::promotions_no_space;
   if (outcome == Outcome::gone) sum = Sum::promotions_gone;
-  ledger_.sums()[directed(sum, to)] += scale_;
+  ledger_.sums()[directed(sum, to)] += scale_ * count;
 }
 
 /// Puts a page into flight, if there is room where it goes.
 bool Mover::depart(PageId page, Tier to, bool in_fault) {
+  const std::uint64_t count = pages_.unit(page.value).count;
   const bool remap = to == Tier::slow && pages_.armed(Trap::shadowed, page.value);
-  if (!remap && pages_.free(to) == 0) {
-    report(page, to, Outcome::no_space);
+  if (!remap && pages_.free(to) < count) {
+    report({page, to, count}, Outcome::no_space);
     return false;
   }
-  if (!remap) pages_.take(to);  // else it has its slot
+  if (!remap) pages_.take(to, count);  // else it has its slot
   // The thread that waits for the copy leaves nobody to write to the page meanwhile.
   Movers how = movers_;
   if (remap || (in_fault && how.copy == Copy::transactional)) how.copy = Copy::blocking;
   pages_.depart(page, how.copy);
-  ++moving_to_[index(to)];
-  in_flight_.push_back({{page, to}, how, in_fault, remap, 1, how.retries});
-  ledger_.sums()[directed(Sum::promotions_started, to)] += scale_;
+  in_flight_.push_back({{page, to, count}, how, in_fault, remap, 1, how.retries});
+  ++moving_to_[in_flight_.back().size()][index(to)];
+  ledger_.sums()[directed(Sum::promotions_started, to)] += scale_ * static_cast<double>(count);
   return true;
 }
 
-double Mover::move_in_fault(PageId page, Tier to) {
+double Mover::move_in_fault(PageId faulted, Tier to) {
+  const auto [page, count] = pages_.unit(faulted.value);
   if (pages_.where(page.value) == Residency::absent) {
-    report(page, to, Outcome::gone);
+    report({page, to, count}, Outcome::gone);
     return 0;
   }
   if (pages_.in_flight(page.value) || pages_.tier_of(page.value) == to) return 0;
-  ledger_.sums()[directed(Sum::promotions_requested, to)] += scale_;
+  ledger_.sums()[directed(Sum::promotions_requested, to)] += scale_ * static_cast<double>(count);
   return depart(page, to, true) ? each_ns(in_flight_.back()) : 0;
 }
 
 /// At the border: whether a move is over, one way or the other.
 bool Mover::over(InFlight& moving, double now_ns) {
   if (moving.left > 0) return false;
-  const auto [page, to] = moving.move;
+  const auto [page, to, pages] = moving.move;
+  const auto count = static_cast<double>(pages);
+  const double move_ns = move_ns_[moving.size()][index(to)];
   if (moving.how.copy == Copy::transactional) {
     const auto found = stores_.find(page.value);
-    const double share = block_ns_ > 0 ? std::min(1.0, move_ns_[index(to)] / block_ns_) : 1;
+    const double share = block_ns_ > 0 ? std::min(1.0, move_ns / block_ns_) : 1;
     const std::uint64_t stores = found == stores_.end() ? 0 : found->second;
     if (stores > 0 && rng_.uniform() < abort_probability(share, stores)) {
-      ledger_.sums()[Sum::copies_voided] += scale_;
+      ledger_.sums()[Sum::copies_voided] += scale_ * count;
       if (moving.retries-- > 0) {
         moving.left = 1;
         return false;
       }
-      pages_.vacate(to);
+      pages_.vacate(to, pages);
       pages_.stay(page);
-      --moving_to_[index(to)];
-      report(page, to, Outcome::busy);
+      --moving_to_[moving.size()][index(to)];
+      report(moving.move, Outcome::busy);
       return true;
     }
   }
-  --moving_to_[index(to)];
+  --moving_to_[moving.size()][index(to)];
   pages_.arrive(page, to);
   if (moving.remap) {
     pages_.disarm(Trap::shadowed, page.value);
-    ledger_.counters().shadow_pages -= 1;
+    ledger_.counters().shadow_pages -= count;
   }
   if (to == Tier::fast && moving.how.shadows) {
     pages_.arm(Trap::shadowed, page.value);
-    ledger_.counters().shadow_pages += 1;
+    ledger_.counters().shadow_pages += count;
   } else if (moving.how.copy == Copy::transactional) {
-    pages_.vacate(other(to));
+    pages_.vacate(other(to), pages);
   }
   std::uint32_t& last = moved_at_ms_[page.value];
   const auto stamp = static_cast<std::uint32_t>(now_ns / 1e6) + 1;
-  if (last != 0 && (stamp - last) * 1e6 < ping_pong_ns) ledger_.sums()[Sum::ping_pongs] += scale_;
+  if (last != 0 && (stamp - last) * 1e6 < ping_pong_ns)
+    ledger_.sums()[Sum::ping_pongs] += scale_ * count;
   last = stamp;
   if (!moving.remap)
-    ledger_.sums()[Sum::migrated_bytes] += static_cast<double>(pages_.page_bytes()) * scale_;
-  report(page, to, Outcome::done);
+    ledger_.sums()[Sum::migrated_bytes] +=
+        static_cast<double>(pages_.page_bytes() * pages) * scale_;
+  report(moving.move, Outcome::done);
   return true;
 }
 
 void Mover::finish(double now_ns, Policy& policy) {
   std::erase_if(in_flight_, [&](InFlight& moving) { return over(moving, now_ns); });
   moved_now_ = {};
-  remapped_now_ = 0;
+  remapped_now_ = reshaped_now_ = 0;
+  std::ranges::fill(collapsed_now_, 0.0);
   stores_.clear();
   if (results_.empty()) return;
   // The policy may ask for more while it reads them: what that reports belongs to the next border.
@@ -188,36 +202,106 @@ void Mover::forget(PageRange range) {
     queued.clear(first.value, count);
   }
   std::erase_if(in_flight_, [&](const InFlight& moving) {
-    const auto [page, to] = moving.move;
+    const auto [page, to, pages] = moving.move;
     if (!range.contains(page)) return false;
-    --moving_to_[index(to)];
-    if (!moving.remap) pages_.vacate(to);  // the slot that it was to have
-    report(page, to, Outcome::gone);
+    --moving_to_[moving.size()][index(to)];
+    if (!moving.remap) pages_.vacate(to, pages);  // the slot that it was to have
+    report(moving.move, Outcome::gone);
     return true;
   });
   ledger_.counters().shadow_pages -= static_cast<double>(pages_.count(Trap::shadowed, range));
   if (!was_queued) return;
   queue_.remove_if([&](const Move& move) {
     if (!range.contains(move.page)) return false;
-    report(move.page, move.to, Outcome::gone);
+    report(move, Outcome::gone);
     return true;
   });
+}
+
+void Mover::cancel(PageRange unit) {
+  std::erase_if(in_flight_, [&](const InFlight& moving) {
+    const auto [page, to, pages] = moving.move;
+    if (page != unit.first) return false;
+    --moving_to_[moving.size()][index(to)];
+    if (!moving.remap) pages_.vacate(to, pages);
+    // What has been copied whole has left its slot already.
+    const bool left = moving.left <= 0 && moving.how.copy != Copy::transactional &&
+                      !(to == Tier::fast && moving.how.shadows);
+    if (left) pages_.take(other(to), pages);
+    pages_.stay(page);
+    report(moving.move, Outcome::busy);
+    return true;
+  });
+}
+
+std::size_t Mover::reshape(Change to, std::span<const PageId> units) {
+  for (const PageId page : units) reshapes_.emplace_back(to, page);
+  return units.size();
+}
+
+void Mover::split_at_once(PageRange unit) {
+  const auto guarded = static_cast<double>(pages_.count(Trap::guarded, unit));
+  const auto shadowed = static_cast<double>(pages_.count(Trap::shadowed, unit));
+  pages_.split(unit);
+  ledger_.counters().protected_pages -=
+      guarded - static_cast<double>(pages_.count(Trap::guarded, unit));
+  ledger_.counters().shadow_pages -=
+      shadowed - static_cast<double>(pages_.count(Trap::shadowed, unit));
+}
+
+/// At once, as far as there is time: a split changes mappings alone, a collapse copies what is
+/// there into a new huge page.
+void Mover::reshape_units(double budget_ns) {
+  while (!reshapes_.empty() && used_ns_ < budget_ns) {
+    const auto [change, page] = reshapes_.front();
+    reshapes_.pop_front();
+    MigrationResult result{.page = page, .outcome = Outcome::gone, .change = change};
+    const PageRange unit = pages_.unit(page.value);
+    const PageRange group{PageId{page.value / PageTable::unit_pages * PageTable::unit_pages},
+                          PageTable::unit_pages};
+    double cost_ns = 0;
+    if (pages_.where(page.value) != Residency::absent) {
+      result.to = pages_.tier_of(page.value);
+      if (change == Change::split) {
+        const bool held = pages_.in_flight(page.value) || pages_.armed(Trap::shadowed, page.value);
+        result.outcome = held ? Outcome::busy : Outcome::done;
+        if (unit.count > 1 && !held) {
+          split_at_once(unit);
+          cost_ns = profile_.split_us * 1e3;
+        }
+      } else {
+        result.outcome = unit.count > 1 ? Outcome::done : pages_.collapse(group);
+        if (unit.count == 1 && result.outcome == Outcome::done) {
+          cost_ns = profile_.split_us * 1e3 + huge_page_bytes / profile_.migration_copy_gbps;
+          collapsed_now_[index(result.to)] += 1;
+        }
+      }
+    }
+    result.cost = whole_ns(cost_ns / PageTable::unit_pages);
+    if (cost_ns > 0) {
+      used_ns_ += cost_ns * scale_;
+      reshaped_now_ += 1;
+      ledger_.sums()[change == Change::split ? Sum::units_split : Sum::units_collapsed] += scale_;
+    }
+    results_.push_back(result);
+  }
 }
 
 bool Mover::written(std::uint64_t page, std::uint64_t stores) {
   if (pages_.armed(Trap::copied, page)) stores_[page] += stores;
   // A page on its way to its shadow is there before anybody writes to it.
   if (!pages_.armed(Trap::shadowed, page) || pages_.in_flight(page)) return false;
+  const std::uint64_t count = pages_.unit(page).count;
   pages_.disarm(Trap::shadowed, page);
-  pages_.vacate(Tier::slow);
-  ledger_.counters().shadow_pages -= 1;
+  pages_.vacate(Tier::slow, count);
+  ledger_.counters().shadow_pages -= static_cast<double>(count);
   return true;
 }
 
 /// Of all real pages behind the simulated one.
 double Mover::each_ns(const InFlight& moving) const {
   if (moving.remap) return remap_share * profile_.migration_fixed_us * 1e3 * scale_;
-  return move_ns_[index(moving.move.to)] * scale_;
+  return move_ns_[moving.size()][index(moving.move.to)] * scale_;
 }
 
 /// Moves as many of the real pages as there is time for; says whether all of them have moved.
@@ -228,11 +312,12 @@ bool Mover::copy(InFlight& moving, double budget_ns) {
   const bool all = moving.in_fault || moving.left * all_ns <= time_ns;
   const double part = all ? moving.left : time_ns / all_ns;
   if (!moving.in_fault) used_ns_ += part * all_ns;
-  (moving.remap ? remapped_now_ : moved_now_[index(to)]) += part;
+  (moving.remap ? remapped_now_ : moved_now_[moving.size()][index(to)]) += part;
   moving.left = all ? 0 : moving.left - part;
   // A copy that may turn out void, or will stay behind as a shadow, keeps its slot.
   const bool stays = to == Tier::fast && moving.how.shadows;
-  if (all && moving.how.copy != Copy::transactional && !stays) pages_.vacate(other(to));
+  if (all && moving.how.copy != Copy::transactional && !stays)
+    pages_.vacate(other(to), moving.move.pages);
   return all;
 }
 
@@ -240,17 +325,24 @@ void Mover::start(double expected_ns, double idle_share, const Load& load) {
   used_ns_ = 0;
   idle_ = true;
   price(load);
-  if (queue_.empty() && in_flight_.empty()) return;
+  if (queue_.empty() && in_flight_.empty() && reshapes_.empty()) return;
   const double time = movers_.threads > 0 ? pages_at_a_time() : idle_share;
   const double budget = credit_ns_ + expected_ns * time;
   bool in_time = true;
   for (InFlight& moving : in_flight_) in_time = copy(moving, budget) && in_time;
+  if (in_time) reshape_units(budget);
   while (in_time && !queue_.empty() && used_ns_ < budget) {
-    const auto [page, to] = queue_.front();
+    const PageId asked = queue_.front().page;
+    const Tier to = queue_.front().to;
+    const PageId page = pages_.unit(asked.value).first;  // it may be part of a unit by now
     // A page that still moves has to arrive before it can move again.
     if (pages_.in_flight(page.value)) break;
-    queued_[index(to)].clear(page.value);
+    queued_[index(to)].clear(asked.value);
     queue_.pop();
+    if (pages_.where(page.value) == Residency::absent) {  // freed by a split
+      report({asked, to, 1}, Outcome::gone);
+      continue;
+    }
     if (pages_.tier_of(page.value) == to || !depart(page, to, false)) continue;
     in_time = copy(in_flight_.back(), budget);
   }
@@ -269,15 +361,25 @@ void Mover::settle(double block_ns, double left_ns) {
 }
 
 void Mover::disturb(Interference& out) const {
-  for (const Tier to : {Tier::fast, Tier::slow}) {
-    const double pages = moved_now_[index(to)] * scale_;
-    const double bytes = pages * static_cast<double>(pages_.page_bytes());
+  const auto copied = [&](double bytes, Tier from, Tier to) {
     out.traffic[index(to)].written += bytes;
-    out.traffic[index(other(to))].read += bytes;
-    out.moves += pages;
-    out.away_ns += pages * move_ns_[index(to)];
+    out.traffic[index(from)].read += bytes;
+    out.lines += 2 * bytes / line_bytes;
+  };
+  for (const std::size_t size : {0, 1}) {
+    if (size == 1 && !pages_.mixed()) break;
+    for (const Tier to : {Tier::fast, Tier::slow}) {
+      const double pages = moved_now_[size][index(to)] * scale_;
+      copied(pages * static_cast<double>(size == 0 ? pages_.page_bytes() : huge_page_bytes),
+             other(to), to);
+      out.moves += pages;
+      out.away_ns += pages * move_ns_[size][index(to)];
+    }
   }
-  out.moves += remapped_now_ * scale_;
+  for (const Tier tier : {Tier::fast, Tier::slow})
+    if (collapsed_now_[index(tier)] > 0)
+      copied(collapsed_now_[index(tier)] * scale_ * huge_page_bytes, tier, tier);
+  out.moves += (remapped_now_ + reshaped_now_) * scale_;
   out.moves_ns += worked_ns_;
 }
 

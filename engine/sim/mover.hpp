@@ -6,6 +6,9 @@
 // than a block. The move takes effect at the border that follows its end. Where a page is stands in
 // the page table; the mover changes it there.
 //
+// Where page sizes are mixed, a unit of 512 pages moves as one, and its threads split and collapse
+// units as well, at once and one after the other.
+//
 // How pages are copied is the policy's choice (Movers). A move that a faulting thread makes itself
 // (Way::in_fault) takes that thread's time and none of the movers'.
 #pragma once
@@ -13,9 +16,11 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/rng.hpp"
@@ -45,8 +50,11 @@ class Mover {
   /// As Memory::request and Memory::pending.
   std::size_t request(Tier to, std::span<const PageId> pages);
   [[nodiscard]] std::uint64_t pending(Tier to) const {
-    return queue_.pending(to) + moving_to_[index(to)];
+    return queue_.pending(to) + moving_to_[0][index(to)] +
+           moving_to_[1][index(to)] * PageTable::unit_pages;
   }
+  /// As Memory::reshape.
+  std::size_t reshape(Change to, std::span<const PageId> units);
   /// Moves a page at once, by the thread that faulted on it; returns the time that this takes all
   /// of the real pages, or 0 if it does not move.
   double move_in_fault(PageId page, Tier to);
@@ -55,6 +63,10 @@ class Mover {
   void finish(double now_ns, Policy& policy);
   /// Pages that are about to vanish: those that are queued or in flight are gone.
   void forget(PageRange range);
+  /// A unit that is about to be unmapped in part: it does not move any more.
+  void cancel(PageRange unit);
+  /// And it is split at once, in the time of whoever unmaps.
+  void split_at_once(PageRange unit);
   /// Goes on with the moves under way and starts those behind them, as far as the time of a block
   /// that is expected to last so long allows. This is its threads' time (without any, what the
   /// tiering thread had left in the last block, scaled to this one) and what earlier blocks left
@@ -70,11 +82,13 @@ class Mover {
   /// Whether copies could turn out void in this run.
   [[nodiscard]] bool transactional() const { return transactional_; }
   /// How long a real page is away on its way to the tier.
-  [[nodiscard]] double away_ns(Tier to) const { return move_ns_[index(to)]; }
+  [[nodiscard]] double away_ns(Tier to, std::size_t size = 0) const {
+    return move_ns_[size][index(to)];
+  }
   /// Share of the real pages behind those in flight toward the tier that move in this block.
-  [[nodiscard]] double moving_share(Tier to) const {
-    const std::uint64_t pages = moving_to_[index(to)];
-    return pages == 0 ? 0 : moved_now_[index(to)] / static_cast<double>(pages);
+  [[nodiscard]] double moving_share(Tier to, std::size_t size = 0) const {
+    const std::uint64_t pages = moving_to_[size][index(to)];
+    return pages == 0 ? 0 : moved_now_[size][index(to)] / static_cast<double>(pages);
   }
   /// Adds what this block's moves, and its work in the last one, cost the application.
   void disturb(Interference& out) const;
@@ -87,12 +101,14 @@ class Mover {
     bool remap = false;    // to its shadow: nothing is copied
     double left = 1;       // share of its real pages that still have to move
     unsigned retries = 0;  // that are left
+    [[nodiscard]] std::size_t size() const { return move.pages > 1 ? 1 : 0; }
   };
   void price(const Load& load);
   [[nodiscard]] double pages_at_a_time() const {
     return static_cast<double>(movers_.threads) / movers_.together;
   }
-  void report(PageId page, Tier to, Outcome outcome);
+  void report(const Move& move, Outcome outcome);
+  void reshape_units(double budget_ns);
   bool depart(PageId page, Tier to, bool in_fault);
   bool copy(InFlight& moving, double budget_ns);
   bool over(InFlight& moving, double now_ns);
@@ -107,8 +123,11 @@ class Mover {
   Movers movers_;
   bool transactional_ = false;  // at any time
   MoveQueue queue_;
-  std::array<PageBits, tier_count> queued_;   // toward each tier
-  std::array<double, tier_count> move_ns_{};  // of one real page, by target, in this block
+  std::array<PageBits, tier_count> queued_;  // toward each tier
+  // By the size of what moves, a page or a unit of mixed pages, and by target.
+  template <typename T>
+  using BySize = std::array<std::array<T, tier_count>, 2>;
+  BySize<double> move_ns_{};  // of one real page or unit in this block
   // Time of a page's last move + 1; 0: never. From calloc: most pages never move, and the operating
   // system gives memory only to the parts that are written.
   struct Free {
@@ -117,12 +136,14 @@ class Mover {
   std::unique_ptr<std::uint32_t[], Free> moved_at_ms_;
 
   std::vector<InFlight> in_flight_;
-  std::array<std::uint64_t, tier_count> moving_to_{};
-  std::array<double, tier_count> moved_now_{};               // of these pages, copied in this block
+  BySize<std::uint64_t> moving_to_{};
+  BySize<double> moved_now_{};                               // of these, copied in this block
   double remapped_now_ = 0;                                  // likewise, without a copy
   std::unordered_map<std::uint64_t, std::uint64_t> stores_;  // by page, while they are copied
-  std::vector<MigrationResult> results_;                     // for the next border
-  std::vector<MigrationResult> delivered_;                   // being read by the policy
+  std::deque<std::pair<Change, PageId>> reshapes_;
+  double reshaped_now_ = 0, collapsed_now_[tier_count] = {};  // in this block
+  std::vector<MigrationResult> results_;                      // for the next border
+  std::vector<MigrationResult> delivered_;                    // being read by the policy
   double credit_ns_ = 0;  // time that it has left, or is ahead by
   double used_ns_ = 0;    // for the moves of the current block
   bool idle_ = true;      // in it, for a part at least

@@ -10,8 +10,9 @@
 namespace tt::sim {
 
 struct Move {
-  PageId page;
+  PageId page;  // the first of a unit
   Tier to = Tier::fast;
+  std::uint64_t pages = 1;  // of the unit, when it was asked for
 };
 
 class MoveQueue {
@@ -23,10 +24,10 @@ class MoveQueue {
   [[nodiscard]] const Move& front() const { return moves_.front(); }
   void push(Move move) {
     moves_.push_back(move);
-    ++pending_[index(move.to)];
+    pending_[index(move.to)] += move.pages;
   }
   void pop() {
-    --pending_[index(moves_.front().to)];
+    pending_[index(moves_.front().to)] -= moves_.front().pages;
     moves_.pop_front();
   }
   /// Takes out the moves for which `gone` says so, in order.
@@ -34,7 +35,7 @@ class MoveQueue {
   void remove_if(Gone gone) {
     std::erase_if(moves_, [&](const Move& move) {
       if (!gone(move)) return false;
-      --pending_[index(move.to)];
+      pending_[index(move.to)] -= move.pages;
       return true;
     });
   }

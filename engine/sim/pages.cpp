@@ -23,6 +23,13 @@ void add_bits(PageMask mask, std::int64_t place, std::uint64_t bits) {
     mask[word + 1] |= bits >> (64 - place % 64);
 }
 
+/// The bits of a word whose lowest is at `place` that lie before `limit`.
+std::uint32_t within(std::int64_t place, std::int64_t limit) {
+  const std::int64_t bits = limit - place;
+  if (bits >= 32) return ~std::uint32_t{0};
+  return bits <= 0 ? 0 : (std::uint32_t{1} << bits) - 1;
+}
+
 }  // namespace
 
 PageTable::PageTable(const Layout& layout)
@@ -30,7 +37,92 @@ PageTable::PageTable(const Layout& layout)
       space_(layout.base_pages, page_shift(layout.page_bytes, layout.stream_page_bytes)),
       free_{layout.fast_pages, layout.slow_pages},
       present_(space_.pages()),
-      slow_(space_.pages()) {}
+      slow_(space_.pages()),
+      huge_(layout.mixed ? space_.pages() / unit_pages + 1 : 0),
+      whole_(layout.mixed ? space_.pages() / unit_pages + 1 : 0),
+      touched_(layout.mixed ? space_.pages() : 0) {}
+
+PageRange PageTable::map(const trace::Event& event) {
+  const PageRange range = space_.map(event);
+  if (!layout_.mixed) return range;
+  const std::uint64_t first = (range.first.value + unit_pages - 1) / unit_pages;
+  const std::uint64_t end = range.end().value / unit_pages;
+  if (first < end) {
+    huge_.set(first, end - first);
+    whole_.set(first, end - first);
+  }
+  return range;
+}
+
+double PageTable::huge_share() const {
+  std::uint64_t in_units = 0;
+  for (std::uint64_t first = 0; first + unit_pages <= size(); first += unit_pages)
+    if (huge_.test(first / unit_pages)) in_units += present_.count(first, unit_pages);
+  const std::uint64_t all = present_.count(0, size());
+  return all == 0 ? 0 : static_cast<double>(in_units) / static_cast<double>(all);
+}
+
+std::array<PageRange, 2> PageTable::cut_by(PageRange range) const {
+  std::array<PageRange, 2> cut{};
+  if (range.count == 0) return cut;
+  const PageRange low = unit(range.first.value);
+  const PageRange high = unit(range.end().value - 1);
+  if (low.first < range.first || low.end() > range.end()) cut[0] = low;
+  if (high.first != low.first && high.end() > range.end()) cut[1] = high;
+  return cut;
+}
+
+std::uint64_t PageTable::split(PageRange unit) {
+  const auto [first, count] = unit;
+  const Tier tier = tier_of(first.value);
+  std::uint64_t freed = 0, shadows = 0;
+  huge_.clear(first.value / unit_pages);
+  PageBits::each_word(first.value, count, [&](std::size_t word, std::uint32_t mask) {
+    const std::uint32_t gone = present_.words()[word] & mask & ~touched_.words()[word];
+    freed += static_cast<std::uint64_t>(std::popcount(gone));
+    present_.words()[word] &= ~gone;
+    slow_.words()[word] &= ~gone;
+    for (std::size_t t = 0; t < trap_count; ++t) {
+      if (planes_[t].empty()) continue;
+      std::uint32_t& plane = planes_[t].words()[word];
+      const auto cleared = static_cast<std::uint64_t>(std::popcount(plane & gone));
+      if (t == index(Trap::shadowed)) shadows += cleared;
+      pages_in_[t] -= cleared;
+      plane &= ~gone;
+    }
+    for (PageBits& armed : armed_)
+      if (!armed.empty()) armed.words()[word] &= ~gone;
+  });
+  vacate(tier, freed);
+  vacate(Tier::slow, shadows);
+  return freed;
+}
+
+Outcome PageTable::collapse(PageRange group) {
+  const auto [first, count] = group;
+  if (!whole_.test(first.value / unit_pages)) return Outcome::gone;
+  const std::uint64_t there = present_.count(first.value, count);
+  const std::uint64_t in_slow = slow_.count(first.value, count);
+  if (there == 0) return Outcome::gone;
+  if (in_slow != 0 && in_slow != there) return Outcome::busy;
+  for (const Trap trap :
+       {Trap::away, Trap::write_away, Trap::copied, Trap::shadowed, Trap::guarded, Trap::probed})
+    if (this->count(trap, group) > 0) return Outcome::busy;
+  const Tier tier = in_slow == 0 ? Tier::fast : Tier::slow;
+  if (free(tier) < unit_pages) return Outcome::no_space;
+  take(tier, unit_pages - there);
+  present_.set(first.value, count);
+  if (tier == Tier::slow) slow_.set(first.value, count);
+  // One accessed bit: set if that of any page was.
+  const std::uint64_t idle = this->count(Trap::idle, group);
+  huge_.set(first.value / unit_pages);
+  if (idle == there && idle > 0) {
+    arm(Trap::idle, group, Tiers::both);
+  } else if (idle > 0) {
+    disarm(Trap::idle, group);
+  }
+  return Outcome::done;
+}
 
 /// By words: policies scan their whole address space.
 void PageTable::residency(PageId first, std::span<Residency> out) const {
@@ -54,6 +146,10 @@ void PageTable::place(const trace::Event& event, Policy& policy, Nanos now) {
   const std::uint64_t end = range.end().value;
   const bool by_page = layout_.placement == Granularity::page;
   Tier wanted = Tier::fast;
+  if (layout_.mixed) {
+    place_mixed(range, policy, now);
+    return;
+  }
   for (std::uint64_t first = range.first.value; first < end; first += run) {
     if (short_of_fast()) policy.on_pressure(Tier::fast, now);
     const PageRange part{PageId{first}, std::min(run, end - first)};
@@ -71,8 +167,39 @@ void PageTable::place(const trace::Event& event, Policy& policy, Nanos now) {
   }
 }
 
+/// By groups: a unit is placed whole when one of its pages is touched, in the tier that has room
+/// for all of it.
+void PageTable::place_mixed(PageRange range, Policy& policy, Nanos now) {
+  const std::uint64_t end = range.end().value;
+  for (std::uint64_t first = range.first.value; first < end;) {
+    if (short_of_fast()) policy.on_pressure(Tier::fast, now);
+    const std::uint64_t next = std::min(end, (first / unit_pages + 1) * unit_pages);
+    const PageRange part{PageId{first}, next - first};
+    const PageRange all = unit(first);
+    touched_.set(first, part.count);
+    if (all.count == 1) {
+      first_touch(present_, slow_, first, part.count, policy.placement(part), free_, reserve_);
+    } else if (!present_.test(first)) {
+      const Tier wanted = policy.placement(all);
+      const std::uint64_t kept = wanted == Tier::fast ? reserve_ : 0;
+      const Tier tier = free(wanted) >= kept + unit_pages ? wanted : other(wanted);
+      take(tier, unit_pages);
+      present_.set(all.first.value, unit_pages);
+      if (tier == Tier::slow) slow_.set(all.first.value, unit_pages);
+    }
+    first = next;
+  }
+}
+
 void PageTable::remove(PageRange range) {
   const auto [first, count] = range;
+  if (layout_.mixed && count > 0) {
+    touched_.clear(first.value, count);
+    const std::uint64_t group = first.value / unit_pages;
+    const std::uint64_t groups = (range.end().value - 1) / unit_pages + 1 - group;
+    huge_.clear(group, groups);
+    whole_.clear(group, groups);
+  }
   const std::uint64_t in_slow = slow_.count(first.value, count);
   free_[index(Tier::slow)] += in_slow;
   free_[index(Tier::fast)] += present_.count(first.value, count) - in_slow;
@@ -129,7 +256,9 @@ std::uint64_t PageTable::arm(Trap trap, PageRange range, Tiers which, PageMask b
                              PageMask fresh) {
   std::ranges::fill(before, 0);
   std::ranges::fill(fresh, 0);
-  const auto [first, count] = known(range);
+  const std::uint64_t origin = range.first.value;
+  const auto limit = static_cast<std::int64_t>(range.count);
+  const auto [first, count] = whole_units(known(range));
   allocate(trap);
   std::uint32_t* plane = planes_[index(trap)].words();
   std::uint64_t sum = 0;
@@ -137,11 +266,10 @@ std::uint64_t PageTable::arm(Trap trap, PageRange range, Tiers which, PageMask b
     std::uint32_t meant = present_.words()[word] & mask;
     if (!includes(which, Tier::fast)) meant &= slow_.words()[word];
     if (!includes(which, Tier::slow)) meant &= ~slow_.words()[word];
-    const auto place =
-        static_cast<std::int64_t>(word * 32) - static_cast<std::int64_t>(first.value);
+    const auto place = static_cast<std::int64_t>(word * 32) - static_cast<std::int64_t>(origin);
     const std::uint32_t more = meant & ~plane[word];
-    add_bits(before, place, meant & plane[word]);
-    add_bits(fresh, place, more);
+    add_bits(before, place, meant & plane[word] & within(place, limit));
+    add_bits(fresh, place, more & within(place, limit));
     plane[word] |= more;
     sum += static_cast<std::uint64_t>(std::popcount(more));
     if (!several()) return;
@@ -150,6 +278,33 @@ std::uint64_t PageTable::arm(Trap trap, PageRange range, Tiers which, PageMask b
   });
   pages_in_[index(trap)] += sum;
   return sum;
+}
+
+void PageTable::disarm(Trap trap, PageRange range) {
+  const auto [first, count] = range;
+  PageBits::each_word(first.value, count, [&](std::size_t word, std::uint32_t mask) {
+    std::uint32_t& plane = planes_[index(trap)].words()[word];
+    pages_in_[index(trap)] -= static_cast<std::uint64_t>(std::popcount(plane & mask));
+    plane &= ~mask;
+    if (!several()) return;
+    for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
+      std::uint32_t left = 0;
+      for (std::size_t t = 0; t < trap_count; ++t)
+        if (catches(static_cast<Trap>(t), kind) && !planes_[t].empty())
+          left |= planes_[t].words()[word];
+      armed_[index(kind)].words()[word] &= ~mask | left;
+    }
+  });
+}
+
+/// A unit belongs to the range that holds its first page.
+PageRange PageTable::whole_units(PageRange range) const {
+  if (!layout_.mixed || range.count == 0) return range;
+  const PageRange low = unit(range.first.value);
+  const std::uint64_t first = low.first < range.first ? low.end().value : range.first.value;
+  const PageRange high = unit(range.end().value - 1);
+  const std::uint64_t end = high.first.value < first ? first : high.end().value;
+  return {PageId{first}, end - first};
 }
 
 void PageTable::unarmed(Trap trap, PageRange range, PageMask out) const {

@@ -6,6 +6,12 @@
 // from each other because the replay loop gathers single bits of millions of pages, and because
 // policies scan their whole address space by words.
 //
+// Where page sizes are mixed (Layout::mixed), page numbers are those of base pages, and one bit for
+// each 512 of them says that they are mapped as a huge page: a unit, which has one tier, one
+// accessed bit and one protection. All planes still hold a bit per base page, and those of a unit
+// are equal, so that the replay loop does not have to know. A unit takes the room of all its pages,
+// touched or not; splitting it frees those that the application never touched.
+//
 // A page is armed while something waits for an access to it: a Trap, each with a plane that is
 // allocated when it is first used. The loop looks at one plane, that of the trap in use, or if
 // there are several of them, one of two that are derived: the pages armed for loads, and for
@@ -63,7 +69,9 @@ class PageTable {
     std::uint64_t slow_pages = 0;
     std::uint64_t fast_pages = 0;
     Granularity placement = Granularity::range;
+    bool mixed = false;
   };
+  static constexpr std::uint64_t unit_pages = trace::huge_page_bytes / trace::base_page_bytes;
   explicit PageTable(const Layout& layout);
 
   /// Managed pages of the address space.
@@ -90,6 +98,17 @@ class PageTable {
     return slow_.test(page) ? Tier::slow : Tier::fast;
   }
   [[nodiscard]] const PageBits& slow() const { return slow_; }
+  [[nodiscard]] bool mixed() const { return layout_.mixed; }
+  /// A bit per group of 512 pages that is a unit now.
+  [[nodiscard]] const PageBits& huge() const { return huge_; }
+  /// Share of the present pages that are part of a unit.
+  [[nodiscard]] double huge_share() const;
+  /// As Memory::unit.
+  [[nodiscard]] PageRange unit(std::uint64_t page) const {
+    if (!layout_.mixed || page >= size() || !huge_.test(page / unit_pages))
+      return {PageId{page}, 1};
+    return {PageId{page / unit_pages * unit_pages}, unit_pages};
+  }
   /// The part of the range that lies in the address space.
   [[nodiscard]] PageRange known(PageRange range) const {
     if (range.first.value >= size()) return {range.first, 0};
@@ -98,8 +117,11 @@ class PageTable {
 
   /// The pages that a map event creates (none of them is present before it is touched), and those
   /// that end with an unmap event, which the caller has to remove.
-  [[nodiscard]] PageRange map(const trace::Event& event) { return space_.map(event); }
+  /// Where page sizes are mixed, groups that the mapping covers wholly are huge from now on.
+  [[nodiscard]] PageRange map(const trace::Event& event);
   [[nodiscard]] PageRange unmap(const trace::Event& event) { return space_.unmap(event); }
+  /// Units of which the range covers a part only: they have to be split before it is unmapped.
+  [[nodiscard]] std::array<PageRange, 2> cut_by(PageRange range) const;
   /// First touches of the event's pages that are not there yet, placed as the policy wants. Wakes
   /// it between them when the fast tier is short of pages.
   void place(const trace::Event& event, Policy& policy, Nanos now);
@@ -117,8 +139,8 @@ class PageTable {
 
   /// The steps of a move: a slot in the tier that the page goes to is taken before the first byte
   /// is copied, and the one that it leaves is free after the last.
-  void take(Tier to) { --free_[index(to)]; }
-  void vacate(Tier from) { ++free_[index(from)]; }
+  void take(Tier to, std::uint64_t pages = 1) { free_[index(to)] -= pages; }
+  void vacate(Tier from, std::uint64_t pages = 1) { free_[index(from)] += pages; }
   void depart(PageId page, Copy copy) {
     constexpr std::array traps = {Trap::away, Trap::write_away, Trap::copied};
     arm(traps[static_cast<std::size_t>(copy)], page.value);
@@ -126,12 +148,21 @@ class PageTable {
   /// The move is over: from now on accesses find the page in `to`.
   void arrive(PageId page, Tier to) {
     stay(page);
+    const auto [first, count] = unit(page.value);
     if (to == Tier::slow) {
-      slow_.set(page.value);
+      slow_.set(first.value, count);
     } else {
-      slow_.clear(page.value);
+      slow_.clear(first.value, count);
     }
   }
+  /// Splits a unit. Pages that were never touched are free, and absent, as all-zero pages are that
+  /// a kernel unmaps. Returns how many.
+  std::uint64_t split(PageRange unit);
+  /// Maps a group as a huge page: done; busy if its pages are not all in one tier, or one of them
+  /// waits for something; no_space if that tier has no room for the new page beside the old ones;
+  /// gone if nothing of it is there, or no mapping covers it wholly.
+  Outcome collapse(PageRange group);
+
   /// It does not move any more.
   void stay(PageId page) {
     for (const Trap trap : {Trap::away, Trap::write_away, Trap::copied}) disarm(trap, page.value);
@@ -148,6 +179,10 @@ class PageTable {
     return armed(Trap::away, page) || (kind == AccessKind::store && armed(Trap::write_away, page));
   }
   void arm(Trap trap, std::uint64_t page) {
+    if (layout_.mixed) {
+      arm(trap, unit(page), Tiers::both);
+      return;
+    }
     if ((used_ & bit(trap)) == 0) allocate(trap);
     PageBits& plane = planes_[index(trap)];
     if (plane.test(page)) return;
@@ -159,6 +194,10 @@ class PageTable {
   }
   void disarm(Trap trap, std::uint64_t page) {
     if (!armed(trap, page)) return;
+    if (layout_.mixed) {
+      disarm(trap, unit(page));
+      return;
+    }
     planes_[index(trap)].clear(page);
     --pages_in_[index(trap)];
     if (!several()) return;
@@ -185,6 +224,9 @@ class PageTable {
   }
 
  private:
+  void place_mixed(PageRange range, Policy& policy, Nanos now);
+  void disarm(Trap trap, PageRange range);
+  [[nodiscard]] PageRange whole_units(PageRange range) const;
   [[nodiscard]] static constexpr unsigned bit(Trap trap) { return 1U << index(trap); }
   [[nodiscard]] bool several() const { return (used_ & (used_ - 1)) != 0; }
   void allocate(Trap trap);
@@ -203,6 +245,10 @@ class PageTable {
   std::array<std::uint64_t, trap_count> pages_in_{};
   // By access kind, once several traps are in use: the pages in one of those that catch it.
   std::array<PageBits, 2> armed_;
+  // Where page sizes are mixed, by group of 512 pages: those that are a unit, and those that one
+  // mapping covers wholly.
+  PageBits huge_, whole_;
+  PageBits touched_;  // likewise, by page: the application has touched it
 };
 
 }  // namespace tt::sim

@@ -52,10 +52,16 @@ struct MachineProfile {
   double daemon_core_share = 0;  // share of a tiering thread's time that is lost to the
                                  // application: 0 own cores, 1 its cores
   double sample_queue = 0;       // samples that fit the rings before they are lost, full scale
+  // Lines that tiering brings into the shared cache take the place of the application's.
+  double sample_lines = 70;  // per sample, beside what the policy's own work touches
+  double live_lines = 0.14;  // share of a cache's lines that would be used before they leave
   // Hint faults; the defaults are estimates (sim/README.md has their sources).
   double hint_fault_us = 1.5;  // per fault, on the thread that it hits
   double pte_ns = 25;          // per page that is protected, on the application
   double tlb_flush_us = 4;     // per protected range, on every application thread
+  // Mixed page sizes; an estimate as well. Per huge page that is split or mapped, on the mover,
+  // beside the copy that mapping one takes.
+  double split_us = 30;
 };
 
 }  // namespace tt::sim

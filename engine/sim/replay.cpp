@@ -125,11 +125,15 @@ RunResult Replay::result() {
   for (std::size_t s = 0; s < sum_count; ++s) {
     const auto sum = static_cast<Sum>(s);
     if (of_faults(sum) && !by_faults_) continue;
+    if (of_units(sum) && !pages.mixed()) continue;
     if (sum == Sum::copies_voided && !machine_.mover().transactional()) continue;
     metrics[std::string(name(sum))] = sums[sum];
   }
   metrics["fast_hit_ratio"] = fast_hit_ratio(sums, 0);
   metrics["demand_hit_ratio"] = demand_hit_ratio(sums, 0);
+  const double lines = sums[Sum::tiering_lines];
+  const double own = sums[Sum::demand_loads_fast] + sums[Sum::demand_loads_slow];
+  metrics["tiering_line_share"] = lines > 0 ? lines / (lines + own) : 0;
   const double reads = sums[Sum::a3_reads];
   metrics["aol_cycles"] = reads > 0 ? sums[Sum::a1_cycles] / reads : 0;
   metrics["policy_cpu_share"] =
@@ -149,6 +153,7 @@ RunResult Replay::result() {
       {"policy", time.policy * 1e-9},
   };
   if (by_faults_ || time.faults > 0) result.breakdown["faults"] = time.faults * 1e-9;
+  if (pages.mixed()) metrics["huge_share"] = pages.huge_share();
   result.series = series_.take();
   policy_.report(result.rows);
   return result;

@@ -37,6 +37,9 @@ std::string_view name(Sum sum) {
       "pages_protected",
       "hint_faults",
       "copies_voided",
+      "tiering_lines",
+      "units_split",
+      "units_collapsed",
   };
   return names[static_cast<std::size_t>(sum)];
 }

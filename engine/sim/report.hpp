@@ -47,13 +47,19 @@ enum class Sum : std::uint8_t {
   pages_protected,      // by protect()
   hint_faults,
   copies_voided,  // by a store under a transactional move, retries included
+  tiering_lines,  // cache lines that tiering brought into the caches
+  units_split,    // huge pages, where page sizes are mixed
+  units_collapsed,
 };
-inline constexpr std::size_t sum_count = static_cast<std::size_t>(Sum::copies_voided) + 1;
+inline constexpr std::size_t sum_count = static_cast<std::size_t>(Sum::units_collapsed) + 1;
 [[nodiscard]] std::string_view name(Sum sum);
 /// Whether it is reported only of policies that need hint faults.
 [[nodiscard]] constexpr bool of_faults(Sum sum) {
   return sum == Sum::pages_protected || sum == Sum::hint_faults;
 }
+
+/// Whether it is reported only where page sizes are mixed.
+[[nodiscard]] constexpr bool of_units(Sum sum) { return sum >= Sum::units_split; }
 
 struct Sums {
   std::array<double, sum_count> values{};

@@ -97,8 +97,10 @@ Knobs scale_knobs(std::span<const KnobDecl> declared, const Knobs& knobs, double
     switch (knob.unit) {
       case Unit::pages:
       case Unit::samples:
+      case Unit::mebibytes:
       case Unit::gib_per_second:
       case Unit::hertz:
+      case Unit::cores:
         scaled.set(knob.name, knobs.real(knob.name) / scale);
         break;
       case Unit::extreme_per_page:

@@ -1,14 +1,18 @@
 // The entry to the simulator: checks what is asked for, and puts machine, policy and loop together.
 #include "sim/simulate.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/forwarding.hpp"
+#include "sim/future.hpp"
 #include "sim/machine.hpp"
 #include "sim/pages.hpp"
 #include "sim/replay.hpp"
@@ -35,6 +39,9 @@ void check(const MachineProfile& machine, const RunOptions& options) {
           "huge_page_gain must be in [0, 1)");
   require(machine.prefetch_shown >= 0 && machine.prefetch_shown <= 1,
           "prefetch_shown must be in [0, 1]");
+  require(machine.split_us >= 0, "split_us must not be negative");
+  require(machine.sample_lines >= 0, "sample_lines must not be negative");
+  require(machine.live_lines >= 0 && machine.live_lines <= 1, "live_lines must be in [0, 1]");
   require(options.threads > 0 || machine.threads > 0, "threads must be positive");
   if (!(options.fast_share >= 0 && options.fast_share <= 1))
     throw std::invalid_argument("fast_share must be between 0 and 1");
@@ -46,29 +53,41 @@ void check(const MachineProfile& machine, const RunOptions& options) {
     throw std::invalid_argument("page_bytes must be 4096 or 2097152");
 }
 
-/// Whether a policy with these traits ever asks for a move: one that learns nothing in the run does
-/// not.
-bool migrates(const PolicyTraits& traits) {
-  return !includes(Need::sites | Need::future, traits.needs);
+/// Sizes of a miniature's pages.
+double full_page_bytes(const Machine& machine) {
+  return static_cast<double>(machine.page_bytes()) * machine.scale();
 }
 
-std::unique_ptr<Policy> make(const PolicyInfo& info, Machine& machine, const trace::Reader& stream,
-                             const std::map<std::string, KnobValue, std::less<>>& knobs,
-                             std::uint64_t seed) {
-  std::vector<std::uint64_t> totals;
-  Oracle oracle;
-  const bool sees_future = includes(info.traits.needs, Need::future);
-  if (sees_future) {
-    totals.resize(machine.pages().size());
-    const auto base = stream.page_totals();
-    for (std::size_t page = 0; page < base.size(); ++page)
-      totals[page >> machine.pages().shift()] += base[page];
-    oracle.accesses = totals;
+std::vector<PlacedObject> to_file(const Placement& placement, const Machine& machine) {
+  std::vector<PlacedObject> objects;
+  const double bytes = full_page_bytes(machine);
+  for (const Placement::Object& object : placement.objects)
+    objects.push_back({object.site, object.score / bytes, object.pages * bytes, object.slot});
+  return objects;
+}
+
+Placement from_file(const std::vector<PlacedObject>& objects, const Machine& machine) {
+  Placement placement;
+  const double bytes = full_page_bytes(machine);
+  for (const PlacedObject& object : objects)
+    placement.objects.push_back(
+        {object.site, object.score * bytes, object.bytes / bytes, object.slot});
+  return placement;
+}
+
+/// A placement of which the stream has no object at all was made for another program.
+void check(const std::vector<PlacedObject>& objects, const trace::StreamInfo& info) {
+  const auto there = [&](const PlacedObject& object) {
+    return std::ranges::any_of(info.objects, [&](const auto& o) { return o.site == object.site; });
+  };
+  if (objects.empty() || std::ranges::any_of(objects, there)) return;
+  std::string known;
+  for (const trace::Object& object : info.objects) {
+    if (known.find(object.site) == std::string::npos)
+      known += (known.empty() ? "" : ", ") + object.site;
   }
-  const Knobs scaled =
-      scale_knobs(info.knobs, resolve(info.knobs, knobs), machine.scale(),
-                  static_cast<double>(machine.capacity(Tier::fast)) * machine.scale());
-  return info.make(PolicyContext{machine, scaled, sees_future ? &oracle : nullptr, seed});
+  throw std::invalid_argument("the placement has no object of this stream: found '" +
+                              objects.front().site + "', known are " + known);
 }
 
 /// As if the program ran bound to the slow tier's node, and only the policy could move its pages.
@@ -78,23 +97,87 @@ class StartsSlow final : public ForwardingPolicy {
   [[nodiscard]] Tier placement(PageRange) const override { return Tier::slow; }
 };
 
+struct Played {
+  RunResult result;
+  std::vector<PlacedObject> placement;  // of a profiling run
+};
+
+Played play(const trace::Reader& stream, const MachineProfile& machine, const PolicyInfo& policy,
+            const std::map<std::string, KnobValue, std::less<>>& knobs, const RunOptions& options) {
+  Machine simulated(stream, machine, policy.traits, options);
+  std::optional<Future> future;
+  if (includes(policy.traits.needs, Need::future)) future.emplace(stream, machine, simulated);
+  std::optional<Placement> placement;
+  if (options.placement) placement = from_file(*options.placement, simulated);
+  Watch watch(options, stream.info().blocks);
+  const double fast_pages = static_cast<double>(simulated.capacity(Tier::fast)) * simulated.scale();
+  const Knobs scaled =
+      scale_knobs(policy.knobs, resolve(policy.knobs, knobs), simulated.scale(), fast_pages);
+  std::unique_ptr<Policy> running =
+      policy.make(PolicyContext{simulated, scaled, future ? &future->oracle() : nullptr,
+                                options.seed, placement ? &*placement : nullptr});
+  if (options.start_slow) running = std::make_unique<StartsSlow>(std::move(running));
+  simulated.attach(*running);
+  Played played;
+  played.result =
+      Replay(stream, simulated, policy.traits, *running, options.score_after, watch).run();
+  if (policy.traits.profiled && !placement)
+    played.placement = to_file(running->profile(), simulated);
+  return played;
+}
+
+/// The part of a run's progress and deadline that falls to one of two replays.
+RunOptions half(const RunOptions& options, double from) {
+  RunOptions part = options;
+  if (options.progress)
+    part.progress = [&options, from](double done) { return options.progress(from + done / 2); };
+  return part;
+}
+
 }  // namespace
+
+ProfileResult profile(const trace::Reader& stream, const MachineProfile& machine,
+                      const PolicyInfo& policy,
+                      const std::map<std::string, KnobValue, std::less<>>& knobs,
+                      const RunOptions& options) {
+  check(machine, options);
+  if (!policy.traits.profiled)
+    throw std::invalid_argument(policy.name + " does not go by a placement: nothing to profile");
+  require_needs(policy, Machine::offers, "the simulated machine");
+  PolicyInfo on_fast = policy;
+  on_fast.traits.unbounded_fast = true;
+  RunOptions alone = options;
+  alone.placement.reset();
+  alone.start_slow = false;
+  Played played = play(stream, machine, on_fast, knobs, alone);
+  return {std::move(played.placement), std::move(played.result)};
+}
 
 RunResult simulate(const trace::Reader& stream, const MachineProfile& machine,
                    const PolicyInfo& policy,
                    const std::map<std::string, KnobValue, std::less<>>& knobs,
                    const RunOptions& options) {
   check(machine, options);
-  if (options.start_slow && !migrates(policy.traits))
+  if (options.start_slow && !policy.traits.migrates)
     throw std::invalid_argument(
         policy.name + " never moves a page, so that a start in the slow tier is all-slow");
   require_needs(policy, Machine::offers, "the simulated machine");
-  Machine simulated(stream, machine, policy.traits, options);
-  Watch watch(options, stream.info().blocks);
-  std::unique_ptr<Policy> running = make(policy, simulated, stream, knobs, options.seed);
-  if (options.start_slow) running = std::make_unique<StartsSlow>(std::move(running));
-  simulated.attach(*running);
-  return Replay(stream, simulated, policy.traits, *running, options.score_after, watch).run();
+  if (options.placement) {
+    if (!policy.traits.profiled)
+      throw std::invalid_argument(policy.name + " does not go by a placement");
+    check(*options.placement, stream.info());
+  } else if (policy.traits.profiled) {
+    const auto started = std::chrono::steady_clock::now();
+    const RunOptions before = half(options, 0);
+    RunOptions after = half(options, 0.5);
+    after.placement = profile(stream, machine, policy, knobs, before).placement;
+    if (after.deadline_seconds) {
+      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - started;
+      *after.deadline_seconds -= spent.count();
+    }
+    return play(stream, machine, policy, knobs, after).result;
+  }
+  return play(stream, machine, policy, knobs, options).result;
 }
 
 }  // namespace tt::sim

@@ -15,11 +15,23 @@
 
 namespace tt::sim {
 
+/// A Placement as a file has it: sizes at full scale.
+struct PlacedObject {
+  std::string site;
+  double score = 0;  // per byte
+  double bytes = 0;
+  std::uint32_t slot = 0;
+  friend bool operator==(const PlacedObject&, const PlacedObject&) = default;
+};
+
 struct RunOptions {
   double fast_share = 1.0 / 9;   // fast-tier capacity as a share of the footprint (1:8 is 1/9)
   std::uint64_t fast_bytes = 0;  // overrides fast_share when not 0; full scale
   double threads = 0;            // 0: the profile's
   std::uint64_t page_bytes = 0;  // 0: the policy's native managed page
+  // Base pages, of which 512 at a time are mapped as a huge page where one mapping covers them; a
+  // policy that needs mixed page sizes gets them anyway.
+  bool mixed = false;
   // Accepts fast tiers of fewer than least_fast_pages (sim/scale.hpp): smoke runs, and tests of
   // mechanics on a few pages.
   bool coarse = false;
@@ -27,6 +39,9 @@ struct RunOptions {
   /// The share of the timed part, by the work in it, that passes before anything is scored.
   double score_after = 0;
   std::uint64_t seed = 0;
+  /// What a profiled policy goes by. Without it the stream is played twice: the first time on fast
+  /// memory alone, as a profiling run.
+  std::optional<std::vector<PlacedObject>> placement;
   std::optional<double> deadline_seconds;  // wall clock; DeadlineExceeded is thrown beyond it
   std::function<bool(double)> progress;    // fraction done; false stops (Interrupted is thrown)
 };
@@ -65,5 +80,16 @@ struct RunResult {
                                  const PolicyInfo& policy,
                                  const std::map<std::string, KnobValue, std::less<>>& knobs,
                                  const RunOptions& options);
+
+/// The profiling run of a policy that goes by a Placement: everything in fast memory.
+struct ProfileResult {
+  std::vector<PlacedObject> placement;
+  RunResult run;
+};
+/// Throws as simulate(), and for a policy that does not profile.
+[[nodiscard]] ProfileResult profile(const trace::Reader& stream, const MachineProfile& machine,
+                                    const PolicyInfo& policy,
+                                    const std::map<std::string, KnobValue, std::less<>>& knobs,
+                                    const RunOptions& options);
 
 }  // namespace tt::sim

@@ -87,7 +87,9 @@ void TieringThread::drain(std::span<const Sample> fresh, double now_ns, Policy& 
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(deliver));
   const double work = take_charged();
   const double drained = drain_ns * static_cast<double>(deliver);
+  lines_ += profile_.sample_lines * scale_ * static_cast<double>(deliver);
   sampling_ns_ += drained;
+  ledger_.counters().sampling_seconds += (work + drained) * 1e-9;
   pay(work + drained);
   const double weight = 1.0 / 16;
   sample_work_ns_ += weight * (work / static_cast<double>(deliver) - sample_work_ns_);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/seam.hpp"
@@ -19,6 +20,28 @@
 #include "sim/profile.hpp"
 
 namespace tt::sim {
+
+/// Cache lines that each kind of work touches and that nothing else keeps in the cache: a counter,
+/// a line of counters, entries of 8 bytes in order of addresses; of a page on a list its own links,
+/// those of two neighbours and what the reverse map says. Histograms and sorts work in the cache.
+[[nodiscard]] constexpr double work_lines(Work kind) {
+  switch (kind) {
+    case Work::tracker_update:
+    case Work::tracker_lookup:
+    case Work::cooling_step:
+    case Work::probe:
+      return 1;
+    case Work::scan_step:
+    case Work::pte_scan:
+      return 8.0 / 64;
+    case Work::lru_step:
+      return 4;
+    case Work::threshold_pass:
+    case Work::sort_step:
+      return 0;
+  }
+  return 0;
+}
 
 class TieringThread {
  public:
@@ -37,6 +60,10 @@ class TieringThread {
   }
   /// As Memory::charge, for the work that this thread does.
   void charge(Work kind, std::uint64_t times) { charged_ns_ += work_ns(kind, times); }
+  /// The lines of work are brought into the shared cache, whoever does it.
+  void bring_lines(Work kind, std::uint64_t times) {
+    lines_ += static_cast<double>(times) * work_lines(kind) * (per_page(kind) ? scale_ : 1);
+  }
 
   /// One core's worth of work in the block that has ended: what it still owes, then the rings and
   /// the ticks. `fresh` are the block's samples, in random order; they are taken.
@@ -49,7 +76,8 @@ class TieringThread {
   [[nodiscard]] double left_ns() const { return left_ns_; }
   [[nodiscard]] double idle_share() const { return idle_share_; }
   /// Adds the work of the last block, or what standing threads took of the cores if that is more.
-  void disturb(Interference& out) const {
+  void disturb(Interference& out) {
+    out.lines += std::exchange(lines_, 0.0);
     out.sampling_ns += sampling_ns_;
     out.policy_ns += std::max(policy_ns_, standing_ * block_ns_ - sampling_ns_);
   }
@@ -65,6 +93,7 @@ class TieringThread {
   const double standing_;
   std::vector<Sample> waiting_;  // in the rings
   double charged_ns_ = 0;        // by charge(), not yet accounted
+  double lines_ = 0;             // by bring_lines() and for samples, not yet felt
   double debt_ns_ = 0;           // work that it still has to do before anything else
   double sample_work_ns_ = 0;    // the policy's own work per simulated sample, moving average
   double next_tick_ns_ = 0;

@@ -83,7 +83,7 @@ LaneTime solve(const LaneWork& work, const std::array<TierProfile, tier_count>& 
       const std::size_t t = index(term.tier);
       time.stall[t] += term.accesses * std::max(0.0, term.wait_ns * time.factor[t] - term.issue_ns);
     }
-    for (double& stall : time.stall) stall /= work.threads;
+    for (double& stall : time.stall) stall *= (1 + work.refetched) / work.threads;
     time.migration = moves;
     if (work.in_flight_ns2 > 0)
       time.migration +=

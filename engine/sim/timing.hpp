@@ -25,6 +25,11 @@ inline constexpr double line_bytes = trace::line_bytes;
 struct Traffic {
   double read = 0;
   double written = 0;
+  Traffic& operator*=(double times) {
+    read *= times;
+    written *= times;
+    return *this;
+  }
   Traffic& operator+=(const Traffic& more) {
     read += more.read;
     written += more.written;
@@ -65,6 +70,7 @@ struct LaneWork {
   double sampling_ns = 0;   // thread time lost to sampling
   double policy_ns = 0;     // thread time lost to the policy's own work on our cores
   double fault_ns = 0;      // thread time in hint faults, and for protecting pages
+  double refetched = 0;     // accesses that miss for tiering's sake, relative to all
   std::vector<Term> terms;
   std::array<Traffic, tier_count> traffic{};    // own accesses and page moves
   std::array<double, tier_count> background{};  // utilisation by the other lanes

@@ -59,7 +59,17 @@ std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, d
     for (std::uint64_t bits = fresh_[word]; bits != 0; bits &= bits - 1)
       protected_at_ms_[range.first.value + word * 64 +
                        static_cast<std::uint64_t>(std::countr_zero(bits))] = stamp;
-  const double real = static_cast<double>(count) * scale_;
+  // A unit has one entry.
+  std::uint64_t entries = count;
+  if (pages_.mixed())
+    for (std::size_t word = 0; word < fresh_.size(); ++word)
+      for (std::uint64_t bits = fresh_[word]; bits != 0; bits &= bits - 1) {
+        const std::uint64_t page =
+            range.first.value + word * 64 + static_cast<std::uint64_t>(std::countr_zero(bits));
+        const PageRange unit = pages_.unit(page);
+        if (unit.first.value == page) entries -= unit.count - 1;
+      }
+  const double real = static_cast<double>(entries) * scale_;
   application_ns_ += real * profile_.pte_ns + threads_ * profile_.tlb_flush_us * 1e3;
   ledger_.counters().protected_pages += static_cast<double>(count);
   ledger_.sums()[Sum::pages_protected] += real;
@@ -85,7 +95,7 @@ void Traps::probe(std::span<const Probe> probes, double now_ns) {
     probe.from += late;
     const auto end_ns = static_cast<double>((probe.from + probe.length).count());
     round.end_ns = std::max(round.end_ns, end_ns);
-    const std::uint64_t page = probe.page.value;
+    const std::uint64_t page = pages_.unit(probe.page.value).first.value;
     if (pages_.where(page) == Residency::absent || pages_.armed(Trap::probed, page)) continue;
     unseen_[page] = {};
     pages_.arm(Trap::probed, page);
@@ -141,6 +151,7 @@ void Traps::settle(double block_ns, const Lanes& lanes, Policy& policy) {
 
 void Traps::deliver_faults(const Lanes& lanes, Policy& policy) {
   faults_.clear();
+  double unprotected = 0;
   for (const First& first : firsts_) {
     // The lane's block ends now.
     const double at_ns =
@@ -148,26 +159,28 @@ void Traps::deliver_faults(const Lanes& lanes, Policy& policy) {
     const double since_ns = at_ns - protected_at_ms_[first.page] * 1e6;
     faults_.push_back({PageId{first.page}, pages_.tier_of(first.page), first.kind,
                        whole_ns(std::max(since_ns, 0.0))});
+    unprotected += static_cast<double>(pages_.unit(first.page).count);
     pages_.disarm(Trap::guarded, first.page);
   }
   const auto count = static_cast<double>(faults_.size());
   ledger_.counters().hint_faults += count;
-  ledger_.counters().protected_pages -= count;
+  ledger_.counters().protected_pages -= unprotected;
   ledger_.sums()[Sum::hint_faults] += count * scale_;
   policy.on_faults(faults_, whole_ns(lanes.now_ns()));
   firsts_.clear();
 }
 
 std::optional<std::uint32_t> Traps::faulted(PageId page) const {
-  const auto at = std::ranges::lower_bound(firsts_, page.value, {}, &First::page);
-  if (at == firsts_.end() || at->page != page.value) return std::nullopt;
+  const std::uint64_t unit = pages_.unit(page.value).first.value;
+  const auto at = std::ranges::lower_bound(firsts_, unit, {}, &First::page);
+  if (at == firsts_.end() || at->page != unit) return std::nullopt;
   return at->stream_class;
 }
 
 /// The part of the probe that lies in the block.
 void Traps::look(Probe& probe, double start_ns, double end_ns) {
   if (probe.accessed || !pages_.armed(Trap::probed, probe.page.value)) return;
-  Unseen& page = unseen_[probe.page.value];
+  Unseen& page = unseen_[pages_.unit(probe.page.value).first.value];
   if (page.accesses == 0) return;
   const double from = std::max(start_ns, static_cast<double>(probe.from.count()));
   const double to = std::min(end_ns, static_cast<double>((probe.from + probe.length).count()));
@@ -191,7 +204,8 @@ void Traps::answer_probes(double block_ns, double now_ns, Policy& policy) {
       for (Probe& probe : round.probes) look(probe, now_ns - block_ns, now_ns);
     for (const Round& round : rounds_)
       for (const Probe& probe : round.probes)
-        if (pages_.armed(Trap::probed, probe.page.value)) unseen_[probe.page.value] = {};
+        if (pages_.armed(Trap::probed, probe.page.value))
+          unseen_[pages_.unit(probe.page.value).first.value] = {};
   }
   const auto over = std::ranges::stable_partition(
       rounds_, [&](const Round& round) { return round.end_ns > now_ns; });

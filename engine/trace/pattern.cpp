@@ -16,8 +16,7 @@ namespace tt::trace {
 void Pattern::keep(const Block& block) {
   Kept& kept = blocks_.emplace_back();
   kept.timed = block.timed;
-  kept.remaps = std::ranges::any_of(
-      block.events, [](const Event& event) { return event.type != EventType::touch; });
+  kept.events.assign(block.events.begin(), block.events.end());
   kept.nominal_ns = block.nominal_ns;
   kept.compute_ns.assign(block.compute_ns.begin(), block.compute_ns.end());
   kept.operations.assign(block.operations.begin(), block.operations.end());
@@ -32,10 +31,24 @@ void Pattern::keep(const Block& block) {
                             {operation.accesses.begin(), operation.accesses.end()}});
 }
 
-bool Pattern::usable(bool timed) const {
-  return !blocks_.empty() && std::ranges::none_of(blocks_, [timed](const Kept& kept) {
-    return kept.remaps || kept.timed != timed;
-  });
+bool Pattern::uniform(bool timed) const {
+  return !blocks_.empty() &&
+         std::ranges::all_of(blocks_, [timed](const Kept& kept) { return kept.timed == timed; });
+}
+
+bool Pattern::drawable(bool timed) const {
+  return uniform(timed) && std::ranges::all_of(blocks_, [](const Kept& kept) {
+           return std::ranges::all_of(
+               kept.events, [](const Event& event) { return event.type == EventType::touch; });
+         });
+}
+
+bool Pattern::repeatable(bool timed, std::uint64_t own) const {
+  return uniform(timed) && std::ranges::all_of(blocks_, [own](const Kept& kept) {
+           return std::ranges::all_of(kept.events, [own](const Event& event) {
+             return event.type != EventType::unmap || event.first >= own;
+           });
+         });
 }
 
 std::vector<Operation> Pattern::operations(const std::vector<Sampled>& sampled) {
@@ -45,17 +58,34 @@ std::vector<Operation> Pattern::operations(const std::vector<Sampled>& sampled) 
   return views;
 }
 
-void Pattern::repeat(const Append& append) const {
+void Pattern::repeat(const Shift& shift, const Append& append) const {
+  const auto moved = [&shift](std::uint32_t page) {
+    return page < shift.page ? page : static_cast<std::uint32_t>(page + shift.pages);
+  };
   for (const Kept& kept : blocks_) {
     Block block;
     block.timed = kept.timed;
     block.nominal_ns = kept.nominal_ns;
     block.compute_ns = kept.compute_ns;
     block.operations = kept.operations;
-    for (const Entries& entries : kept.entries)
+    std::vector<Event> events;
+    for (Event event : kept.events) {
+      if (event.first < shift.page) continue;  // touched the first time
+      event.first = moved(event.first);
+      event.object = static_cast<std::uint32_t>(event.object + shift.objects);
+      events.push_back(event);
+    }
+    block.events = events;
+    std::vector<Entries> shifted = kept.entries;
+    for (Entries& entries : shifted) {
+      std::ranges::transform(entries.pages, entries.pages.begin(), moved);
       block.segments.push_back(
           {entries.stream_class, entries.kind, 0, entries.pages, entries.counts, {}});
-    block.sampled = operations(kept.sampled);
+    }
+    std::vector<Sampled> sampled = kept.sampled;
+    for (Sampled& operation : sampled)
+      for (OpAccess& access : operation.accesses) access.page = moved(access.page);
+    block.sampled = operations(sampled);
     append(block);
   }
 }

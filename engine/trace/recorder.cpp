@@ -17,39 +17,13 @@
 #include "trace/llc.hpp"
 #include "trace/overlap.hpp"
 #include "trace/pattern.hpp"
+#include "trace/seen.hpp"
 #include "trace/writer.hpp"
 
 namespace tt::trace {
 namespace {
 
 enum class PageState : std::uint8_t { untouched, touched, freed };
-
-/// What a class's addresses say of its pattern. Counts of lines are shares of calls that touched
-/// lines in the cache too.
-struct Seen {
-  std::uint64_t fetched = 0;  // lines that loads and stores brought
-  double prefetched = 0;      // of these, inside of runs
-  double started = 0;         // of these, at the start of a run
-  std::uint64_t stores = 0;   // retired
-  std::uint64_t dirtied = 0;  // lines that stores made dirty
-  std::uint64_t filled = 0;   // of these, fetched
-
-  [[nodiscard]] Seen since(const Seen& earlier) const {
-    return {fetched - earlier.fetched, prefetched - earlier.prefetched, started - earlier.started,
-            stores - earlier.stores,   dirtied - earlier.dirtied,       filled - earlier.filled};
-  }
-  void add(const Seen& of, double times) {
-    const auto more = [&](std::uint64_t count) {
-      return static_cast<std::uint64_t>(static_cast<double>(count) * times + 0.5);
-    };
-    fetched += more(of.fetched);
-    prefetched += of.prefetched * times;
-    started += of.started * times;
-    stores += more(of.stores);
-    dirtied += more(of.dirtied);
-    filled += more(of.filled);
-  }
-};
 
 constexpr std::uint32_t max_count = std::numeric_limits<std::uint16_t>::max();
 
@@ -85,6 +59,8 @@ const RecorderOptions& checked(const RecorderOptions& options) {
        {options.scale, options.block_ms, options.threads, options.nominal_latency_ns})
     if (!std::isfinite(value) || value <= 0)
       throw std::invalid_argument("recorder: scale, block_ms, threads and latency are positive");
+  if (!std::has_single_bit(options.thinning))
+    throw std::invalid_argument("recorder: thinning is a power of two");
   return options;
 }
 
@@ -101,7 +77,8 @@ struct Recorder::Impl {
   Impl(std::filesystem::path file, StreamInfo description, RecorderOptions given)
       : options(checked(given)),
         info(std::move(description)),
-        llc(static_cast<double>(options.llc_bytes) / options.scale, options.llc_ways),
+        llc(static_cast<double>(options.llc_bytes) / (options.scale * options.thinning),
+            options.llc_ways),
         rng(mix64(options.seed) ^ 0x6f7073616d706c65ULL),
         seen(info.classes.size()),
         accumulators(info.classes.size() * 2),
@@ -111,10 +88,15 @@ struct Recorder::Impl {
     info.scale = options.scale;
     if (info.page_bytes != base_page_bytes && info.page_bytes != huge_page_bytes)
       throw std::invalid_argument("recorder: pages are of 4096 or 2097152 bytes");
-    frame_shift = static_cast<unsigned>(std::countr_zero(info.page_bytes / base_page_bytes));
+    if (options.thinning > info.page_bytes / base_page_bytes)
+      throw std::invalid_argument("recorder: thinning leaves a base page of each page");
+    if (options.thinning > 1 && !info.op_kinds.empty())
+      throw std::invalid_argument("recorder: operations are whole, and cannot be thinned");
+    held_bytes = info.page_bytes / options.thinning;
+    frame_shift = static_cast<unsigned>(std::countr_zero(held_bytes / base_page_bytes));
     for (const Lane& lane : info.lanes)
       full_scale.push_back(
-          options.scale /
+          options.scale * options.thinning /
           (lane.thread_share == 0 ? 1 : std::max(1.0, lane.thread_share * options.threads)));
     for (const StreamClass& entry : info.classes)
       for (const double waits : {1.0, store_stall})  // loads, stores
@@ -128,30 +110,36 @@ struct Recorder::Impl {
   // ----------------------------------------------------------------------------- address space
 
   Address map(std::string_view site, std::uint64_t bytes) {
-    const std::uint64_t count = (bytes + info.page_bytes - 1) / info.page_bytes;
-    const std::uint64_t first = state.size();
+    const std::uint64_t count = (bytes + held_bytes - 1) / held_bytes;
     if (count == 0) throw std::invalid_argument("recorder: a mapping of no bytes");
+    const std::uint64_t first = reserve(std::string(site), count);
+    events.push_back({EventType::map, static_cast<std::uint32_t>(info.objects.size() - 1),
+                      static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)});
+    return first * held_bytes;
+  }
+
+  /// Page numbers for an object, without an event. Returns the first one.
+  std::uint64_t reserve(std::string site, std::uint64_t count) {
+    const std::uint64_t first = state.size();
     if (count > (LlcFilter::max_pages >> frame_shift) - first)
       throw std::invalid_argument("recorder: more than 128 GiB of simulated memory; raise scale");
     state.resize(first + count, PageState::untouched);
     runs.resize(state.size() << frame_shift);
-    info.objects.push_back({std::string(site), first, count});
-    events.push_back({EventType::map, static_cast<std::uint32_t>(info.objects.size() - 1),
-                      static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(count)});
-    return first * info.page_bytes;
+    info.objects.push_back({std::move(site), first, count});
+    return first;
   }
 
   void unmap(Address start) {
-    const std::size_t object = object_of(start / info.page_bytes);
-    if (object == info.objects.size() || info.objects[object].first_page * info.page_bytes != start)
+    const std::size_t object = object_of(start / held_bytes);
+    if (object == info.objects.size() || info.objects[object].first_page * held_bytes != start)
       throw std::logic_error("recorder: unmap() of an address that map() did not return");
     unmap(start, info.objects[object].pages);
   }
 
   void unmap(Address start, std::uint64_t pages) {
-    const std::uint64_t first = start / info.page_bytes;
+    const std::uint64_t first = start / held_bytes;
     const std::size_t object = object_of(first);
-    if (object == info.objects.size() || start % info.page_bytes != 0 || pages == 0 ||
+    if (object == info.objects.size() || start % held_bytes != 0 || pages == 0 ||
         pages > info.objects[object].first_page + info.objects[object].pages - first)
       throw std::logic_error("recorder: unmap() of what is not one mapped range");
     const auto freed = std::span(state).subspan(first, pages);
@@ -233,7 +221,7 @@ struct Recorder::Impl {
 
   void miss(std::uint32_t stream_class, AccessKind kind, Address address, std::uint64_t count) {
     if (in_operation) throw std::logic_error("recorder: miss() inside an operation");
-    const std::uint64_t page = address / info.page_bytes;
+    const std::uint64_t page = address / held_bytes;
     if (page >= state.size() || state[page] != PageState::touched) first_touch(page);
     while (count > 0) {
       const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, max_count));
@@ -250,7 +238,7 @@ struct Recorder::Impl {
   void add(std::uint32_t stream_class, AccessKind kind, std::uint32_t page, std::uint32_t count,
            std::uint32_t fetched_lines) {
     const std::size_t way = stream_class * 2 + index(kind);
-    accumulators.at(way).add(page, count, epoch, state.size());
+    accumulators.at(way).add(page, count * options.thinning, epoch, state.size());
     lane_ns[info.classes[stream_class].lane] += fetched_lines * cost_ns[way];
   }
 
@@ -268,7 +256,7 @@ struct Recorder::Impl {
   }
 
   void add_compute(std::uint32_t lane, double nanoseconds) {
-    compute.at(lane) += nanoseconds;
+    compute.at(lane) += nanoseconds * options.thinning;
     lane_ns[lane] += nanoseconds * full_scale[lane];
     if (sampling) sampled.back().compute_ns += nanoseconds;
     if (!in_operation && lane_ns[lane] >= limit_ns) close();
@@ -352,23 +340,27 @@ struct Recorder::Impl {
 
   void begin_pattern() {
     if (in_pattern || in_operation) throw std::logic_error("recorder: a pattern inside another");
-    if (busy()) close();
+    if (busy() || !events.empty()) close();
     pattern = Pattern{};
+    own_page = state.size();
+    own_object = info.objects.size();
     in_pattern = true;
     pattern_seen = seen;
   }
 
   void end_pattern() {
     if (!in_pattern || in_operation) throw std::logic_error("recorder: no pattern to end");
-    if (busy()) close();
+    if (busy() || !events.empty()) close();
     in_pattern = false;
+    own_pages = state.size() - own_page;
+    own_objects = info.objects.size() - own_object;
     for (std::size_t c = 0; c < seen.size(); ++c) pattern_seen[c] = seen[c].since(pattern_seen[c]);
   }
 
-  void check_pattern() {
-    if (in_pattern || in_operation || !pattern.usable(timed))
+  void check_pattern(bool usable) {
+    if (in_pattern || in_operation || !usable)
       throw std::logic_error("recorder: no pattern that could be repeated");
-    if (busy()) close();
+    if (busy() || !events.empty()) close();
   }
 
   /// So that a class's shares are those of everything written.
@@ -377,14 +369,24 @@ struct Recorder::Impl {
   }
 
   void repeat_pattern(std::uint64_t times) {
-    check_pattern();
-    for (std::uint64_t i = 0; i < times; ++i)
-      pattern.repeat([&](const Block& block) { append(block); });
+    check_pattern(pattern.repeatable(timed, own_page));
+    for (std::uint64_t i = 0; i < times; ++i) {
+      const Pattern::Shift shift{own_page, own_object, state.size() - own_page,
+                                 info.objects.size() - own_object};
+      for (std::size_t object = own_object; object < own_object + own_objects; ++object) {
+        const Object& first = info.objects[object];
+        (void)reserve(first.site, first.pages);
+      }
+      // In the end they are touched, or freed, as the first ones were.
+      std::copy_n(state.begin() + static_cast<std::ptrdiff_t>(own_page), own_pages,
+                  state.begin() + static_cast<std::ptrdiff_t>(own_page + shift.pages));
+      pattern.repeat(shift, [&](const Block& block) { append(block); });
+    }
     count_pattern(static_cast<double>(times));
   }
 
   void draw_pattern(double times) {
-    check_pattern();
+    check_pattern(pattern.drawable(timed));
     pattern.draw(times, rng, [&](const Block& block) { append(block); });
     count_pattern(times);
   }
@@ -394,23 +396,8 @@ struct Recorder::Impl {
     if (busy() || !events.empty()) close();
     info.pages = state.size();
     info.nominal_seconds = timed_ns * 1e-9;
-    for (std::size_t c = 0; c < seen.size(); ++c) describe(info.classes[c], seen[c]);
+    for (std::size_t c = 0; c < seen.size(); ++c) seen[c].describe(info.classes[c]);
     return writer->finish(info);
-  }
-
-  /// Of what was only told to miss(), the class says it itself.
-  static void describe(StreamClass& entry, const Seen& found) {
-    if (found.dirtied > 0) {
-      const auto dirtied = static_cast<double>(found.dirtied);
-      entry.store_fill = static_cast<double>(found.filled) / dirtied;
-      entry.store_events = static_cast<double>(found.stores) / dirtied;
-    }
-    if (found.fetched > 0) {
-      const auto fetched = static_cast<double>(found.fetched);
-      // What a program prefetches itself, it prefetches at the start of a run too.
-      entry.prefetched += (1 - entry.prefetched) * std::min(1.0, found.prefetched / fetched);
-      entry.translation = std::min(1.0, found.started / fetched);
-    }
   }
 
   RecorderOptions options;
@@ -426,7 +413,8 @@ struct Recorder::Impl {
   double timed_ns = 0;
   bool timed = true;
 
-  unsigned frame_shift = 0;      // a page of the stream is 2^frame_shift base pages
+  std::uint64_t held_bytes = 0;  // of the kernel's memory in a page
+  unsigned frame_shift = 0;      // a page of the stream is 2^frame_shift of its base pages
   std::vector<PageState> state;  // per page of the address space
 
   std::vector<Run> runs;   // per base page
@@ -434,6 +422,10 @@ struct Recorder::Impl {
 
   Pattern pattern;
   bool in_pattern = false;
+  std::uint64_t own_page = 0;   // the first that the pattern mapped
+  std::uint64_t own_pages = 0;  // how many
+  std::size_t own_object = 0;   // likewise
+  std::size_t own_objects = 0;
   std::vector<Seen> pattern_seen;  // of the pattern alone once it is over
 
   // The open block.

@@ -31,6 +31,12 @@
 // mapping starts on a page of its own: where objects are as large as in a real program, few huge
 // pages hold two of them, and no two may share one only because both shrank with the scale.
 //
+// In such a stream the kernel may hold a part of each page only, one base page in `thinning`, where
+// a page's base pages follow one law (vertices that are named at random): a huge page is then
+// 512 / thinning of the kernel's base pages, and each of their accesses, and of the kernel's
+// computation, stands for `thinning` of them. A page's count has the mean that it would have, and a
+// larger error; the kernel and the cache filter are those of a miniature of R * thinning.
+//
 // Page numbers are dense from 0 in order of map() and are never given twice: a freed range stays
 // unused, so that a page number means one allocation for the whole run.
 #pragma once
@@ -51,7 +57,8 @@ using Address = std::uint64_t;
 
 struct RecorderOptions {
   double scale = 1;                       // R
-  std::uint64_t llc_bytes = 24ull << 20;  // full-scale; divided by R
+  std::uint32_t thinning = 1;             // see above; a power of two, 1 in streams of base pages
+  std::uint64_t llc_bytes = 24ull << 20;  // full-scale; divided by R * thinning
   unsigned llc_ways = 16;                 // 1 to 16
   double block_ms = 10;                   // nominal block length, full-scale time
   double threads = 16;                    // nominal threads, for block_ms and nominal_seconds only
@@ -99,17 +106,19 @@ class Recorder {
   void end_operation();
 
   /// What follows, until end_pattern(), is kept as a pattern besides being recorded: whole blocks.
-  /// It may not map, free or leave the timed part. A pattern needs memory as its blocks do on disk.
+  /// It may not leave the timed part. A pattern needs memory as its blocks do on disk.
   void begin_pattern();
   void end_pattern();
   /// Appends the pattern's blocks, `times` times, as they were: for what accesses the same lines
-  /// over and over, as an iteration of PageRank does.
+  /// over and over, as trials of PageRank do. What the pattern mapped is mapped anew each time,
+  /// under new page numbers; it may free only that.
   void repeat_pattern(std::uint64_t times);
   /// Appends blocks as if the pattern had gone on for `times` times its length, where its accesses
   /// are independent draws from one law: a page's count in a block is Poisson with the mean that
   /// it had in the pattern's blocks, whose misses the cache filter has counted. A class whose
   /// stores dirtied just the lines that its loads fetched (read-modify-writes) still does that.
   /// Computation and operations go on at the mean rate; the sampled operations are the pattern's.
+  /// The pattern may map and free nothing.
   void draw_pattern(double times);
 
   /// Nominal full-scale seconds recorded so far in the timed part, and in all.

@@ -57,6 +57,8 @@ class FakeMemory final : public Memory {
       probe.accessed = where_.contains(probe.page) && accessed(probe.page);
     return probes;
   }
+  /// The page's group is mapped as a huge page.
+  void make_huge(PageId page) { huge_.insert(page.value / unit_pages); }
   /// Carries out what was asked of units, in order. A group of which a page is gone cannot be
   /// collapsed; of a unit that is half freed the rest is split.
   std::vector<MigrationResult> complete_reshapes() {
@@ -236,13 +238,56 @@ class FakeMemory final : public Memory {
 
 using KnobMap = std::map<std::string, KnobValue, std::less<>>;
 
+/// A future for oracles: what each page saves in each block of 100 ms. It has to stay where it is.
+struct FakeFuture {
+  FakeFuture() = default;
+  FakeFuture(std::uint64_t pages, std::uint64_t blocks)
+      : saved(blocks, std::vector<float>(pages)),
+        lives(pages, {0, static_cast<std::uint32_t>(blocks)}) {}
+  FakeFuture(const FakeFuture&) = delete;
+  FakeFuture& operator=(const FakeFuture&) = delete;
+
+  std::vector<std::vector<float>> saved;  // ns, by block and page
+  std::vector<Oracle::Life> lives;
+  std::vector<std::uint64_t> accesses;
+  std::vector<double> block_ns;
+  std::uint64_t next_block = 0;
+  double move_ns = 1000, mover_ns = 1e6;
+
+  [[nodiscard]] Oracle oracle() {
+    block_ns.assign(saved.size(), 1e8);
+    return {.accesses = accesses,
+            .block_ns = block_ns,
+            .lives = lives,
+            .saved =
+                [this](std::uint64_t first, std::uint64_t last, std::span<float> out) {
+                  for (; first < last; ++first)
+                    for (std::size_t page = 0; page < out.size(); ++page)
+                      out[page] += saved[first][page];
+                },
+            .next_block = [this] { return next_block; },
+            .move_ns = move_ns,
+            .mover_ns = mover_ns};
+  }
+  /// Two halves: ever more is saved by ever fewer pages, first from page 0 on, then from `second`.
+  static std::unique_ptr<FakeFuture> two_phases(std::uint64_t pages, std::uint64_t second) {
+    constexpr std::uint64_t blocks = 40;
+    auto future = std::make_unique<FakeFuture>(pages, blocks);
+    for (std::uint64_t b = 0; b < blocks; ++b)
+      for (std::uint64_t page = 0; page < pages; ++page)
+        future->saved[b][(page + (b < blocks / 2 ? 0 : second)) % pages] =
+            1e7F / static_cast<float>(page + 1);
+    return future;
+  }
+};
+
 /// A policy on a fake memory, and the clock that drives both.
 struct Rig {
   std::unique_ptr<FakeMemory> owned;  // the policy keeps its address while the rig moves
   FakeMemory& memory;
   const PolicyInfo& info;
   Knobs knobs;
-  std::vector<std::uint64_t> accesses;  // the oracle's
+  std::unique_ptr<FakeFuture> future;
   Oracle oracle;
   std::unique_ptr<Policy> policy;
   Nanos now{}, ticked{};
@@ -253,8 +298,8 @@ struct Rig {
         memory(*owned),
         info(tt::policy(name)),
         knobs(resolve(info.knobs, given)),
-        accesses(std::move(oracle_accesses)),
-        oracle{accesses},
+        future(FakeFuture::two_phases(std::max<std::size_t>(oracle_accesses.size(), 100), 40)),
+        oracle(told(std::move(oracle_accesses))),
         policy(info.make({memory, knobs, &oracle, 1})) {}
 
   /// Values as the simulator scales them may lie below the declared limits.
@@ -269,8 +314,14 @@ struct Rig {
         memory(*owned),
         info(tt::policy(name)),
         knobs(scaled(info, given, raw)),
-        policy(info.make({memory, knobs, nullptr, 1})) {}
+        future(FakeFuture::two_phases(fast + slow, 40)),
+        oracle(told({})),
+        policy(info.make({memory, knobs, &oracle, 1})) {}
 
+  Oracle told(std::vector<std::uint64_t> accesses) {
+    future->accesses = std::move(accesses);
+    return future->oracle();
+  }
   /// Maps a range and touches its pages in order, as the policy places them.
   void map(std::uint64_t first, std::uint64_t count) {
     const PageRange range{{first}, count};
@@ -305,6 +356,7 @@ struct Rig {
     const Nanos until = now + from_seconds(for_seconds);
     while (ticked + policy->tick_period() <= until) {  // never early
       ticked = now = std::max(now, ticked + policy->tick_period());
+      memory.clock = now;
       policy->tick(now);
     }
     now = until;

@@ -125,6 +125,7 @@ inline sim::MachineProfile plain_machine() {
   machine.migration_fixed_us = 10;
   machine.migration_copy_gbps = 4.096;
   machine.sample_interrupt_ns = 0;
+  machine.sample_lines = machine.live_lines = 0;
   machine.sample_queue = 1e6;
   return machine;
 }
@@ -137,6 +138,8 @@ inline sim::MachineProfile full_machine() {
   machine.migration_shootdown_us = 0.5;
   machine.sample_assist_ns = 250;
   machine.sample_interrupt_ns = 2000;
+  machine.sample_lines = 20;
+  machine.live_lines = 0.14;
   machine.sample_drain_ns = 100;
   machine.work_ns = {20, 10, 20, 20, 500};
   machine.huge_page_gain = 0.1;

@@ -47,6 +47,17 @@ TEST("histogram: pages move between bins, and an unseen page leaves no negative 
   CHECK_EQ(h.bins()[1], 0u);
 }
 
+TEST("histogram: a unit of several pages counts with all of them") {
+  auto h = Histogram::exponential();
+  h.add(5);
+  h.add(3, 512);
+  h.move(3, 4, 512);
+  CHECK_EQ(h.bins()[1], 0u);
+  CHECK_EQ(h.bins()[2], 513u);
+  h.remove(4, 600);  // more than there are
+  CHECK_EQ(h.bins()[2], 0u);
+}
+
 TEST("histogram: cooling moves every page to the bin of half its count") {
   for (const bool linear : {true, false}) {
     auto h = linear ? Histogram::linear(31) : Histogram::exponential();

@@ -163,6 +163,10 @@ class NotedPolicy final : public Policy {
     note("report");
     out.push_back({"table", {{"score", 9.0}}});
   }
+  Placement profile() const override {
+    note("profile");
+    return {{{"site", 1, 2, 3}}};
+  }
 
  private:
   static void note(const char* name) { ++(*policy_calls)[name]; }
@@ -233,6 +237,7 @@ TEST("forwarding: every function of Policy reaches the inner one, with its argum
   Rows rows;
   policy.report(rows);
   CHECK_EQ(rows.size(), 1u);
+  CHECK_EQ(policy.profile().objects.size(), 1u);
   check_each_once(calls, functions_of<Policy>());
 }
 

@@ -5,6 +5,7 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
+#include "drawn_law.hpp"
 #include "kernels/btree_index.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
@@ -79,7 +80,7 @@ TEST("btree: behaves as a map under random insertions, replacements and lookups"
   const Scratch scratch;
   for (const std::uint64_t order : {3u, 4u, 5u, 16u}) {
     Recorder recorder{scratch.file("a.tts"), description(), {}};
-    TracedMemory memory{recorder};
+    TracedMemory memory{recorder, 4096};
     BtreeOptions options;
     options.order = order;
     BtreeIndex tree{options, {0, 1, 2, 2}, memory};
@@ -103,12 +104,23 @@ TEST("btree: behaves as a map under random insertions, replacements and lookups"
   }
 }
 
+TEST("btree: a heap beyond what a system has at this scale is refused") {
+  const Scratch scratch;
+  Recorder recorder{scratch.file("a.tts"), description(), {}};
+  TracedMemory memory{recorder, 1 << 20};  // 4 MiB of 4 TiB
+  const auto first = memory.map("first", 2 << 20);
+  memory.poke<std::uint64_t>(first + (2 << 20) - 8) = 7;
+  CHECK_EQ(memory.peek<std::uint64_t>(first + (2 << 20) - 8), 7u);
+  (void)memory.map("second", 2 << 20);
+  CHECK_THROWS((void)memory.map("third", 1), "more than 4 TiB");
+}
+
 TEST("btree: memory per pair is the published one, with base pages and with huge ones") {
   const Scratch scratch;
   // MEMTIS (SOSP'23), §6.2.5: 157 million pairs take 15.2 GB, and 38.3 GB with huge pages.
   for (const std::uint64_t slab_kib : {256u, 2048u}) {
     Recorder recorder{scratch.file("a.tts"), description(), {}};
-    TracedMemory memory{recorder};
+    TracedMemory memory{recorder, 4096};
     BtreeOptions options;
     options.slab_bytes = slab_kib << 10;
     BtreeIndex tree{options, {0, 1, 2, 2}, memory};
@@ -163,6 +175,52 @@ TEST("btree: insertions write, lookups read, and both are counted") {
   };
   CHECK(share(run.insert, "btree.records") > 0.05);
   CHECK(share(run.lookup, "btree.nodes") > 0.2);  // 56 bytes per node, touched at each level
+}
+
+TEST("btree: in huge pages, drawn counts give what operations one by one do") {
+  const Scratch scratch;
+  const auto run = [&](const char* name, std::uint64_t page_bytes) {
+    auto request = small(scratch.file(name));
+    request.scale = 256;  // 25 huge pages: 21,000 replacements and as many lookups are made
+    request.page_bytes = page_bytes;
+    request.parameters["inserts_m"] = 237.0;
+    request.parameters["lookups_m"] = 100.0;
+    request.parameters["block_ms"] = 5.0;  // one block holds the end of a phase and a beginning
+    return phases(request);
+  };
+  const Phases made = run("made.tts", base_page_bytes);
+  const Phases drawn = run("drawn.tts", huge_page_bytes);
+  CHECK(drawn.info.entries * 2 < made.info.entries);
+  CHECK_EQ(drawn.insert.operations, made.insert.operations);
+  CHECK_EQ(drawn.lookup.operations, made.lookup.operations);
+  CHECK_NEAR(drawn.insert.seconds, made.insert.seconds, 0.005 * made.insert.seconds);
+  CHECK_NEAR(drawn.lookup.seconds, made.lookup.seconds, 0.005 * made.lookup.seconds);
+  CHECK_NEAR(drawn.insert.stores, made.insert.stores, 0.005 * made.insert.stores);
+  const double law = 8000 * static_cast<double>(drawn.info.pages) / 10;
+  const double times = static_cast<double>(made.lookup.operations) / law;
+  CHECK(times > 8);
+  check::same_law(check::by_huge_page(made.lookup.pages), drawn.lookup.pages, times, 2);
+  check::same_law(check::by_huge_page(made.insert.pages), drawn.insert.pages, times, 2);
+}
+
+TEST("btree: a look ahead at the paths is not reported, and changes nothing") {
+  const Scratch scratch;
+  std::vector<std::uint64_t> keys(300);
+  std::iota(keys.begin(), keys.end(), 0u);
+  const auto accesses = [&](bool looks_ahead) {
+    Recorder recorder{scratch.file("a.tts"), description(), {.llc_bytes = 1024}};
+    TracedMemory memory{recorder, 4096};
+    BtreeIndex tree{{.order = 4}, {0, 1, 2, 2}, memory};
+    for (const std::uint64_t key : keys) {
+      if (looks_ahead) tree.approach(keys);  // of an empty tree at first
+      (void)tree.insert(key * 7 % 300, key);
+    }
+    CHECK_EQ(tree.inconsistency(), "");
+    CHECK_EQ(tree.size(), 300u);
+    return recorder.finish().accesses;
+  };
+  CHECK(accesses(false) > 1000);
+  CHECK_EQ(accesses(true), accesses(false));
 }
 
 TEST("btree: each parameter shows") {

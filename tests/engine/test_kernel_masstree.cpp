@@ -34,7 +34,7 @@ std::string random_key(Rng& rng) {
 TEST("masstree: behaves as a map under random insertions, removals, lookups and scans") {
   const Scratch scratch;
   Recorder recorder{scratch.file("a.tts"), description(), {}};
-  TracedMemory memory{recorder};
+  TracedMemory memory{recorder, 4096};
   SiloArena arena{memory, {0, 1, 2}};
   Masstree tree{arena};
   std::map<std::string, std::uint64_t> known;
@@ -79,7 +79,7 @@ TEST("masstree: ascending insertions fill the leaves, random ones two thirds of 
   const Scratch scratch;
   const auto keys_per_node = [&](bool ascending) {
     Recorder recorder{scratch.file("a.tts"), description(), {}};
-    TracedMemory memory{recorder};
+    TracedMemory memory{recorder, 4096};
     SiloArena arena{memory, {0, 1, 2}};
     Masstree tree{arena};
     Rng rng{1};
@@ -101,7 +101,7 @@ TEST("masstree: ascending insertions fill the leaves, random ones two thirds of 
 TEST("masstree: a leaf's version changes when a key enters or leaves it") {
   const Scratch scratch;
   Recorder recorder{scratch.file("a.tts"), description(), {}};
-  TracedMemory memory{recorder};
+  TracedMemory memory{recorder, 4096};
   SiloArena arena{memory, {0, 1, 2}};
   Masstree tree{arena};
   (void)tree.insert("b", 1);
@@ -121,7 +121,7 @@ TEST("masstree: a leaf's version changes when a key enters or leaves it") {
 TEST("masstree: a queue does not grow: empty leaves go") {
   const Scratch scratch;
   Recorder recorder{scratch.file("a.tts"), description(), {}};
-  TracedMemory memory{recorder};
+  TracedMemory memory{recorder, 4096};
   SiloArena arena{memory, {0, 1, 2}};
   Masstree tree{arena};
   const auto key = [](std::uint64_t number) {

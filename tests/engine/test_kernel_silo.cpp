@@ -9,11 +9,14 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
+#include "drawn_law.hpp"
 #include "kernels/distributions.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/silo_store.hpp"
 #include "kernels/silo_tpcc.hpp"
 #include "scratch.hpp"
+#include "sim/simulate.hpp"
+#include "sim_streams.hpp"
 #include "trace/reader.hpp"
 
 using namespace tt;
@@ -133,7 +136,7 @@ TEST("zipf: a large population costs no table, and its top has the share of the 
 TEST("silo: interleaved transactions have the outcome of those that commit, one after the other") {
   const Scratch scratch;
   Recorder recorder{scratch.file("a.tts"), description(), {}};
-  TracedMemory memory{recorder};
+  TracedMemory memory{recorder, 4096};
   SiloStore store{memory, {0, 1, 2}};
   SiloStore::Table& table = store.make_table();
   std::map<std::string, std::string> serial;
@@ -190,7 +193,7 @@ TEST("silo: interleaved transactions have the outcome of those that commit, one 
 TEST("silo: conflicts abort, and only conflicts") {
   const Scratch scratch;
   Recorder recorder{scratch.file("a.tts"), description(), {}};
-  TracedMemory memory{recorder};
+  TracedMemory memory{recorder, 4096};
   SiloStore store{memory, {0, 1, 2}};
   SiloStore::Table& table = store.make_table();
   SiloTransaction a{store};
@@ -330,11 +333,47 @@ TEST("silo: each parameter of ycsb shows") {
   CHECK_THROWS(with("benchmark", std::string{"tpch"}), "allowed are ycsb and tpcc");
 }
 
+TEST("silo: in huge pages, drawn counts give what reads one by one do") {
+  const Scratch scratch;
+  const auto request = [&](const char* name, std::uint64_t page_bytes) {
+    auto wanted = small(scratch.file(name));
+    wanted.scale = 1024;  // 35 huge pages: 29,000 reads are made
+    wanted.page_bytes = page_bytes;
+    wanted.parameters = {{"duration_s", 40.0}, {"block_ms", 100.0}};
+    return wanted;
+  };
+  StreamInfo made;
+  StreamInfo drawn;
+  const auto pages = check::by_huge_page(heat(request("made.tts", base_page_bytes), &made));
+  const auto drawn_pages = heat(request("drawn.tts", huge_page_bytes), &drawn);
+  CHECK(drawn.entries * 10 < made.entries);
+  CHECK_NEAR(drawn.nominal_seconds, 40, 0.2);
+  CHECK_NEAR(static_cast<double>(drawn.operations), static_cast<double>(made.operations),
+             0.005 * static_cast<double>(made.operations));
+  const double law = 8000 * static_cast<double>(drawn.pages) / 10;
+  const double times = static_cast<double>(made.operations) / law;
+  CHECK(times > 8);
+  check::same_law(pages, drawn_pages, times, 4);
+  // Huge pages differ in popularity by much more than that.
+  const auto [least, most] = std::ranges::minmax_element(pages);
+  CHECK(*most > 1.3 * *least);
+  const auto seconds = [&](const char* name, const char* policy_name) {
+    const Reader reader{scratch.file(name)};
+    return sim::simulate(reader, simtest::full_machine(), policy(policy_name), {},
+                         {.page_bytes = huge_page_bytes, .coarse = true})
+        .seconds;
+  };
+  for (const char* name : {"all-fast", "all-slow", "first-touch", "static-hot"}) {
+    const double expected = seconds("made.tts", name);
+    CHECK_NEAR(seconds("drawn.tts", name), expected, 0.005 * expected);
+  }
+}
+
 TEST("tpcc: the consistency conditions hold, and rolled back orders leave nothing") {
   const Scratch scratch;
   for (const std::uint32_t warehouses : {1u, 2u}) {
     Recorder recorder{scratch.file("a.tts"), description(), {}};
-    TracedMemory memory{recorder};
+    TracedMemory memory{recorder, 4096};
     SiloStore store{memory, {0, 1, 2}};
     Tpcc tpcc{store, {warehouses, 0.01, 7}};
     CHECK_EQ(tpcc.warehouses(), warehouses);

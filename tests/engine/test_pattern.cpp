@@ -253,9 +253,21 @@ TEST("recorder: what cannot be a pattern is refused") {
   CHECK_THROWS(recorder.begin_pattern(), "inside another");
   drawn.make(100);
   CHECK_THROWS(recorder.repeat_pattern(1), "no pattern");
-  (void)recorder.map("more", 4096);
+  const Address more = recorder.map("more", 4096);
   drawn.make(100);
   recorder.end_pattern();
+  CHECK_THROWS(recorder.draw_pattern(1), "no pattern");
+  // What it mapped may be mapped again, but what it freed of others' not be freed twice.
+  recorder.repeat_pattern(1);
+  recorder.begin_pattern();
+  drawn.make(100);
+  recorder.unmap(more);
+  recorder.end_pattern();
+  CHECK_THROWS(recorder.repeat_pattern(1), "no pattern");
+  recorder.begin_pattern();
+  drawn.make(100);
+  recorder.end_pattern();
+  recorder.set_timed(false);
   CHECK_THROWS(recorder.repeat_pattern(1), "no pattern");
 }
 

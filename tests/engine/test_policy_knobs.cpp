@@ -5,39 +5,23 @@
 
 #include "check.hpp"
 #include "fake_memory.hpp"
+#include "knob_effects.hpp"
 
 using namespace tt;
+using test::demotions;
+using test::Effects;
+using test::Entry;
 using test::KnobMap;
+using test::promotions;
 using test::Rig;
+using test::span_of;
+using test::Then;
+using test::whole;
+using test::with;
 
 namespace {
 
 using Pages = std::vector<std::uint64_t>;
-enum class Then : std::uint8_t { less, more, differs };
-
-struct Entry {
-  std::string knob;
-  KnobValue from, to;
-  Then then;  // how the observation changes from the first value to the second
-  std::function<double(Rig&)> observe;
-  KnobMap others = {};  // as the policy sees them: scaled
-  std::uint64_t page_bytes = 4096;
-  bool mapped = true;  // 20 fast pages 0..19, 80 slow ones, before `observe`
-};
-
-KnobMap with(KnobMap base, const KnobMap& more) {
-  for (auto& [name, value] : more) base.insert_or_assign(name, value);
-  return base;
-}
-Pages span_of(std::uint64_t first, std::uint64_t count) {
-  Pages pages;
-  for (std::uint64_t i = 0; i < count; ++i) pages.push_back(first + i);
-  return pages;
-}
-std::int64_t whole(std::int64_t value) { return value; }
-double demotions(const Rig& r) { return static_cast<double>(r.memory.queued(Tier::slow).size()); }
-double promotions(const Rig& r) { return static_cast<double>(r.memory.queued(Tier::fast).size()); }
-
 // Situations.
 auto sampled(std::uint64_t page, unsigned times, AccessKind kind = AccessKind::load) {
   return [=](Rig& r) {  // promotions of a slow page after so many samples
@@ -175,7 +159,7 @@ std::vector<Entry> aol_entries(const KnobMap& others) {
 }
 
 // Batches of one sample; nothing adapts, cools, collides or demotes unless the entry says so.
-std::pair<KnobMap, std::vector<Entry>> hybridtier() {
+Effects hybridtier() {
   const KnobMap base{{"sample_batch", 1.0},
                      {"frequency_hot_threshold", whole(8)},
                      {"momentum_hot_threshold", whole(15)},
@@ -285,7 +269,7 @@ std::pair<KnobMap, std::vector<Entry>> hybridtier() {
   return {base, entries};
 }
 
-std::pair<KnobMap, std::vector<Entry>> freqtier() {
+Effects freqtier() {
   const KnobMap base{
       {"sample_batch", 1.0},    {"hot_threshold", whole(8)},           {"adaptation_period", 1e9},
       {"cooling_period", 1e9},  {"cbf_counters_per_fast_page", 256.0}, {"promote_watermark", 0.0},
@@ -352,7 +336,7 @@ std::pair<KnobMap, std::vector<Entry>> freqtier() {
   return {base, entries};
 }
 
-std::pair<KnobMap, std::vector<Entry>> hemem() {
+Effects hemem() {
   const KnobMap base{{"cooling_threshold", 1e9}};
   /// Eight hot fast pages; a halving makes all cold, and three passes go by.
   const auto hot_after_cooling = [](Rig& r) {
@@ -429,14 +413,16 @@ void check_knob(const PolicyInfo& info, const KnobMap& base, const Entry& entry)
 }  // namespace
 
 TEST("knobs: every declared knob changes what a policy does, in the direction it says") {
-  const std::map<std::string, std::pair<KnobMap, std::vector<Entry>>> table{
-      {"hybridtier", hybridtier()}, {"freqtier", freqtier()}, {"hemem", hemem()}};
+  std::map<std::string, Effects> table = test::effects();
+  table["hybridtier"] = hybridtier();
+  table["freqtier"] = freqtier();
+  table["hemem"] = hemem();
   for (const auto& info : policies()) {
     std::set<std::string> covered;
     if (const auto it = table.find(info.name); it != table.end()) {
-      for (const auto& entry : it->second.second) {
+      for (const auto& entry : it->second.entries) {
         covered.insert(entry.knob);
-        check_knob(info, it->second.first, entry);
+        check_knob(info, it->second.base, entry);
       }
     }
     std::set<std::string> declared;

@@ -100,11 +100,12 @@ struct Regulated {
   FakeMemory memory{300, 300};
   std::unique_ptr<Policy> policy;
   Nanos now{};
-  explicit Regulated(const test::KnobMap& given, regulate::MakePolicy make = make_asker) {
+  explicit Regulated(const test::KnobMap& given, regulate::MakePolicy make = make_asker,
+                     regulate::Thins thins = regulate::Thins::requests) {
     for (std::uint64_t p = 0; p < 10; ++p) memory.touch({p}, Tier::slow);
     memory.touch({50}, Tier::fast);
     const Knobs knobs = resolve(regulate::aol_knobs(), given);
-    policy = regulate::make_aol_regulated(make, {memory, knobs, nullptr, 0});
+    policy = regulate::make_aol_regulated(make, {memory, knobs, nullptr, 0}, thins);
   }
   /// Lets an interval pass at this AOL, then returns the promotions of each of `ticks` ticks.
   std::vector<std::size_t> run(double aol, int ticks) {
@@ -201,7 +202,7 @@ TEST("AOL: of a window 0, 1, 2, 4, 8 or 16 sixteenths are protected, anywhere in
     std::uint64_t pages;
   } const cases[] = {{40, 0}, {50, 10}, {60, 20}, {80, 40}, {99, 80}, {100, 160}};
   for (const auto& each : cases) {
-    Regulated r(on, scanner);
+    Regulated r(on, scanner, regulate::Thins::windows);
     for (std::uint64_t p = 0; p < 230; ++p) r.memory.touch({p}, Tier::slow);
     r.run(each.aol, 4);  // the first interval, in which all passes, ends
     std::set<std::uint64_t> reached;
@@ -225,6 +226,17 @@ TEST("AOL: of a window 0, 1, 2, 4, 8 or 16 sixteenths are protected, anywhere in
     }
     CHECK_EQ(reached.size(), each.pages == 0 ? 0u : 160u);
   }
+}
+
+TEST("AOL: a policy that protects may have its requests thinned out instead") {
+  Regulated r(on, [](const PolicyContext& c) -> std::unique_ptr<Policy> {
+    return std::make_unique<Scanner>(c);
+  });
+  for (std::uint64_t p = 60; p < 220; ++p) r.memory.touch({p}, Tier::slow);
+  CHECK((r.run(70, 4) == std::vector<std::size_t>{10, 10, 10, 3}));
+  for (std::uint64_t p = 60; p < 220; ++p) (void)r.memory.access({p}, AccessKind::load, r.now);
+  CHECK((r.run(70, 1) == std::vector<std::size_t>{3}));
+  CHECK_EQ(r.gauge("protected"), 160.0);
 }
 
 TEST("AOL: each side keeps its own period; the rest of the seam passes through") {

@@ -265,6 +265,7 @@ TEST("sim: knobs are scaled by their unit") {
   const std::vector<KnobDecl> declared = {
       {.name = "pages", .unit = Unit::pages},
       {.name = "samples", .unit = Unit::samples},
+      {.name = "size", .unit = Unit::mebibytes},
       {.name = "rate", .unit = Unit::gib_per_second},
       {.name = "hertz", .unit = Unit::hertz},
       {.name = "ms", .unit = Unit::milliseconds},
@@ -277,7 +278,7 @@ TEST("sim: knobs are scaled by their unit") {
   Knobs knobs;
   for (const KnobDecl& knob : declared) knobs.set(knob.name, std::int64_t{32});
   const Knobs scaled = scale_knobs(declared, knobs, 64, 1e6);
-  for (const char* name : {"pages", "samples", "rate", "hertz"})
+  for (const char* name : {"pages", "samples", "size", "rate", "hertz"})
     CHECK_NEAR(scaled.real(name), 0.5, 0);
   for (const char* name : {"ms", "count", "period", "share", "per_page"})
     CHECK_NEAR(scaled.real(name), 32, 0);

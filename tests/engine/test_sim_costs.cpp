@@ -271,3 +271,58 @@ TEST("sim: metadata take room in the fast tier, as far as there is some") {
   (void)run_with(0);
   CHECK_EQ(slow, 0u);
 }
+
+TEST("sim: lines that tiering brings into the cache take the place of the application's") {
+  // Blocks of 2 ms: 160,000 loads of 50 ns on 4 threads.
+  TempStream stream;
+  write_even(stream, 100, 200, 16);
+  MachineProfile machine = simtest::plain_machine();
+  machine.live_lines = 0.25;
+  machine.work_ns = {};
+  const double alone = run(stream, machine, Hooks{}, share(1)).seconds;
+
+  // Its own work, felt in the block after. Of the lines in whose place these came a quarter is read
+  // again, and no more than a quarter of what the application brings in itself.
+  const auto slower = [&](Work kind, std::uint64_t times, Payer by = Payer::daemon) {
+    Hooks policy;
+    policy.period = from_millis(1);
+    policy.tick = [=](Memory& memory, Nanos) { memory.charge(kind, times, by); };
+    const RunResult result = run(stream, machine, policy, share(1));
+    simtest::check_breakdown(result);
+    const double lines = result.metrics.at("tiering_lines");
+    CHECK_NEAR(result.metrics.at("tiering_line_share"), lines / (lines + 200 * 160000), 1e-9);
+    CHECK_NEAR(result.seconds / alone - 1, 0.25 * std::min(lines / (200 * 160000), 1.0), 2e-3);
+    return lines;
+  };
+  const double updates = slower(Work::tracker_update, 2000);
+  CHECK(updates > 0.3 * 200 * 160000);  // 16 counters for each of 2000, twice in a block
+  CHECK_NEAR(slower(Work::tracker_update, 2000, Payer::application), updates, 0.02 * updates);
+  CHECK_NEAR(slower(Work::pte_scan, 2000), updates / 8, 0.02 * updates);
+  CHECK_NEAR(slower(Work::lru_step, 500), updates, 0.02 * updates);
+  CHECK_NEAR(slower(Work::probe, 2000), updates / 16, 0.01 * updates);  // as many in a miniature
+  CHECK_NEAR(slower(Work::threshold_pass, 2000), 0, 0);
+  CHECK(slower(Work::cooling_step, 100000) > 10.0 * 200 * 160000);
+
+  // A page's copy is read and written.
+  Hooks moves;
+  moves.period = from_millis(2);
+  std::uint64_t page = 0;
+  moves.placement = [](PageRange) { return Tier::slow; };
+  moves.tick = [&](Memory& memory, Nanos) {
+    const PageId next{page++};
+    if (page <= 50) (void)memory.request(Tier::fast, {&next, 1});
+  };
+  const RunResult moved = run(stream, machine, moves, share(1));
+  CHECK_NEAR(moved.metrics.at("tiering_lines"), 50 * 16 * 2 * 64, 1);
+
+  // A sample is a record that is written and read.
+  machine.sample_lines = 10;
+  Hooks samples;
+  samples.start = [](Memory& memory) {
+    memory.set_sampling({.loads = {SamplingRequest::Mode::period, 100}, .stores = {}});
+  };
+  const RunResult sampled = run(stream, machine, samples, share(1));
+  const double taken = sampled.metrics.at("samples");
+  CHECK_NEAR(sampled.metrics.at("tiering_lines"), 10 * taken, 0.01 * 10 * taken);
+  CHECK_NEAR(sampled.seconds / alone - 1, 0.25 * 10 * taken / (200 * 160000), 2e-3);
+}

@@ -356,13 +356,9 @@ TEST("sim: nothing beats a fast tier that holds everything") {
   CHECK_NEAR(run(stream, simtest::full_machine(), {}, share(1)).seconds, all_fast, 0);
 }
 
-TEST("sim: a policy that needs what the machine does not have is refused by name") {
+TEST("sim: a policy that asks for what this run does not have is refused by name") {
   TempStream stream;
   write_even(stream, 10, 1, 1);
-  const PolicyTraits traits{.needs = Need::faults | Need::mixed_pages};
-  CHECK_THROWS(run(stream, simtest::plain_machine(), {}, {}, traits),
-               "policy scripted needs mixed page sizes, which the simulated machine does not have");
-  // One that did not say so is told when it asks.
   const auto refused = [&](const std::function<void(Memory&)>& ask, const char* what) {
     Hooks policy;
     policy.start = ask;

@@ -14,6 +14,7 @@
 #include "core/rng.hpp"
 #include "kernels/btree_index.hpp"
 #include "kernels/distributions.hpp"
+#include "kernels/draws.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/parameters.hpp"
 
@@ -22,6 +23,9 @@ namespace {
 
 enum Lane : std::uint32_t { inserting, looking };
 enum Kind : std::uint32_t { insert, lookup };
+
+constexpr std::uint64_t keys_at_once = 32;  // that the host looks for side by side
+constexpr double lines_per_operation = 10;  // that are not in the cache; about
 
 trace::StreamInfo record_btree(const RecordRequest& request) {
   const ParameterReader read{request};
@@ -59,7 +63,7 @@ trace::StreamInfo record_btree(const RecordRequest& request) {
                   {"lookup.dependent", 1, 0, looking},   {"lookup.scan", 4, 0, looking}};
   info.op_kinds = {{"insert"}, {"lookup"}};
   trace::Recorder recorder{request.file, info, recorder_options(request)};
-  TracedMemory memory{recorder};
+  TracedMemory memory{recorder, request.scale};
   BtreeClasses classes{0, 1, 2, 3};
   BtreeIndex tree{options, classes, memory};
 
@@ -73,31 +77,46 @@ trace::StreamInfo record_btree(const RecordRequest& request) {
     std::swap(order[left - 1], order[rng.below(left)]);
 
   recorder.set_timed(insert_timed);
-  for (std::uint64_t i = 0; i < inserts; ++i) {
+  const auto put = [&](std::uint64_t i) {
     const std::uint64_t key = 2 * std::uint64_t{order[i < keys ? i : rng.below(keys)]};
     if (insert_timed) recorder.begin_operation(insert);
     recorder.compute(inserting, insert_ns);
     (void)tree.insert(key, i);
     if (insert_timed) recorder.end_operation();
     if (i % 16384 == 0) progress.at(static_cast<double>(i) / total);
+  };
+  // As long as the tree grows, each insertion depends on those before it. Then they replace values.
+  std::vector<std::uint64_t> next;
+  for (std::uint64_t i = 0; i < keys; ++i) {
+    if (i % keys_at_once == 0) {
+      next.clear();
+      for (std::uint64_t k = i; k < std::min(i + keys_at_once, keys); ++k)
+        next.push_back(2 * std::uint64_t{order[k]});
+      tree.approach(next);
+    }
+    put(i);
   }
+  const auto bytes = static_cast<double>(memory.mapped_bytes());
+  independent_operations(recorder, request, inserts - keys, lines_per_operation, bytes,
+                         [&](std::uint64_t i) { put(keys + i); });
 
   recorder.set_timed(true);
   tree.set_classes({4, 5, 2, 3});
   // Popularity has an order of its own: it has nothing to do with when a key was inserted.
   for (std::uint64_t left = keys; left > 1; --left)
     std::swap(order[left - 1], order[rng.below(left)]);
-  for (std::uint64_t i = 0; i < lookups; ++i) {
-    const auto rank = static_cast<std::uint64_t>(static_cast<double>(zipf.rank(rng)) / keys_full *
-                                                 static_cast<double>(keys));
-    const bool hits = rng.uniform() < hit_share;
-    const std::uint64_t key = 2 * std::uint64_t{order[rank]} + (hits ? 0 : 1);
-    recorder.begin_operation(lookup);
-    recorder.compute(looking, lookup_ns);
-    (void)tree.find(key);
-    recorder.end_operation();
-    if (i % 16384 == 0) progress.at(static_cast<double>(inserts + i) / total);
-  }
+  independent_operations(
+      recorder, request, lookups, lines_per_operation, bytes, [&](std::uint64_t i) {
+        const auto rank = static_cast<std::uint64_t>(static_cast<double>(zipf.rank(rng)) /
+                                                     keys_full * static_cast<double>(keys));
+        const bool hits = rng.uniform() < hit_share;
+        const std::uint64_t key = 2 * std::uint64_t{order[rank]} + (hits ? 0 : 1);
+        recorder.begin_operation(lookup);
+        recorder.compute(looking, lookup_ns);
+        (void)tree.find(key);
+        recorder.end_operation();
+        if (i % 16384 == 0) progress.at(static_cast<double>(inserts + i) / total);
+      });
   return recorder.finish();
 }
 

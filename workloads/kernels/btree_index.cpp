@@ -104,6 +104,26 @@ std::optional<std::uint64_t> BtreeIndex::find(std::uint64_t key) const {
   return memory_.peek<std::uint64_t>(record);
 }
 
+void BtreeIndex::approach(std::span<const std::uint64_t> keys) const {
+  if (root_ == none) return;
+  std::vector<Address> at(keys.size(), root_);
+  for (std::uint64_t level = height_; level > 0; --level) {
+    for (const Address here : at)
+      for (std::uint64_t i = 0; i < options_.order; i += line / word) {
+        memory_.expect(node(here).keys + i * word);
+        memory_.expect(node(here).pointers + i * word);
+      }
+    if (level == 1) return;
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+      const Node& here = node(at[k]);
+      std::uint64_t i = 0;
+      while (i < here.count && keys[k] >= memory_.peek<std::uint64_t>(here.keys + i * word)) ++i;
+      at[k] = memory_.peek<Address>(here.pointers + i * word);
+      memory_.expect(at[k]);
+    }
+  }
+}
+
 // -------------------------------------------------------------------------------------- insert
 
 bool BtreeIndex::insert(std::uint64_t key, std::uint64_t value) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,6 +44,10 @@ class BtreeIndex {
   [[nodiscard]] std::optional<std::uint64_t> find(std::uint64_t key) const;
   /// True when the key is new; else its value is replaced.
   bool insert(std::uint64_t key, std::uint64_t value);
+
+  /// Brings the paths to all these keys into the host's caches side by side, without a report: one
+  /// insertion after the other would spend most of its time waiting for them.
+  void approach(std::span<const std::uint64_t> keys) const;
 
   /// From now on touches belong to these.
   void set_classes(const BtreeClasses& classes) { stream_ = classes; }

@@ -42,7 +42,15 @@ T choice(const ParameterReader& read, std::string_view name,
   return found->second;
 }
 
-trace::StreamInfo record_trials(const RecordRequest& request, bool weighted, bool undirected_only,
+/// What the kernels differ in, besides the kernel.
+struct Traits {
+  bool weighted = false;
+  bool undirected_only = false;
+  bool alike = false;        // all trials do the same, on arrays of their own
+  double most_vertices = 0;  // in a stream of huge pages, see graph::thinning()
+};
+
+trace::StreamInfo record_trials(const RecordRequest& request, const Traits& traits,
                                 void (*run)(const Trial&)) {
   const ParameterReader read{request};
   const auto kind = choice<graph::Kind>(read, "graph",
@@ -50,31 +58,37 @@ trace::StreamInfo record_trials(const RecordRequest& request, bool weighted, boo
                                          {"uniform", graph::Kind::uniform},
                                          {"twitter", graph::Kind::twitter}});
   const bool build = choice<bool>(read, "source", {{"build", true}, {"load", false}});
-  const double vertices = std::floor(read.positive("vertices_m") * 1e6 / request.scale);
+  trace::RecorderOptions recording = recorder_options(request);
+  const double full = read.positive("vertices_m") * 1e6;
+  recording.thinning =
+      graph::thinning(request.page_bytes, full / request.scale, traits.most_vertices);
+  const double scale = request.scale * recording.thinning;
+  const double vertices = std::floor(full / scale);
   read.require(
       vertices >= 16 && vertices <= 0x1p31, "vertices_m",
       "16 to 2^31 simulated vertices are possible, these are " + ParameterReader::text(vertices));
   graph::Options options;
   options.directed = read.flag("directed");
-  read.require(!options.directed || !undirected_only, "directed",
+  read.require(!options.directed || !traits.undirected_only, "directed",
                "triangles are of undirected graphs");
-  options.weighted = weighted;
+  options.weighted = traits.weighted;
+  options.simple = traits.undirected_only;
   options.id_bytes = read.number("id_bytes") == 4 ? 4 : 8;
   read.require(read.number("id_bytes") == static_cast<double>(options.id_bytes), "id_bytes",
                "allowed are 4 and 8");
   // GAP's QueueBuffer: 16,384 vertices per thread.
   options.buffer_ids =
-      std::max<std::size_t>(16, static_cast<std::size_t>(16384 * request.threads / request.scale));
+      std::max<std::size_t>(16, static_cast<std::size_t>(16384 * request.threads / scale));
   const auto trials = static_cast<unsigned>(read.number("trials", 1, 1e6));
   const double degree = read.positive("degree");
 
   trace::StreamInfo info = describe(request);
   info.lanes = {{"threads", 1}};
   info.classes = graph::stream_classes();
-  trace::Recorder recorder{request.file, info, recorder_options(request)};
+  trace::Recorder recorder{request.file, info, recording};
   Progress progress{request};
 
-  graph::EdgeGenerator generator{kind, static_cast<std::uint64_t>(vertices), request.seed};
+  graph::EdgeGenerator generator{kind, static_cast<std::uint64_t>(vertices), scale, request.seed};
   const auto edges = static_cast<std::uint64_t>(degree * generator.vertices());
   read.require(edges > 0, "degree", "no edge");
   recorder.set_timed(false);
@@ -97,10 +111,17 @@ trace::StreamInfo record_trials(const RecordRequest& request, bool weighted, boo
     const double part = 1 - 1 / (1 + recorder.timed_seconds() - started_s);
     progress.at(graph_share + (1 - graph_share) * (done + part) / trials);
   };
-  for (; done < trials; ++done) {
+  // Where not even the graph is made whole, trials that are alike are not all made either.
+  const bool repeats = recording.thinning > 1 && traits.alike;
+  if (repeats) recorder.begin_pattern();
+  for (; done < (repeats ? 1 : trials); ++done) {
     started_s = recorder.timed_seconds();
     running();
     run({graph, read, rng, running});
+  }
+  if (repeats) {
+    recorder.end_pattern();
+    recorder.repeat_pattern(trials - 1);
   }
   return recorder.finish();
 }
@@ -109,8 +130,8 @@ std::vector<ParameterDecl> with_common(std::vector<ParameterDecl> own) {
   std::vector<ParameterDecl> all = {
       {"graph", std::string{"kronecker"}, "name",
        "kronecker, uniform or twitter (power law, popular vertices together)"},
-      {"vertices_m", 536.870912, "10^6", "vertices; the next power of two in a Kronecker graph"},
-      {"degree", 16.0, "count", "edges drawn per vertex, before duplicates and loops are dropped"},
+      {"vertices_m", 536.870912, "10^6", "vertices; a power of two in a Kronecker graph"},
+      {"degree", 16.0, "count", "edges drawn per vertex"},
       {"directed", false, "flag", "edges lead one way; else both"},
       {"id_bytes", std::int64_t{4}, "bytes", "width of a vertex number, 4 or 8"},
       {"source", std::string{"load"}, "name",
@@ -122,10 +143,15 @@ std::vector<ParameterDecl> with_common(std::vector<ParameterDecl> own) {
   return all;
 }
 
-template <bool weighted, bool undirected_only, auto run>
+template <Traits traits, auto run>
 trace::StreamInfo record_as(const RecordRequest& request) {
-  return record_trials(request, weighted, undirected_only, +run);
+  return record_trials(request, traits, +run);
 }
+
+// A stream of huge pages then takes a core one to one and a half minutes.
+constexpr double most_vertices = 0x1p22;
+constexpr Traits own_source{.most_vertices = most_vertices};
+constexpr Traits whole_graph{.alike = true, .most_vertices = most_vertices};
 
 constexpr auto run_bfs = [](const Trial& trial) {
   graph::bfs(trial.graph, trial.graph.pick_source(trial.rng), trial.watch).free();
@@ -155,26 +181,28 @@ constexpr auto run_tc = [](const Trial& trial) {
 
 const RegisterKernel bfs{{"bfs",
                           "GAP: direction-optimising breadth-first search, a new source per trial",
-                          with_common({}), &record_as<false, false, run_bfs>}};
+                          with_common({}), &record_as<own_source, run_bfs>}};
 const RegisterKernel pr{
     {"pr", "GAP: PageRank by pulling, arrays allocated anew for every trial",
      with_common({{"iterations", std::int64_t{20}, "count", "most iterations of a trial"},
                   {"tolerance", 0.0, "",
                    "a trial ends when all scores change by less, in sum; that depends on the "
                    "number of vertices, and so on the scale"}}),
-     &record_as<false, false, run_pr>}};
+     &record_as<whole_graph, run_pr>}};
 const RegisterKernel cc{{"cc", "GAP: connected components (Afforest)", with_common({}),
-                         &record_as<false, false, run_cc>}};
+                         &record_as<whole_graph, run_cc>}};
 const RegisterKernel bc{{"bc", "GAP: betweenness centrality (Brandes) from new sources every trial",
                          with_common({{"sources", std::int64_t{4}, "count", "sources of a trial"}}),
-                         &record_as<false, false, run_bc>}};
+                         &record_as<Traits{.most_vertices = most_vertices / 2}, run_bc>}};
 const RegisterKernel sssp{
     {"sssp", "GAP: shortest paths by delta-stepping, a new source per trial",
      with_common({{"delta", std::int64_t{2}, "distance", "width of a bin; weights are 1 to 255"}}),
-     &record_as<true, false, run_sssp>}};
+     &record_as<Traits{.weighted = true, .most_vertices = most_vertices}, run_sssp>}};
 const RegisterKernel tc{
     {"tc", "GAP: triangles of an undirected graph, relabelled by degree where it pays",
-     with_common({}), &record_as<false, true, run_tc>}};
+     with_common({}),
+     &record_as<Traits{.undirected_only = true, .alike = true, .most_vertices = most_vertices},
+                run_tc>}};
 
 }  // namespace
 }  // namespace tt::kernels

@@ -17,7 +17,7 @@ class Graph500 {
   Graph500(trace::Recorder& recorder, EdgeGenerator generator, std::size_t edges,
            const Watch& watch);
 
-  /// Kernel 1: rows of neighbours, both ways, sorted, without duplicates and loops.
+  /// Kernel 1: rows of neighbours, both ways, sorted. Duplicates and loops stay (Options::simple).
   void construct();
 
   /// Kernel 2: the parent of each vertex in a search from `key`, its own the key's; -1: not

@@ -16,6 +16,24 @@ constexpr std::size_t watched_edges = 65536;  // between two calls of Watch
 /// 0 when it is time to call Watch.
 constexpr std::uint64_t since_watch(std::uint64_t i) { return i % watched_edges; }
 
+/// Of a sorted row, all values once, then all that occur twice once more, and so on.
+void spread(std::span<Vertex> row) {
+  thread_local std::vector<Vertex> again;
+  while (!row.empty()) {
+    again.clear();
+    std::size_t kept = 0;
+    for (const Vertex v : row) {
+      if (kept > 0 && row[kept - 1] == v) {
+        again.push_back(v);
+      } else {
+        row[kept++] = v;
+      }
+    }
+    std::ranges::copy(again, row.subspan(kept).begin());
+    row = row.subspan(kept);
+  }
+}
+
 // ------------------------------------------------------------------------- aside, not recorded
 
 struct PlainCsr {
@@ -45,7 +63,13 @@ PlainCsr transposed(const PlainCsr& csr) {
   });
 }
 
-/// Drops duplicates and loops of sorted rows.
+/// As sort_row(), of rows that are sorted.
+void spread(PlainCsr& csr) {
+  for (std::size_t v = 0; v + 1 < csr.index.size(); ++v)
+    spread(std::span(csr.neighbours).subspan(csr.index[v], csr.index[v + 1] - csr.index[v]));
+}
+
+/// Drops duplicates and loops of sorted rows (Options::simple).
 void squish(PlainCsr& csr) {
   std::uint64_t kept = 0;
   std::uint64_t first = 0;
@@ -73,10 +97,10 @@ void fill(TracedArray<T>& array, Make make) {
   }
 }
 
-/// One more in a counter whose address comes from data: independent of each other.
+/// One more in a counter whose address comes from data, as threads share it.
 template <typename T>
 T add_one(TracedArray<T>& counters, std::size_t i) {
-  const T before = counters.load(gather, i);
+  const T before = counters.load(locked, i);
   counters.store(update, i, before + 1);
   return before;
 }
@@ -145,7 +169,7 @@ class Builder {
     return csr;
   }
 
-  /// Sorts each row, and copies it without duplicates and loops.
+  /// Sorts each row, and copies it; without duplicates and loops if Options::simple.
   Csr squished(Csr& raw) {
     const auto vertices = static_cast<Vertex>(raw.index.size() - 1);
     TracedArray<std::uint32_t> degrees{recorder_, "builder.degrees", vertices, options_.id_bytes};
@@ -154,9 +178,13 @@ class Builder {
       const Csr::Range at = raw.range(stream, v);
       (void)raw.neighbours.load_range(stream, at.first, at.count);
       const auto row = raw.neighbours.store_range(stream, at.first, at.count);
-      std::ranges::sort(row);
-      const auto unique_end = std::ranges::unique(row).begin();
-      const auto end = std::remove(row.begin(), unique_end, v);
+      auto end = row.end();
+      if (!options_.simple) {
+        sort_row(row);
+      } else {
+        std::ranges::sort(row);
+        end = std::remove(row.begin(), std::ranges::unique(row).begin(), v);
+      }
       degrees.store(stream, v, static_cast<std::uint32_t>(end - row.begin()));
     }
     TracedArray<std::uint64_t> offsets = prefix_sum(degrees);
@@ -221,15 +249,27 @@ class Builder {
 
 }  // namespace
 
+void sort_row(std::span<Vertex> row) {
+  std::ranges::sort(row);
+  spread(row);
+}
+
 std::vector<trace::StreamClass> stream_classes() {
-  // stream: sequential; the prefetchers keep a core's 10 to 12 line buffers nearly full but start
-  // again at every page and list: 9 lines (estimate, as measured for sequential readers: 7 to 10).
-  // gather: loads whose addresses come from a list that is already there. The window of an
-  // out-of-order core holds the work on a dozen edges; mispredicted branches on what was loaded and
-  // TLB misses leave 5 outstanding (estimate). chase: each address from the load before. There are
-  // two chains at a time at least, since neighbouring vertices do not depend on each other: 2.
-  // update: stores, buffered and drained side by side.
-  return {{"stream", 9, 3}, {"gather", 5, 2}, {"chase", 2, 0}, {"update", 10, 0}};
+  // stream: sequential; the prefetchers keep a core's 10 to 12 line buffers nearly full but
+  // start again at every page and list: 9 lines (estimate, as measured for sequential readers: 7
+  // to 10). gather: loads whose addresses come from a list that is already there, and whose
+  // values decide what comes next. Hits and mispredicted branches fill the window of an
+  // out-of-order core before many misses do (Beamer, Asanović, Patterson, IISWC'15), and page
+  // walks add to them: 2, identified from FreqTier (2024), Table IV, where BFS takes 6.6 s a
+  // trial with all memory fast. pull: the same without a decision, as PageRank sums up: 5
+  // (estimate). chase: each address from the load before. There are two chains at a time at
+  // least, since neighbouring vertices do not depend on each other: 2. update: stores, buffered
+  // and drained side by side. locked: atomic updates, and loads right before them; a locked
+  // instruction waits for what came before it, and what follows waits for it, also at
+  // independent addresses (Schweizer, Besta, Hoefler: Evaluating the Cost of Atomic Operations
+  // on Modern Architectures, PACT'15): 1.
+  return {{"stream", 9, 3},  {"gather", 2, 2}, {"chase", 2, 0},
+          {"update", 10, 0}, {"locked", 1, 0}, {"pull", 5, 2}};
 }
 
 Graph Graph::load(trace::Recorder& recorder, EdgeGenerator generator, std::uint64_t edges,
@@ -254,11 +294,15 @@ Graph Graph::load(trace::Recorder& recorder, EdgeGenerator generator, std::uint6
   watch();
   if (options.directed) {
     in = transposed(out);
-    squish(*in);
+    if (options.simple) squish(*in);
     out = transposed(*in);
+    if (!options.simple) {
+      spread(*in);
+      spread(out);
+    }
   } else {
     out = transposed(out);  // the same matrix, with sorted rows
-    squish(out);
+    options.simple ? squish(out) : spread(out);
   }
   watch();
   Builder builder{recorder, options, watch};

@@ -2,7 +2,6 @@
 #include "kernels/graph_generate.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numeric>
 #include <span>
@@ -11,14 +10,15 @@
 #include <utility>
 
 #include "core/math.hpp"
+#include "trace/stream.hpp"
 
 namespace tt::kernels::graph {
 namespace {
 
-// Graph500 and GAP. Sixteen bits per level: probabilities are off by less than 1e-5.
-constexpr std::uint64_t after_a = 37356;            // .57
-constexpr std::uint64_t after_b = after_a + 12452;  // .19
-constexpr std::uint64_t after_c = after_b + 12452;  // .19
+// Graph500 and GAP: of each bit of a vertex' number, the share of edge ends at 0, A + B.
+constexpr double at_zero = .57 + .19;
+
+constexpr std::size_t steps = 65536;  // quantiles
 
 // The follower graph's vertices are ranked by degree; rank r has a degree proportional to
 // (r + head)^-exponent. Kwak et al. (WWW'10, Fig. 1): the share of users with more than x followers
@@ -33,15 +33,39 @@ constexpr double following_head = 4;
 // on a small set of pages", From Good to Great, 2025, §4.3).
 constexpr Vertex popular_part = 10;
 
-/// Rank at 65536 quantiles of the edges, and the number of ranks at the end.
+/// Rank at the quantiles of the edges, and the number of ranks at the end.
 std::vector<double> power_law(double ranks, double exponent, double head) {
-  constexpr std::size_t steps = 65536;
   const double keep = 1 - exponent;
   const double from = math::pow(head, keep);
   const double to = math::pow(ranks + head, keep);
   std::vector<double> quantiles(steps + 1);
   for (std::size_t i = 0; i <= steps; ++i)
     quantiles[i] = math::pow(from + (to - from) * static_cast<double>(i) / steps, 1 / keep) - head;
+  return quantiles;
+}
+
+/// The same of a Kronecker graph. A vertex whose number has k ones among `levels` bits has the
+/// degree at_zero^(levels - k) (1 - at_zero)^k, in units of all: those with as many are alike, and
+/// of both vertices and edge ends their shares are binomial.
+std::vector<double> kronecker_ranks(double ranks, unsigned levels) {
+  std::vector<double> quantiles;
+  double vertices = std::ldexp(1.0, -static_cast<int>(levels));  // share with k ones
+  double ends = math::pow(at_zero, levels);
+  double vertices_before = 0;  // with fewer
+  double ends_before = 0;
+  for (unsigned k = 0; k <= levels; ++k) {
+    while (quantiles.size() < steps) {
+      const double wanted = static_cast<double>(quantiles.size()) / steps;
+      if (wanted > ends_before + ends) break;
+      quantiles.push_back(ranks * (vertices_before + vertices * (wanted - ends_before) / ends));
+    }
+    vertices_before += vertices;
+    ends_before += ends;
+    const double more = static_cast<double>(levels - k) / (k + 1);
+    vertices *= more;
+    ends *= more * (1 - at_zero) / at_zero;
+  }
+  quantiles.resize(steps + 1, ranks);
   return quantiles;
 }
 
@@ -52,23 +76,29 @@ void shuffle(std::span<Vertex> values, Rng& rng) {
 
 }  // namespace
 
-EdgeGenerator::EdgeGenerator(Kind kind, std::uint64_t vertices, std::uint64_t seed)
+std::uint32_t thinning(std::uint64_t page_bytes, double vertices, double most) {
+  const std::uint64_t limit = page_bytes / trace::base_page_bytes / 8;
+  std::uint32_t thinned = 1;
+  while (thinned < limit && vertices / thinned > most) thinned *= 2;
+  return thinned;
+}
+
+EdgeGenerator::EdgeGenerator(Kind kind, std::uint64_t vertices, double scale, std::uint64_t seed)
     : kind_(kind), seed_(seed), rng_(mix64(seed) ^ 0x6772617068ULL) {
   if (vertices < 2 || vertices > 1ull << 31)
     throw std::invalid_argument("graph: 2 to 2^31 simulated vertices, found " +
                                 std::to_string(vertices));
-  if (kind == Kind::kronecker) {
-    // Of both powers of two around, the one at less than a factor of sqrt(2).
-    levels_ = static_cast<unsigned>(std::bit_width(vertices)) - 1;
-    if (static_cast<double>(vertices) > std::ldexp(std::sqrt(2.0), static_cast<int>(levels_)))
-      ++levels_;
-    vertices = 1ull << levels_;
-  }
   vertices_ = static_cast<Vertex>(vertices);
+  const auto ranks = static_cast<double>(vertices);
+  if (kind == Kind::kronecker) {
+    const double levels = std::round(math::log(ranks * scale) / math::log(2));
+    from_ = to_ = kronecker_ranks(ranks, static_cast<unsigned>(levels));
+  }
   if (kind == Kind::twitter) {
-    const auto ranks = static_cast<double>(vertices);
-    followed_ = power_law(ranks, followed_exponent, followed_head);
-    following_ = power_law(ranks, following_exponent, following_head);
+    from_ = power_law(ranks * scale, followed_exponent, followed_head);
+    to_ = power_law(ranks * scale, following_exponent, following_head);
+    for (std::vector<double>* quantiles : {&from_, &to_})
+      for (double& rank : *quantiles) rank /= scale;
   }
 }
 
@@ -81,31 +111,16 @@ Vertex EdgeGenerator::rank(const std::vector<double>& quantiles) {
 }
 
 Edge EdgeGenerator::next() {
-  switch (kind_) {
-    case Kind::uniform: {
-      const auto from = static_cast<Vertex>(rng_.below(vertices_));
-      return {from, static_cast<Vertex>(rng_.below(vertices_))};
-    }
-    case Kind::twitter: {
-      const Vertex from = rank(followed_);
-      // Who follows many is spread over all users.
-      const std::uint64_t spread = rank(following_) * 2654435761ULL + 1;
-      return {from, static_cast<Vertex>(spread % vertices_)};
-    }
-    case Kind::kronecker:
-      break;
+  if (kind_ == Kind::uniform) {
+    const auto from = static_cast<Vertex>(rng_.below(vertices_));
+    return {from, static_cast<Vertex>(rng_.below(vertices_))};
   }
-  std::uint64_t from = 0;
-  std::uint64_t to = 0;
-  std::uint64_t draw = 0;
-  for (unsigned level = 0; level < levels_; ++level, draw >>= 16) {
-    if (level % 4 == 0) draw = rng_.next();
-    const std::uint64_t at = draw & 0xffff;
-    const std::uint64_t beyond_b = at >= after_b ? 1 : 0;
-    from = from << 1 | beyond_b;
-    to = to << 1 | ((at >= after_a ? 1 : 0) ^ beyond_b ^ (at >= after_c ? 1 : 0));
-  }
-  return {static_cast<Vertex>(from), static_cast<Vertex>(to)};
+  const Vertex from = rank(from_);
+  const Vertex to = rank(to_);
+  if (kind_ == Kind::kronecker) return {from, to};
+  // Who follows many is spread over all users.
+  const std::uint64_t spread = to * 2654435761ULL + 1;
+  return {from, static_cast<Vertex>(spread % vertices_)};
 }
 
 std::vector<Vertex> EdgeGenerator::permutation() const {

@@ -15,20 +15,28 @@ struct Edge {
   Vertex to;
 };
 
+/// Which part of a graph is made where a stream of huge pages asks for more than `most` vertices:
+/// one in so many (trace/recorder.hpp). Vertices are named at random, so that base pages of one
+/// huge page follow one law; eight of them are left at least.
+[[nodiscard]] std::uint32_t thinning(std::uint64_t page_bytes, double vertices, double most);
+
 enum class Kind { kronecker, uniform, twitter };
 
-/// Draws edges.
+/// Draws edges of a miniature: one vertex of so many of a large graph, with that graph's degrees.
+/// They come from the large graph's law and not from a smaller graph of the same kind, whose skew
+/// would be another.
 ///
-///  - kronecker: R-MAT with A, B, C = .57, .19, .19 (Graph500, GAP); vertices are renamed at
-///  random;
+///  - kronecker: the degrees of R-MAT with A, B, C = .57, .19, .19 (Graph500, GAP); ends are drawn
+///    independently of each other, which R-MAT's nearly are: A = .57, (A + B)^2 = .5776. Vertices
+///    are renamed at random;
 ///  - uniform: both ends uniform (Erdős-Rényi);
 ///  - twitter: ends drawn from power laws with the exponents and maxima of the follower graph of
 ///    2010 (Kwak et al., WWW'10). An edge leads from a user to a follower. The few users that many
 ///    follow are together on few pages: see permutation().
 class EdgeGenerator {
  public:
-  /// Kronecker graphs have the power of two next to `vertices`.
-  EdgeGenerator(Kind kind, std::uint64_t vertices, std::uint64_t seed);
+  /// `vertices` of the miniature; each stands for `scale` of the large graph's.
+  EdgeGenerator(Kind kind, std::uint64_t vertices, double scale, std::uint64_t seed);
 
   [[nodiscard]] Vertex vertices() const { return vertices_; }
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
@@ -42,11 +50,10 @@ class EdgeGenerator {
 
   Kind kind_;
   Vertex vertices_;
-  unsigned levels_ = 0;  // kronecker: log2 of vertices
   std::uint64_t seed_;
   Rng rng_;
-  std::vector<double> followed_;  // twitter: rank at quantiles of edges, by users followed
-  std::vector<double> following_;
+  // Ranks by degree at quantiles of the edges, by their first and their second end.
+  std::vector<double> from_, to_;
 };
 
 }  // namespace tt::kernels::graph

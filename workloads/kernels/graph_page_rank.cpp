@@ -40,8 +40,9 @@ TracedArray<float> page_rank(const Graph& graph, unsigned iterations, double tol
       for (Vertex u = first; u < first + count; ++u) {
         const std::uint64_t degree = in.degree(u);
         float sum = 0;
-        for (const Vertex v : in.neighbours.load_range(stream, in.index.peek(u), degree))
-          sum += contribution.load(gather, v);
+        for_list(
+            in.neighbours.load_range(stream, in.index.peek(u), degree),
+            [&](Vertex v) { sum += contribution.load(pull, v); }, contribution);
         const float score = base + damping * sum;
         change += std::abs(static_cast<double>(score) - scores.peek(u));
         scores.poke(u) = score;

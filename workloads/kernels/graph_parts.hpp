@@ -19,10 +19,12 @@
 namespace tt::kernels::graph {
 
 // Computation per edge and per vertex beside the misses, and what threads lose by waiting for each
-// other. Chosen so that BFS and CC take what FreqTier (2024, Table IV) measured with all memory
-// fast, on a Kronecker graph of 2^31 vertices and 2^33 edges: 6.6 and 10.9 s per trial.
+// other. Estimates: a dozen instructions per edge, two per cycle, and twice as many per vertex.
 inline constexpr double edge_ns = 1.5;
 inline constexpr double vertex_ns = 3.1;
+// A locked instruction whose line is there: 18 to 23 cycles (Fog, Instruction tables: LOCK XADD and
+// CMPXCHG on Intel's servers), at 2.4 GHz.
+inline constexpr double locked_ns = 8;
 
 inline constexpr std::size_t line = 16;                // 4-byte values in a cache line
 inline constexpr std::size_t watched_vertices = 4096;  // between two calls of the watch
@@ -34,6 +36,17 @@ void for_lines(Vertex vertices, const Watch& watch, Visit visit) {
   for (Vertex first = 0; first < vertices; first += line) {
     if (first % watched_vertices == 0) watch();
     visit(first, std::min<std::size_t>(line, vertices - first));
+  }
+}
+
+/// Calls `visit(v)` for all of a list, and has the host fetch their elements of `arrays` before.
+template <typename Visit, typename... Arrays>
+void for_list(std::span<const Vertex> list, Visit visit, const Arrays&... arrays) {
+  constexpr std::size_t ahead = 12;
+  for (std::size_t i = 0; i < std::min(ahead, list.size()); ++i) (arrays.fetch(list[i]), ...);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (i + ahead < list.size()) (arrays.fetch(list[i + ahead]), ...);
+    visit(list[i]);
   }
 }
 
@@ -122,6 +135,9 @@ class Work {
   void add(std::uint64_t vertices, std::uint64_t edges) {
     ns_ += vertex_ns * static_cast<double>(vertices) + edge_ns * static_cast<double>(edges);
     if (ns_ > 2000) flush();
+  }
+  void add_locked(std::uint64_t instructions) {
+    ns_ += locked_ns * static_cast<double>(instructions);
   }
   void flush() { recorder_.compute(0, std::exchange(ns_, 0)); }
 

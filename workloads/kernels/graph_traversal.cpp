@@ -168,19 +168,26 @@ TracedArray<float> betweenness(const Graph& graph, std::span<const Vertex> sourc
         const Csr::Range at = out.range(gather, u);
         const double count = paths.load(gather, u);
         std::uint64_t edge = at.first;
-        for (const Vertex v : out.list(at)) {
-          std::int32_t its = depths.load(gather, v);
-          if (its == -1) {
-            depths.store(update, v, its = depth);
+        std::uint64_t atomics = 0;
+        const auto visit = [&](Vertex v) {
+          // Other threads write all three. What follows an edge of a shortest path waits for it.
+          const std::int32_t before = depths.peek(v);
+          const bool shortest = before == -1 || before == depth;
+          (void)depths.load(shortest ? locked : gather, v);
+          if (before == -1) {
+            depths.store(update, v, depth);
             buffer.push(v);
           }
-          if (its == depth) {
-            successors.set(gather, edge);
-            paths.store(update, v, paths.load(gather, v) + count);
+          if (shortest) {
+            successors.set(locked, edge);
+            paths.store(update, v, paths.load(locked, v) + count);
+            atomics += before == -1 ? 3 : 2;
           }
           ++edge;
-        }
+        };
+        for_list(out.list(at), visit, depths, paths);
         work.add(1, at.count);
+        work.add_locked(atomics);
       }
       buffer.flush();
       queue.slide();
@@ -200,11 +207,12 @@ TracedArray<float> betweenness(const Graph& graph, std::span<const Vertex> sourc
         const double count = paths.load(gather, u);
         float delta = 0;
         std::uint64_t edge = at.first;
-        for (const Vertex v : out.list(at)) {
-          if (!successors.peek(edge++)) continue;
+        const auto visit = [&](Vertex v) {
+          if (!successors.peek(edge++)) return;
           const double ratio = count / paths.load(gather, v);
           delta += static_cast<float>(ratio) * (1 + deltas.load(gather, v));
-        }
+        };
+        for_list(out.list(at), visit, paths, deltas);
         deltas.store(update, u, delta);
         scores.store(update, u, scores.load(gather, u) + delta);
         work.add(1, at.count);

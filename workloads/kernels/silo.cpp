@@ -17,6 +17,7 @@
 
 #include "core/rng.hpp"
 #include "kernels/distributions.hpp"
+#include "kernels/draws.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/parameters.hpp"
 #include "kernels/silo_store.hpp"
@@ -29,6 +30,8 @@ constexpr double gib = 1024.0 * 1024 * 1024;
 constexpr double epoch_s = 0.04;  // Silo (SOSP'13), §4.1
 
 enum Class : std::uint32_t { node, record, update };
+
+constexpr int reads_at_once = 16;  // between two looks at the time
 
 /// Lets epochs pass at their nominal times.
 class Epochs {
@@ -87,12 +90,10 @@ void run_ycsb(const ParameterReader& read, const RecordRequest& request, SiloSto
     for (std::uint64_t left = keys; left > 1; --left)
       std::swap(at_rank[left - 1], at_rank[rng.below(left)]);
   std::string seen;
-  for (;;) {
-    const double timed_s = recorder.timed_seconds();
-    if (timed_s >= duration_s) break;
-    progress.at(0.1 + 0.9 * timed_s / duration_s);
+  const auto read_some = [&] {
+    progress.at(0.1 + 0.9 * recorder.timed_seconds() / duration_s);
     epochs.pass();
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; i < reads_at_once; ++i) {
       const auto rank = static_cast<std::uint64_t>(static_cast<double>(zipf.rank(rng)) / keys_full *
                                                    static_cast<double>(keys));
       set_key(at_rank[rank]);
@@ -102,7 +103,10 @@ void run_ycsb(const ParameterReader& read, const RecordRequest& request, SiloSto
       (void)transaction.commit();
       recorder.end_operation();
     }
-  }
+  };
+  // A read fetches some ten lines: two nodes that are not in the cache, and the record.
+  independent_operations_until(recorder, request, duration_s, 10 * reads_at_once,
+                               static_cast<double>(store.memory().mapped_bytes()), read_some);
 }
 
 void run_tpcc(const ParameterReader& read, const RecordRequest& request, SiloStore& store,
@@ -151,7 +155,7 @@ trace::StreamInfo record_silo(const RecordRequest& request) {
   else
     info.op_kinds = {{"new_order"}, {"payment"}, {"delivery"}, {"order_status"}, {"stock_level"}};
   trace::Recorder recorder{request.file, info, recorder_options(request)};
-  TracedMemory memory{recorder};
+  TracedMemory memory{recorder, request.scale};
   SiloStore store{memory, {node, record, update}};
   (benchmark == "ycsb" ? run_ycsb : run_tpcc)(read, request, store, recorder);
   return recorder.finish();

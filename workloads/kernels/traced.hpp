@@ -52,6 +52,10 @@ class TracedArray {
     return std::span(data_).subspan(first, count);
   }
 
+  /// Has the host fetch an element that is needed soon; reports nothing. The recorder's work
+  /// between two loads is too long for a processor to see the next one by itself.
+  void fetch(std::size_t i) const { __builtin_prefetch(&data_[i]); }
+
   [[nodiscard]] const T& peek(std::size_t i) const { return data_[i]; }
   [[nodiscard]] T& poke(std::size_t i) { return data_[i]; }
   [[nodiscard]] std::span<const T> peek_all() const { return data_; }

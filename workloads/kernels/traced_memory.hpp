@@ -7,16 +7,17 @@
 // for what is in a register or was just reported.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <new>
 #include <span>
+#include <stdexcept>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
+#include "trace/llc.hpp"
 #include "trace/recorder.hpp"
 
 namespace tt::kernels {
@@ -26,18 +27,32 @@ class TracedMemory {
   /// No address. (Zero is one: the simulated address space begins there.)
   static constexpr trace::Address none = ~trace::Address{0};
 
-  explicit TracedMemory(trace::Recorder& recorder) : recorder_(&recorder) {}
+  /// `scale` is the stream's: a system of up to 4 TiB has that share of it here.
+  TracedMemory(trace::Recorder& recorder, double scale)
+      : recorder_(&recorder),
+        reserved_(scale * most < full_system
+                      ? most
+                      : static_cast<std::size_t>(full_system / scale) / page * page),
+        host_(::mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                     0)) {
+    if (host_ == MAP_FAILED) throw std::bad_alloc{};
+  }
+  ~TracedMemory() { ::munmap(host_, reserved_); }
+  TracedMemory(const TracedMemory&) = delete;
+  TracedMemory& operator=(const TracedMemory&) = delete;
 
   /// A range of `bytes` zeros, allocated at `site`. Nothing is touched yet. As long as all ranges
-  /// of a recorder are multiples of a power of two, they are aligned to it.
+  /// of a recorder are multiples of a power of two, they are aligned to it. std::invalid_argument
+  /// beyond the 4 TiB.
   trace::Address map(std::string_view site, std::uint64_t bytes) {
     const trace::Address start = recorder_->map(site, bytes);
-    const std::size_t pages = (bytes + page - 1) / page;
-    ranges_.emplace_back(static_cast<std::byte*>(std::calloc(pages, page)));
-    if (!ranges_.back()) throw std::bad_alloc{};
-    pages_.resize(start / page + pages);
-    for (std::size_t i = 0; i < pages; ++i)
-      pages_[start / page + i] = ranges_.back().get() + i * page;
+    const std::size_t size = (bytes + page - 1) / page * page;
+    if (start + size > reserved_)
+      throw std::invalid_argument("a system of more than 4 TiB: the workload is too large");
+    if (::mprotect(host(start), size, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc{};
+    // A walk through a heap of gigabytes waits for translations too. May fail: then it only takes
+    // longer.
+    (void)::madvise(host(start), size, MADV_HUGEPAGE);
     mapped_ += bytes;
     return start;
   }
@@ -70,6 +85,8 @@ class TracedMemory {
     static_assert(std::is_trivially_copyable_v<T>);
     return *reinterpret_cast<T*>(host(address));
   }
+  /// Asks the host for the line of `address`, which will be peeked soon.
+  void expect(trace::Address address) const { __builtin_prefetch(host(address)); }
   [[nodiscard]] std::span<std::byte> bytes(trace::Address address, std::size_t count) {
     return {host(address), count};
   }
@@ -81,16 +98,18 @@ class TracedMemory {
 
  private:
   static constexpr std::size_t page = trace::base_page_bytes;
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
+  static constexpr double full_system = 4.0 * (std::uint64_t{1} << 40);
+  static constexpr std::size_t most =
+      trace::LlcFilter::max_pages * page;  // a recorder maps no more
   [[nodiscard]] std::byte* host(trace::Address address) const {
-    return pages_[address / page] + address % page;
+    return static_cast<std::byte*>(host_) + address;
   }
 
   trace::Recorder* recorder_;
-  std::vector<std::unique_ptr<std::byte, Free>> ranges_;
-  std::vector<std::byte*> pages_;  // by simulated page: neighbours of one range are neighbours here
+  // Reserved addresses cost nothing until they are mapped, except under emulation of a processor
+  // (qemu-user), whose own page tables have entries for them.
+  std::size_t reserved_;
+  void* host_;  // the simulated address space, as it is
   std::uint64_t mapped_ = 0;
 };
 

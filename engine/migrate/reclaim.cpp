@@ -1,0 +1,76 @@
+#include "migrate/reclaim.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tt::migrate {
+namespace {
+
+constexpr double gibibyte = 1 << 30;
+
+}  // namespace
+
+KernelMarks::KernelMarks(const Knobs& knobs)
+    : min(knobs.real("watermark_min")),
+      low(min + knobs.real("watermark_scale")),
+      high(low + knobs.real("watermark_scale")),
+      promo(high + knobs.real("watermark_scale")) {}
+
+std::vector<KnobDecl> kernel_marks_knobs() {
+  using namespace knob;
+  return list(real("watermark_min", 0.0005, {0, 0.2}, ratio,
+                   "Linux 6.3, vm.min_free_kbytes: an estimate, by default it is tens of MiB",
+                   "share of the fast tier that only the kernel itself may use"),
+              real("watermark_scale", 0.001, {0.0001, 0.3, log}, ratio,
+                   "Linux 6.3, vm.watermark_scale_factor",
+                   "distance from one watermark to the next, as a share of the fast tier"));
+}
+
+bool is_free(const Memory& memory, double share, double pages) {
+  return static_cast<double>(memory.free_pages(Tier::fast)) >=
+         share * static_cast<double>(memory.capacity(Tier::fast)) + pages;
+}
+
+Reclaim::Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, double target)
+    : memory_(memory),
+      lists_(lists),
+      target_(target),
+      scan_(knobs.real("reclaim_scan_rate") * gibibyte / static_cast<double>(memory.page_bytes()),
+            knobs.real("reclaim_scan_rate") * gibibyte / static_cast<double>(memory.page_bytes()) *
+                10 * seconds(period)) {}
+
+std::uint64_t Reclaim::run(Nanos now) {
+  if (!awake_) return 0;
+  const double target = std::ceil(target_ * static_cast<double>(memory_.capacity(Tier::fast))) +
+                        static_cast<double>(wanted_);
+  const double leaving =
+      static_cast<double>(memory_.free_pages(Tier::fast) + memory_.pending(Tier::slow));
+  if (leaving >= target) {
+    // It sleeps once the room is there, not once it has been promised.
+    awake_ = static_cast<double>(memory_.free_pages(Tier::fast)) < target;
+    if (!awake_) wanted_ = 0;
+    return 0;
+  }
+  const auto wanted = static_cast<std::uint64_t>(target - leaving);
+  using enum track::LruLists::List;
+  if (lists_.size(Tier::fast, inactive) < wanted) lists_.find_new();
+  const std::uint64_t budget = scan_.available(now);
+  victims_.clear();
+  std::uint64_t looked = lists_.age_inactive(Tier::fast, budget, wanted, victims_);
+  // Behind it: a page that turns inactive has time to be accessed until the next pass.
+  looked += lists_.age_active(Tier::fast, budget - looked);
+  scan_.spend(looked);
+  return victims_.empty() ? 0 : memory_.request(Tier::slow, victims_);
+}
+
+std::vector<KnobDecl> reclaim_knobs() {
+  using namespace knob;
+  return list(
+      real("reclaim_scan_rate", 16, {0.1, 200, log}, gib_per_second,
+           "estimate: one thread that looks at a page in 240 ns",
+           "memory whose pages kswapd can look at in a second"),
+      real("lru_gib", 1024, {1, 65536, log}, mebibytes, "Linux 6.3, mm/vmscan.c, inactive_is_low",
+           "memory for which ten active pages are kept for each inactive one; more for more"));
+}
+
+}  // namespace tt::migrate

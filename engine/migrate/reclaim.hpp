@@ -1,0 +1,74 @@
+// Reclaim: a kernel's kswapd for the fast tier, which demotes where it would swap (Linux 6.3,
+// mm/vmscan.c; demotion since 5.15).
+//
+// It sleeps until it is woken: by an allocation or promotion that found too little room, by
+// on_pressure(), by a policy's timer. Awake, each pass demotes from the tail of the inactive list
+// what has not been accessed since the page was last looked at (track/lru_lists.hpp), until
+// `target` of the fast tier is free or on its way out. Then it sleeps again.
+//
+//     Reclaim reclaim(memory, lists, knobs, marks.promo);
+//     reclaim.wake(); reclaim.run(now);          // in on_pressure()
+//     reclaim.run(now);                          // in tick(), each Reclaim::period while awake()
+//
+// Pace: a pass looks at as many pages as one thread can, reclaim_scan_rate times the time since the
+// last one, and at none twice. It charges what it looks at, so that a busy thread comes late.
+// Copying takes the movers' time: Movers::threads = 0 makes it kswapd's.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "core/seam.hpp"
+#include "migrate/allowance.hpp"
+#include "track/lru_lists.hpp"
+
+namespace tt::migrate {
+
+/// Watermarks of a zone, as shares of the fast tier that are free (mm/page_alloc.c): below `low`
+/// first touches go to the next node; `high` must be free beyond a page that is promoted; up to
+/// `promo` kswapd makes room where promotions want it (memory tiering).
+struct KernelMarks {
+  double min = 0, low = 0, high = 0, promo = 0;
+
+  /// With the knobs watermark_min and watermark_scale.
+  explicit KernelMarks(const Knobs& knobs);
+};
+[[nodiscard]] std::vector<KnobDecl> kernel_marks_knobs();
+
+/// Whether the share of the fast tier, and so many pages beyond it, are free.
+[[nodiscard]] bool is_free(const Memory& memory, double share, double pages = 0);
+
+class Reclaim {
+ public:
+  /// Time between two passes while it is awake: a kernel's go on without a pause.
+  static constexpr Nanos period = from_millis(10);
+
+  /// With the knobs of reclaim_knobs().
+  Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, double target);
+
+  /// `wanted`: pages that would have been promoted had there been room. A block's faults are told
+  /// together, and a kernel's kswapd makes room between them: so much more is freed before it
+  /// sleeps again.
+  void wake(std::uint64_t wanted = 0) {
+    awake_ = true;
+    wanted_ = std::max(wanted_, wanted);
+  }
+  [[nodiscard]] bool awake() const { return awake_; }
+  /// A pass, if it is awake. Returns how many pages it asked to be demoted.
+  std::uint64_t run(Nanos now);
+
+ private:
+  Memory& memory_;
+  track::LruLists& lists_;
+  const double target_;
+  RateLimiter scan_;
+  bool awake_ = false;
+  std::uint64_t wanted_ = 0;     // beyond the target
+  std::vector<PageId> victims_;  // scratch
+};
+
+/// reclaim_scan_rate, and lru_gib for the constructor of the lists.
+[[nodiscard]] std::vector<KnobDecl> reclaim_knobs();
+
+}  // namespace tt::migrate

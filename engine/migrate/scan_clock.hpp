@@ -1,0 +1,79 @@
+// ScanClock: when and where NUMA balancing takes access rights away (Linux 6.3,
+// kernel/sched/fair.c: task_numa_work, task_scan_min and task_scan_max).
+//
+// One window of scan_size at a time, on through the address space and over again. The time between
+// two windows is the least one after which a pass takes scan_period_min, but never so short that
+// scanning would exceed max_scan_rate:
+//
+//     windows = resident memory / scan_size, rounded up
+//     shortest = max(scan_size / max_scan_rate, scan_period_min / windows)
+//     longest  = max(shortest, scan_period_max / windows)
+//
+// A window whose pages are all protected already, or not of the tier, does not count, up to eight
+// times its size: then the next follows at once. All sizes are knobs, so a miniature keeps the
+// time that a pass takes.
+//
+// Not kept: that scanning takes at most 3 % of a thread's time, which at a PTE's cost of tens of
+// nanoseconds the rate does not allow to happen; and that a task's first scan is a second late.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/seam.hpp"
+#include "migrate/allowance.hpp"
+#include "migrate/mapped_ranges.hpp"
+
+namespace tt::migrate {
+
+class ScanClock {
+ public:
+  /// With the knobs of scan_clock_knobs().
+  ScanClock(Memory& memory, const Knobs& knobs);
+
+  void map(PageRange range) { space_.map(range); }
+  void unmap(PageRange range) { space_.unmap(range); }
+  [[nodiscard]] const MappedRanges& space() const { return space_; }
+
+  /// Pages that had been protected before and not been accessed since: a mask of the range.
+  using Untouched = std::function<void(PageRange, std::span<const std::uint64_t>)>;
+  /// Protects the pages of the next window that are in `which`, if it is due, part by part;
+  /// `untouched` is called after each. Returns how many pages it protected.
+  std::uint64_t run(Nanos now, Tiers which, const Untouched& untouched = {});
+
+  /// Time between two windows, now; and how often the policy should call run().
+  [[nodiscard]] Nanos period() const;
+  /// Passes over the address space; one ends when the next begins.
+  [[nodiscard]] std::uint64_t passes() const { return passes_; }
+  /// After a pass: slower if nearly all of its faults were in the fast tier, faster if not, and
+  /// half as fast after none at all or if promotions `failed` (update_task_scan_period). It starts
+  /// at the shortest period. Faults count as shared by threads: whose they are is not known.
+  void adapt(double fast_faults, double slow_faults, bool failed);
+
+ private:
+  [[nodiscard]] double windows() const;
+  [[nodiscard]] Nanos shortest() const;
+  [[nodiscard]] Nanos longest() const;
+
+  Memory& memory_;
+  const double window_pages_;  // in a miniature perhaps less than one
+  const Nanos least_;          // by max_scan_rate
+  const Nanos pass_min_, pass_max_;
+  PerPass budget_;
+  MappedRanges space_;
+  PageId cursor_;
+  Nanos last_{};
+  Nanos adapted_{};  // 0: never
+  std::uint64_t passes_ = 0;
+  std::vector<std::uint64_t> untouched_;  // scratch
+};
+
+/// scan_size, scan_period_min, scan_period_max, max_scan_rate. What else the last period does in a
+/// system may be told.
+[[nodiscard]] std::vector<KnobDecl> scan_clock_knobs(
+    std::string scan_period_max_meaning = "longest time that a pass over the memory takes");
+
+}  // namespace tt::migrate

@@ -1,0 +1,103 @@
+// NBT: NUMA balancing with memory tiering, "Tiering 0.8" before it was merged
+// (kernel.numa_balancing = 2; Huang Ying, "memory tiering: hot page selection", Linux 6.1; here as
+// in Linux 6.3: should_numa_migrate_memory, migrate_balanced_pgdat, pgdat_balanced). It is what
+// published comparisons run as AutoNUMA when they want demotion.
+//
+// Slow pages are scanned (scan_clock.hpp). A page that faults soon after it was protected is hot
+// (latency_threshold.hpp) and is promoted by the thread that faulted, if the fast tier has a page
+// beyond its high watermark; else kswapd is woken and the page stays. kswapd demotes the inactive
+// tail (reclaim.hpp) up to the promotion watermark. While much is free, everything that faults is
+// promoted, and the threshold starts anew.
+//
+// threshold_   hot threshold, adjusted each scan_period_max to the promotion rate limit
+// spare_       free pages of the fast tier, above the promotion watermark, from which on latency
+//              does not matter: the larger of free_space and a sixteenth of the tier
+//
+// The scan stays at its shortest period: of faults in the slow tier only those of promoted pages
+// count for it, and with the first of them the kernel scans fastest.
+//
+// Inferred: kswapd's share of the processor (reclaim_scan_rate) and the smallest watermark.
+#include <algorithm>
+#include <vector>
+
+#include "classify/latency_threshold.hpp"
+#include "core/make_policy.hpp"
+#include "policy/hint_fault.hpp"
+#include "regulate/aol.hpp"
+
+namespace tt {
+namespace {
+
+class Nbt final : public KswapdPolicy {
+ public:
+  explicit Nbt(const PolicyContext& context)
+      : KswapdPolicy(context, migrate::KernelMarks(context.knobs).promo),
+        threshold_(context.knobs, memory_.page_bytes(),
+                   from_millis(context.knobs.real("scan_period_max"))),
+        spare_(std::max(context.knobs.real("free_space") * (1 << 20) /
+                            static_cast<double>(memory_.page_bytes()),
+                        static_cast<double>(memory_.capacity(Tier::fast)) / 16)) {
+    // An allocation below the low mark goes to the slow tier without waking anybody.
+    memory_.set_watermarks({.reserve = marks_.low});
+  }
+
+  void on_faults(std::span<const Fault> faults, Nanos now) override {
+    promotions_.clear();
+    const std::uint64_t room = room_above(marks_.high);
+    const std::uint64_t plenty = room_above(marks_.promo);
+    std::uint64_t refused = 0;
+    for (const Fault& fault : faults) {
+      if (!is_slow(fault)) continue;
+      lists_.found(fault.page, Tier::slow);
+      if (static_cast<double>(plenty) - static_cast<double>(promotions_.size()) > spare_) {
+        threshold_.reset();
+      } else if (!threshold_.admit(fault.since, now)) {
+        continue;
+      }
+      if (promotions_.size() < room) {
+        promotions_.push_back(fault.page);
+      } else {
+        ++refused;
+      }
+    }
+    if (refused > 0) kswapd_.wake(refused);
+    if (!promotions_.empty()) memory_.request(Tier::fast, promotions_, Way::in_fault);
+  }
+  void tick(Nanos now) override {
+    KswapdPolicy::tick(now);
+    clock_.run(now, Tiers::slow);
+  }
+
+  void gauges(Gauges& out) const override {
+    KswapdPolicy::gauges(out);
+    out["hot_threshold_ms"] = 1e3 * seconds(threshold_.value());
+    out["promotion_candidates"] = static_cast<double>(threshold_.candidates());
+  }
+
+ private:
+  classify::LatencyThreshold threshold_;
+  const double spare_;
+  std::vector<PageId> promotions_;  // scratch
+};
+
+std::vector<KnobDecl> knobs() {
+  using namespace knob;
+  return list(migrate::scan_clock_knobs("time between two adjustments of the hot threshold"),
+              classify::latency_threshold_knobs(),
+              real("free_space", 1024, {1, 1 << 20, log}, mebibytes,
+                   "Linux 6.3, kernel/sched/fair.c, pgdat_free_space_enough",
+                   "free fast memory beyond which latency does not matter, if a sixteenth is less"),
+              migrate::kernel_marks_knobs(), migrate::reclaim_knobs());
+}
+
+const RegisterPolicy registered{regulate::with_aol<make_policy<Nbt>, regulate::Thins::windows>({
+    .name = "nbt",
+    .family = "hint faults",
+    .summary = "promotes what faults soon after its scan, under a rate limit; kswapd demotes",
+    .citation = "Huang Ying, memory tiering: hot page selection (Tiering 0.8), Linux 6.1",
+    .knobs = knobs(),
+    .traits = {.needs = Need::faults | Need::accessed_bits},
+})};
+
+}  // namespace
+}  // namespace tt

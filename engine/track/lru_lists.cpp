@@ -1,0 +1,160 @@
+#include "track/lru_lists.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tt::track {
+
+LruLists::LruLists(Memory& memory, double gib_in_mebibytes)
+    : memory_(memory),
+      ratio_pages_(gib_in_mebibytes / 10 * (1 << 20) / static_cast<double>(memory.page_bytes())),
+      where_(PageIndex::group_pages) {}
+
+void LruLists::map(PageRange range) {
+  index_.map(range, [&](std::uint32_t i) {
+    if (i >= referenced_.size()) {
+      referenced_.resize(index_.size());
+      chains_.resize(index_.size());
+      unseen_in_.resize(index_.size() / PageIndex::group_pages);
+    }
+    ++unseen_in_[i / PageIndex::group_pages];
+    ++unseen_pages_;
+  });
+}
+
+void LruLists::unmap(PageRange range) {
+  index_.unmap(range, [&](std::uint32_t i) {
+    if (seen(i)) {
+      chains_.take_off(i);
+      return;
+    }
+    --unseen_in_[i / PageIndex::group_pages];
+    --unseen_pages_;
+  });
+}
+
+void LruLists::find_new(double share) {
+  const std::size_t groups = unseen_in_.size();
+  const auto most = static_cast<std::size_t>(std::ceil(share * static_cast<double>(groups)));
+  for (std::size_t n = 0; n < most && unseen_pages_ > 0; ++n, ++cursor_) {
+    if (cursor_ >= groups) cursor_ = 0;
+    if (unseen_in_[cursor_] == 0) continue;
+    const auto first = static_cast<std::uint32_t>(cursor_ * PageIndex::group_pages);
+    memory_.residency(index_.page(first), where_);
+    for (std::uint32_t i = first; i < first + PageIndex::group_pages; ++i) {
+      const Residency where = where_[i - first];
+      if (seen(i) || where == Residency::absent || !index_.contains(index_.page(i))) continue;
+      link(i, static_cast<Tier>(where), List::inactive);
+    }
+  }
+}
+
+void LruLists::found(PageId page, Tier tier) {
+  const std::uint32_t i = index_.find(page);
+  if (i != none && !seen(i)) link(i, tier, List::inactive);
+}
+
+bool LruLists::on(List list, PageId page) const {
+  const std::uint32_t i = index_.find(page);
+  return seen(i) && this->list(i) == list;
+}
+
+bool LruLists::referenced(PageId page) const {
+  const std::uint32_t i = index_.find(page);
+  return seen(i) && referenced_[i];
+}
+
+std::optional<PageId> LruLists::tail(Tier tier, List list) const {
+  const std::uint32_t i = chains_.tail(chain_of(tier, list));
+  if (i == none) return std::nullopt;
+  return index_.page(i);
+}
+
+void LruLists::mark_accessed(PageId page) {
+  const std::uint32_t i = index_.find(page);
+  if (!seen(i)) return;
+  if (!referenced_[i]) {
+    referenced_[i] = true;
+  } else if (list(i) == List::inactive) {
+    link(i, tier(i), List::active);
+  }
+}
+
+void LruLists::put(PageId page, List list) {
+  const std::uint32_t i = index_.find(page);
+  if (seen(i)) link(i, tier(i), list);
+}
+
+void LruLists::moved(PageId page, Tier to) {
+  const std::uint32_t i = index_.find(page);
+  if (seen(i)) link(i, to, list(i));
+}
+
+std::uint64_t LruLists::age_inactive(Tier tier, std::uint64_t most, std::uint64_t wanted,
+                                     std::vector<PageId>& victims) {
+  const std::size_t enough = victims.size() + wanted;
+  std::uint64_t looked = 0;
+  // In steps: a scan ends when it has seen its pages, not when it has its victims.
+  for (std::uint64_t left = std::min(most, size(tier, List::inactive));
+       left > 0 && victims.size() < enough;) {
+    const std::uint64_t step = std::min<std::uint64_t>(left, enough - victims.size());
+    left -= step;
+    looked += scan(tier, List::inactive, step, [&](PageId page, bool accessed) {
+      const std::uint32_t i = index_.find(page);
+      if (accessed && referenced_[i]) return List::active;
+      referenced_[i] = accessed;
+      if (!accessed) victims.push_back(page);
+      return List::inactive;
+    });
+  }
+  return looked;
+}
+
+std::uint64_t LruLists::age_active(Tier tier, std::uint64_t most) {
+  const auto inactive = static_cast<double>(size(tier, List::inactive));
+  const auto active = static_cast<double>(size(tier, List::active));
+  const double missing = (active - inactive * ratio(tier)) / (ratio(tier) + 1);
+  if (missing <= 0) return 0;
+  return scan(tier, List::active, std::min(most, static_cast<std::uint64_t>(std::ceil(missing))),
+              [](PageId, bool) { return List::inactive; });
+}
+
+double LruLists::ratio(Tier tier) const {
+  const auto pages = static_cast<double>(size(tier, List::inactive) + size(tier, List::active));
+  return std::max(1.0, std::floor(std::sqrt(pages / ratio_pages_)));
+}
+
+void LruLists::link(std::uint32_t i, Tier tier, List list) {
+  if (!seen(i)) {
+    --unseen_in_[i / PageIndex::group_pages];
+    --unseen_pages_;
+    referenced_[i] = false;
+  } else if (this->list(i) != list) {
+    referenced_[i] = false;
+  }
+  chains_.to_head(i, chain_of(tier, list));
+}
+
+/// Whether the page is in the tier where it is listed; else it is put right.
+bool LruLists::settle(std::uint32_t i, Tier tier) {
+  const PageId page = index_.page(i);
+  Residency where{};
+  memory_.residency({&page, 1}, {&where, 1});
+  if (where == static_cast<Residency>(tier)) return true;
+  if (where == Residency::absent) {
+    chains_.take_off(i);
+    ++unseen_in_[i / PageIndex::group_pages];
+    ++unseen_pages_;
+  } else {
+    link(i, static_cast<Tier>(where), list(i));
+  }
+  return false;
+}
+
+bool LruLists::accessed(PageId page) {
+  std::uint64_t bit = 0;
+  memory_.accessed({page, 1}, {&bit, 1}, true);
+  return bit != 0;
+}
+
+}  // namespace tt::track

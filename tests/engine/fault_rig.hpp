@@ -1,0 +1,122 @@
+// What the tests of the hint-fault systems have in common: pages that fault, and the knobs of the
+// rooms that all of them use.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fake_memory.hpp"
+#include "knob_effects.hpp"
+
+namespace tt::test {
+
+using Numbers = std::vector<std::uint64_t>;
+inline constexpr double page_mib = 4.0 / 1024;
+inline constexpr double page_gib = page_mib / 1024;
+
+/// The application accesses the pages now; those that are protected fault.
+inline void access(Rig& r, const Numbers& pages, AccessKind kind = AccessKind::load) {
+  std::vector<Fault> faults;
+  for (const auto page : pages)
+    if (const auto fault = r.memory.access({page}, kind, r.now)) faults.push_back(*fault);
+  r.policy->on_faults(faults, r.now);
+}
+[[nodiscard]] inline std::uint64_t protected_among(const Rig& r, std::uint64_t pages) {
+  std::uint64_t count = 0;
+  for (std::uint64_t p = 0; p < pages; ++p) count += r.memory.is_protected({p});
+  return count;
+}
+/// So many pages of the fast tier go away, without a word.
+inline void make_room(Rig& r, std::uint64_t pages) { r.memory.free({{0}, pages}); }
+/// Pages 20 to 29 fault a little after the scan that protected them; promotions.
+[[nodiscard]] inline double promoted_of_ten(Rig& r, std::uint64_t room = 8) {
+  make_room(r, room);
+  r.run(2);
+  for (std::uint64_t p = 20; p < 30; ++p) (void)r.memory.access({p}, AccessKind::load, r.now);
+  r.memory.protect({{20}, 10}, Tiers::slow, {});
+  r.now += from_millis(100);
+  access(r, span_of(20, 10));
+  return promotions(r);
+}
+
+/// Windows of so many pages, a pass a second, no limit to the rate.
+[[nodiscard]] inline KnobMap scanning(double pages = 200) {
+  return {{"scan_size", pages * page_mib}, {"max_scan_rate", 1e6}};
+}
+/// Pages that are protected within a time.
+[[nodiscard]] inline auto protected_in(double time) {
+  return [=](Rig& r) {
+    r.run(time);
+    return static_cast<double>(protected_among(r, 100));
+  };
+}
+/// The knobs of the scan clock but for scan_period_max.
+[[nodiscard]] inline std::vector<Entry> scan_entries() {
+  return {{"scan_size", 10 * page_mib, 80 * page_mib, Then::more, protected_in(0.51)},
+          {"scan_period_min", 1000.0, 4000.0, Then::less, protected_in(0.9), scanning(10)},
+          {"max_scan_rate",
+           20 * page_gib,
+           60 * page_gib,
+           Then::more,
+           protected_in(1.01),
+           {{"scan_size", 10 * page_mib}}}};
+}
+
+/// Pages that are protected in the second after an interval with this AOL.
+[[nodiscard]] inline auto protected_at(double aol) {
+  return [=](Rig& r) {
+    r.memory.now.a3_reads = 1000;
+    r.memory.now.a1_cycles = 1000 * aol;
+    r.run(1.5);
+    for (std::uint64_t p = 0; p < 100; ++p) (void)r.memory.access({p}, AccessKind::load, r.now);
+    r.run(1);
+    return static_cast<double>(protected_among(r, 100));
+  };
+}
+/// Of a policy whose windows AOL thins out, and of one whose requests it does: `promoted_at` are
+/// promotions at an AOL.
+[[nodiscard]] inline std::vector<Entry> aol_entries(
+    const std::function<std::function<double(Rig&)>(double)>& at, const KnobMap& others) {
+  const KnobMap on = with(others, {{"aol.enabled", true}});
+  return {{"aol.enabled", false, true, Then::less, at(10), others},
+          {"aol.low", 40.0, 5.0, Then::more, at(30), on},
+          {"aol.high", 100.0, 50.0, Then::more, at(60), on},
+          {"aol.interval", 1000.0, 100000.0, Then::more, at(10), on}};
+}
+
+/// Kswapd is woken each second while all of the fast tier is accessed in between.
+inline void press(Rig& r) {
+  for (int n = 0; n < 20; ++n) {
+    r.now += from_seconds(1);
+    for (std::uint64_t p = 0; p < 20; ++p) (void)r.memory.access({p}, AccessKind::load, r.now);
+    r.policy->on_pressure(Tier::fast, r.now);
+  }
+}
+/// The knobs of kswapd and its lists.
+[[nodiscard]] inline std::vector<Entry> reclaim_entries(const KnobMap& others = {}) {
+  return {{"reclaim_scan_rate", 50 * page_gib, 500 * page_gib, Then::more,
+           [](Rig& r) {
+             press(r);
+             return static_cast<double>(r.memory.work(Work::lru_step));
+           },
+           others},
+          {"lru_gib", 1024.0, 12 * page_mib, Then::more,
+           [](Rig& r) {
+             press(r);
+             return r.gauge("active_pages");
+           },
+           others}};
+}
+
+template <typename... Lists>
+[[nodiscard]] std::vector<Entry> joined(Lists... lists) {
+  std::vector<Entry> all;
+  const auto append = [&](const std::vector<Entry>& list) {
+    all.insert(all.end(), list.begin(), list.end());
+  };
+  (append(lists), ...);
+  return all;
+}
+
+}  // namespace tt::test

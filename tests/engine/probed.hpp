@@ -1,0 +1,53 @@
+// A policy that asks probes, on a fake memory whose pages are accessed as a test says.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "knob_effects.hpp"
+
+namespace tt::test {
+
+using Accessed = std::function<bool(PageId)>;
+
+[[nodiscard]] inline Accessed pages(std::uint64_t first, std::uint64_t count) {
+  return [=](PageId page) { return page.value - first < count; };
+}
+[[nodiscard]] inline Accessed nothing() {
+  return [](PageId) { return false; };
+}
+
+/// Lets time pass. Probes are answered in time, accessed bits are set; moves are not carried out.
+inline void probed(Rig& rig, double for_seconds, const Accessed& accessed,
+                   std::uint64_t all_pages = 200) {
+  const Nanos until = rig.now + from_seconds(for_seconds);
+  while (rig.now + rig.policy->tick_period() <= until) {
+    rig.run(seconds(rig.policy->tick_period()));
+    for (std::uint64_t page = 0; page < all_pages; ++page)
+      if (rig.memory.where({page}) != Residency::absent && accessed({page}))
+        rig.memory.access({page}, AccessKind::load, rig.now);
+    while (!rig.memory.rounds.empty()) rig.policy->on_probed(rig.memory.answer(accessed), rig.now);
+  }
+  rig.run(seconds(until - rig.now));
+}
+
+/// What the knobs of AOL regulation do to a policy that finds hot pages by probes. `others`: at
+/// most ten pages are promoted at all, else a second try would get the rest.
+[[nodiscard]] inline std::vector<Entry> probed_aol_entries(const KnobMap& others) {
+  const auto promoted_at = [](double aol) {
+    return [=](Rig& r) {
+      r.memory.now.a3_reads = 1000;
+      r.memory.now.a1_cycles = 1000 * aol;
+      r.run(2);
+      probed(r, 1, pages(20, 30));
+      return promotions(r);
+    };
+  };
+  const KnobMap on = with(others, {{"aol.enabled", true}});
+  return {{"aol.enabled", false, true, Then::less, promoted_at(10), others},
+          {"aol.low", 40.0, 5.0, Then::more, promoted_at(30), on},
+          {"aol.high", 100.0, 50.0, Then::more, promoted_at(60), on},
+          {"aol.interval", 1000.0, 100000.0, Then::more, promoted_at(10), on}};
+}
+
+}  // namespace tt::test

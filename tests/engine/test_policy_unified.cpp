@@ -1,0 +1,514 @@
+#include <algorithm>
+#include <bit>
+#include <string>
+
+#include "aol_effects.hpp"
+#include "check.hpp"
+#include "fake_memory.hpp"
+#include "kernels/kernel.hpp"
+#include "knob_effects.hpp"
+#include "regulate/harm_gate.hpp"
+#include "regulate/latency_gain.hpp"
+#include "scratch.hpp"
+#include "sim/simulate.hpp"
+#include "sim_streams.hpp"
+#include "trace/reader.hpp"
+
+using namespace tt;
+using test::Entry;
+using test::FakeMemory;
+using test::KnobMap;
+using test::Rig;
+using test::span_of;
+using test::Then;
+using test::whole;
+using test::with;
+using Pages = std::vector<std::uint64_t>;
+
+namespace {
+
+KnobValue text(const char* value) { return std::string{value}; }
+
+// --- Knob effects --------------------------------------------------------------------------------
+
+double threshold(Rig& r) { return r.gauge("frequency_threshold"); }
+auto sampled(std::uint64_t page, unsigned times, AccessKind kind = AccessKind::load) {
+  return [=](Rig& r) {
+    r.sample(Pages{page}, times, kind);
+    r.run(0.05);
+    return test::promotions(r);
+  };
+}
+auto gauge_after(const char* gauge, std::uint64_t page, unsigned times) {
+  return [=](Rig& r) {
+    r.sample(Pages{page}, times);
+    return r.gauge(gauge);
+  };
+}
+double adapted_threshold(Rig& r) {
+  r.sample(span_of(0, 20));
+  return threshold(r);
+}
+double metadata(Rig& r) { return static_cast<double>(r.policy->metadata_bytes()); }
+double demoted(Rig& r) {
+  r.run(1);
+  return test::demotions(r);
+}
+double demoted_in_a_pass(Rig& r) {
+  r.run(60);
+  return test::demotions(r);
+}
+double demoted_of_lukewarm(Rig& r) {
+  r.sample(span_of(0, 20), 2);
+  r.map(0, 20);
+  return demoted(r);
+}
+double marked(Rig& r) {
+  r.sample(span_of(0, 20), 8);
+  r.map(0, 20);
+  r.run(1);
+  return r.gauge("second_chance_pages");
+}
+double demoted_after_revisit(Rig& r) {
+  r.sample(span_of(0, 20), 8);
+  r.map(0, 20);
+  r.run(31);
+  return test::demotions(r);
+}
+double overcounted(Rig& r) {
+  r.map(0, 3100);
+  r.sample(span_of(100, 3000));
+  return test::promotions(r);
+}
+double requests(Rig& r) {
+  r.sample(span_of(20, 10));
+  return static_cast<double>(r.memory.request_calls);
+}
+double scanned(Rig& r) {
+  r.run(1);
+  return static_cast<double>(r.memory.work(Work::scan_step));
+}
+/// So many windows of five seconds with ten promotions each, and this hit ratio.
+void windows(Rig& r, unsigned count, double ratio, std::uint64_t promotions = 10) {
+  for (; count > 0; --count) {
+    std::vector<MigrationResult> results(promotions);
+    r.policy->on_migrated(results, r.now);
+    r.memory.now.loads[0] += 1000 * ratio;
+    r.memory.now.loads[1] += 1000 * (1 - ratio);
+    r.run(5);
+  }
+}
+/// Closed, for so many of the next ten windows.
+auto closed(double ratio, double later, std::uint64_t promotions = 10) {
+  return [=](Rig& r) {
+    double sum = 0;
+    windows(r, 1, ratio, promotions);
+    for (int n = 0; n < 16; ++n) {
+      windows(r, 1, n < 6 ? ratio : later, promotions);
+      sum += r.gauge("gate_closed");
+    }
+    return sum;
+  };
+}
+double promoted_where_slow_costs_200_ns(Rig& r) {
+  for (int n = 0; n < 3; ++n) {
+    for (const Tier tier : {Tier::fast, Tier::slow}) {
+      TierCounters& counters = r.memory.now.tier[index(tier)];
+      counters.reads += 1000;
+      counters.occupancy_ns += 1000 * (tier == Tier::fast ? 100 : 300);
+    }
+    r.memory.now.loads[0] += 1000;
+    r.memory.now.samples_taken += 10;
+    std::vector<MigrationResult> results(2);  // 100 us in each direction
+    results[1].to = Tier::slow;
+    for (auto& result : results) result.cost = Nanos{100000};
+    r.policy->on_migrated(results, r.now);
+    r.run(1);
+  }
+  r.sample(span_of(20, 10), 12);
+  return test::promotions(r);
+}
+/// Two windows of a minute with a promotion in each and these hit ratios.
+auto sampling_after(double first, double second) {
+  return [=](Rig& r) {
+    std::uint64_t page = 20;
+    for (const double ratio : {first, second}) {
+      r.memory.free({{page - 20}, 1});
+      r.sample(Pages{page++}, 10);
+      r.settle();
+      r.memory.now.loads[0] += 1000 * ratio;
+      r.memory.now.loads[1] += 1000 * (1 - ratio);
+      r.run(60);
+    }
+    return r.gauge("sampling_hz");
+  };
+}
+double threshold_after_plateau(Rig& r) {
+  r.memory.free({{0}, 5});
+  r.memory.queue = {{{20}, Tier::fast}, {{21}, Tier::fast}, {{22}, Tier::fast}};
+  r.settle();
+  r.sample({3}, 20);
+  return threshold(r);
+}
+double demoted_by_batches(Rig& r) {
+  for (int n = 0; n < 12; ++n) {
+    r.run(0.25);
+    r.sample({3000});
+  }
+  return test::demotions(r);
+}
+
+const KnobMap base{{"sample_batch", 1.0},
+                   {"frequency_hot_threshold", whole(8)},
+                   {"momentum_hot_threshold", whole(15)},
+                   {"demote_momentum_below", whole(15)},
+                   {"adaptation_period", 1e9},
+                   {"frequency_cooling_period", 1e9},
+                   {"momentum_cooling_period", 1e9},
+                   {"cbf_counters_per_fast_page", 256.0},
+                   {"momentum_cbf_ratio", 1.0},
+                   {"promote_watermark", 0.0},
+                   {"demote_watermark", 0.0}};
+
+std::vector<Entry> entries() {
+  const KnobMap full{{"promote_watermark", 0.1}, {"demote_watermark", 0.9}};
+  const KnobMap sized{{"cbf_counters_per_fast_page", 0.0}};
+  const KnobMap soon{{"adaptation_period", 10.0}};
+  const KnobMap ladder{{"intensity", text("ladder")}};
+  const KnobMap thrift{{"intensity", text("thrift")}, {"threshold", text("fixed")}};
+  const KnobMap stores{{"store_weight", whole(1)}};
+  const KnobMap cost{{"cost_test", true}};
+  return {
+      {"preset", text("ours"), text("freqtier"), Then::less, metadata},
+      {"preset", text("hybridtier"), text("freqtier"), Then::less, metadata},
+      {"filters", text("both"), text("frequency"), Then::less, metadata},
+      {"filters", text("both"), text("momentum"), Then::less, metadata},
+      {"threshold", text("fill"), text("step"), Then::differs,
+       gauge_after("frequency_threshold", 3, 40),
+       with(soon, {{"frequency_threshold_floor", whole(1)}})},
+      {"threshold", text("step"), text("fixed"), Then::more,
+       gauge_after("frequency_threshold", 3, 40), soon},
+      {"intensity", text("fixed"), text("ladder"), Then::less, sampling_after(0.7, 0.7)},
+      {"intensity",
+       text("fixed"),
+       text("thrift"),
+       Then::less,
+       gauge_after("frequency_threshold", 3, 40),
+       {{"plateau_batches", whole(0)}, {"threshold", text("fixed")}}},
+      {"second_chance", false, true, Then::differs,
+       [](Rig& r) {
+         r.sample(span_of(0, 20), 8);
+         r.map(0, 20);
+         r.run(1);
+         Gauges gauges;
+         r.policy->gauges(gauges);
+         return gauges["second_chance_pages"];
+       },
+       full, 4096, false},
+      {"gate", false, true, Then::less,
+       [](Rig& r) {
+         windows(r, 5, 0.5);
+         r.sample(span_of(20, 10), 12);
+         return test::promotions(r);
+       }},
+      {"cost_test",
+       false,
+       true,
+       Then::less,
+       promoted_where_slow_costs_200_ns,
+       {{"benefit_margin", 50.0}}},
+      {"store_weight", whole(1), whole(4), Then::more, sampled(30, 2, AccessKind::store)},
+      {"sampling_frequency", 1e4, 1e5, Then::more, test::load_rate},
+      {"sampling_events", text("system"), text("tier"), Then::more, test::load_events},
+      {"sampling_events", text("tier"), text("tier_and_core"), Then::more, test::load_events},
+      {"store_sampling_period", 1000.0, 2000.0, Then::more,
+       [](Rig& r) { return r.memory.sampling.back().stores.value; }, stores},
+      {"sampling_levels", whole(1), whole(3), Then::more, sampling_after(0.7, 0.7), ladder},
+      {"sampling_step", 2.0, 10.0, Then::less, sampling_after(0.7, 0.7), ladder},
+      {"window", 60.0, 90.0, Then::more, sampling_after(0.7, 0.7), ladder},
+      {"stable_band", 0.01, 0.1, Then::less, sampling_after(0.7, 0.75), ladder},
+      {"plateau_promotions", 2.0, 3.0, Then::less, threshold_after_plateau,
+       with(thrift, {{"plateau_batches", whole(0)}})},
+      {"plateau_batches", whole(20), whole(40), Then::more,
+       gauge_after("frequency_threshold", 3, 40), thrift},
+      {"demotion_pause_rate", 1e-6, 1.0, Then::more, demoted_by_batches,
+       with(thrift, {{"promote_watermark", 0.1}, {"demote_watermark", 0.9}, {"scan_chunk", 1.0}})},
+      {"sample_batch", 1.0, 10.0, Then::less, requests, {{"frequency_hot_threshold", whole(1)}}},
+      {"frequency_hot_threshold", whole(3), whole(4), Then::less, sampled(30, 3)},
+      {"frequency_threshold_floor", whole(2), whole(6), Then::more, adapted_threshold, soon},
+      {"adaptation_period", 10.0, 100.0, Then::more, adapted_threshold},
+      {"momentum_hot_threshold", whole(3), whole(4), Then::less, sampled(30, 3)},
+      {"demote_momentum_below", whole(2), whole(3), Then::more, demoted_of_lukewarm, full, 4096,
+       false},
+      {"frequency_cooling_period", 1.0, 3.0, Then::less, gauge_after("frequency_coolings", 3, 100)},
+      {"momentum_cooling_period", 1.0, 3.0, Then::less, gauge_after("momentum_coolings", 3, 100)},
+      {"cbf_error", 0.3, 0.0001, Then::less, overcounted,
+       with(sized, {{"frequency_hot_threshold", whole(2)}}), 4096, false},
+      {"cbf_hashes", whole(1), whole(8), Then::less, metadata, sized},
+      {"cbf_counter_bits", text("4"), text("8"), Then::more, metadata},
+      {"cbf_counters_per_fast_page",
+       16.0,
+       256.0,
+       Then::less,
+       overcounted,
+       {{"frequency_hot_threshold", whole(2)}},
+       4096,
+       false},
+      {"momentum_cbf_ratio",
+       1.0,
+       64.0,
+       Then::more,
+       overcounted,
+       {{"momentum_hot_threshold", whole(2)}, {"frequency_hot_threshold", whole(15)}},
+       4096,
+       false},
+      {"promote_watermark", 0.0, 0.1, Then::more, demoted, {{"demote_watermark", 0.5}}},
+      {"demote_watermark",
+       0.1,
+       0.5,
+       Then::more,
+       demoted_in_a_pass,
+       {{"promote_watermark", 0.1}, {"scan_chunk", 1.0}}},
+      {"second_chance_revisit", 1000.0, 100000.0, Then::less, demoted_after_revisit, full, 4096,
+       false},
+      {"second_chance_queue", 3.0, 5.0, Then::more, marked, full, 4096, false},
+      {"scan_chunk",
+       1.0,
+       8.0,
+       Then::more,
+       scanned,
+       {{"promote_watermark", 0.1}, {"demote_watermark", 0.1}}},
+      {"gate_window", 5000.0, 10000.0, Then::less, closed(0.5, 0.5)},
+      {"gate_band", 0.005, 0.2, Then::more, closed(0.5, 0.4)},
+      {"gate_patience", whole(2), whole(5), Then::less, closed(0.5, 0.5)},
+      {"gate_promotions", 0.1, 0.9, Then::less, closed(0.5, 0.5)},
+      {"gate_pause", 5000.0, 60000.0, Then::more, closed(0.5, 0.5)},
+      {"benefit_margin", 0.5, 5.0, Then::less, promoted_where_slow_costs_200_ns, cost},
+  };
+}
+
+const test::RegisterEffects effects{"unified", base,
+                                    test::joined(entries(), test::aol_entries(
+                                                                [](Rig& r) {
+                                                                  for (int n = 0; n < 8; ++n)
+                                                                    r.sample(span_of(20, 40));
+                                                                  r.run(0.05);
+                                                                  r.sample(span_of(20, 40), 32);
+                                                                },
+                                                                {{"sample_batch", 400.0}}))};
+
+// --- Bit by bit ----------------------------------------------------------------------------------
+
+/// FreqTier's name of what is called otherwise in ours.
+std::string renamed(const std::string& name, const std::string& policy) {
+  if (policy == "freqtier" && name == "hot_threshold") return "frequency_threshold";
+  if (policy == "freqtier" && name == "coolings") return "frequency_coolings";
+  if (policy == "freqtier" && name == "cooling_period") return "frequency_cooling_period";
+  return name;
+}
+
+/// What is not the same to the last bit.
+std::string difference(const sim::RunResult& published, const sim::RunResult& preset,
+                       const std::string& policy) {
+  const auto same = [](double a, double b) {
+    return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
+  };
+  if (!same(published.seconds, preset.seconds)) return "seconds";
+  if (!same(published.total_seconds, preset.total_seconds)) return "total_seconds";
+  if (!same(published.operations, preset.operations)) return "operations";
+  const auto same_sums = [&](const auto& some, const auto& others) {
+    return std::ranges::equal(some, others, [&](const auto& one, const auto& other) {
+      return one.first == other.first && same(one.second, other.second);
+    });
+  };
+  if (!same_sums(published.metrics, preset.metrics)) return "metrics";
+  if (!same_sums(published.breakdown, preset.breakdown)) return "breakdown";
+  if (published.latency.size() != preset.latency.size()) return "number of latencies";
+  for (const auto& [name, latency] : published.latency) {
+    const auto& other = preset.latency.at(name);
+    if (!same(latency.mean, other.mean) || !same(latency.p999, other.p999)) return name;
+  }
+  if (published.series.size() != preset.series.size()) return "number of columns";
+  for (const auto& [name, column] : published.series) {
+    const std::string prefix = name.starts_with("policy.") ? "policy." : "";
+    const auto found = preset.series.find(prefix + renamed(name.substr(prefix.size()), policy));
+    if (found == preset.series.end()) return "no column " + name;
+    if (!std::ranges::equal(column, found->second, same)) return "column " + name;
+  }
+  return {};
+}
+
+/// Both systems against their presets, with those of the knobs that each has.
+void compare(const trace::Reader& reader, const sim::RunOptions& options, const KnobMap& knobs) {
+  const auto machine = simtest::full_machine();
+  for (const std::string policy : {"hybridtier", "freqtier"})
+    for (const bool aol : {false, true}) {
+      KnobMap published{{"aol.enabled", aol}}, preset{{"aol.enabled", aol}, {"preset", policy}};
+      for (const KnobDecl& knob : tt::policy(policy).knobs) {
+        const std::string name = renamed(knob.name, policy);
+        if (const auto at = knobs.find(name); at != knobs.end())
+          published[knob.name] = preset[name] = at->second;
+      }
+      const auto original = sim::simulate(reader, machine, tt::policy(policy), published, options);
+      const auto result = sim::simulate(reader, machine, tt::policy("unified"), preset, options);
+      const std::string what = difference(original, result, policy);
+      if (!what.empty())
+        check::fail(__FILE__, __LINE__, policy + (aol ? " with AOL" : "") + ": " + what);
+      CHECK(original.metrics.at("promotions") > 0);  // else this would prove little
+    }
+}
+
+/// Under which much happens within seconds.
+const KnobMap busy{{"sample_batch", 2000.0},
+                   {"adaptation_period", 5000.0},
+                   {"frequency_cooling_period", 2.0},
+                   {"momentum_cooling_period", 0.2},
+                   {"promote_watermark", 0.1},
+                   {"demote_watermark", 0.2},
+                   {"second_chance_revisit", 2000.0},
+                   {"window", 2.0},
+                   {"scan_chunk", 64.0}};
+
+Rig unified(const KnobMap& given, std::uint64_t fast = 20) {
+  Rig rig("unified", {}, with(base, given), fast, 4000);
+  rig.map(0, 100);
+  return rig;
+}
+
+}  // namespace
+
+TEST("unified: the presets are the published systems, bit by bit, on drawn pages") {
+  for (const double drift : {0.0, 10.0}) {
+    simtest::TempStream stream;
+    simtest::write_zipf(stream, {.full_pages = 1 << 16,
+                                 .scale = 64,
+                                 .exponent = 0.9,
+                                 .rate = 100e6,
+                                 .seconds = 6,
+                                 .drift_seconds = drift,
+                                 .seed = 7});
+    sim::RunOptions options;
+    options.coarse = true;
+    const trace::Reader& reader = stream.reader();
+    compare(reader, options, {});
+    compare(reader, options, busy);
+  }
+}
+
+TEST("unified: the presets are the published systems, bit by bit, on a kernel's stream") {
+  const check::Scratch scratch;
+  kernels::RecordRequest request;
+  request.input = "test";
+  request.parameters = {{"generator", std::string{"default"}}, {"duration_s", 5.0}};
+  request.scale = 8192;
+  request.threads = 12;
+  request.llc_bytes = 18.0 * (1 << 20);
+  request.file = scratch.file("cachelib.tts");
+  (void)kernels::record("cachelib", request);
+  const trace::Reader reader{request.file};
+  sim::RunOptions options;
+  options.coarse = true;
+  compare(reader, options, busy);
+}
+
+TEST("unified: a part that is off samples, counts, charges and shows nothing") {
+  auto frequency = unified({{"filters", text("frequency")}, {"gate", false}});
+  frequency.sample(span_of(20, 10));
+  CHECK_EQ(frequency.memory.work(Work::tracker_update), 10U);
+  CHECK_THROWS(frequency.gauge("momentum_threshold"), "no gauge");
+  CHECK_THROWS(frequency.gauge("second_chance_pages"), "no gauge");
+  CHECK_THROWS(frequency.gauge("gate_closed"), "no gauge");
+  CHECK_EQ(frequency.memory.sampling.size(), 1U);
+  CHECK(frequency.memory.sampling.back().stores == SamplingRequest::Event{});
+  auto momentum = unified({{"filters", text("momentum")}, {"momentum_hot_threshold", whole(3)}});
+  momentum.sample(Pages{30}, 3);
+  CHECK((momentum.memory.queued(Tier::fast) == Pages{30}));
+  CHECK_THROWS(momentum.gauge("frequency_threshold"), "no gauge");
+  auto both = unified({});
+  both.sample(span_of(20, 10));
+  CHECK_EQ(both.memory.work(Work::tracker_update), 20U);
+}
+
+TEST("unified: stores weigh what they are said to") {
+  auto rig = unified({{"store_weight", whole(3)}, {"frequency_hot_threshold", whole(6)}});
+  using Mode = SamplingRequest::Mode;
+  CHECK(rig.memory.sampling.back().stores == (SamplingRequest::Event{Mode::period, 10000}));
+  rig.sample(Pages{30}, 1, AccessKind::store);
+  rig.sample(Pages{30}, 2, AccessKind::load);
+  CHECK(rig.memory.queued(Tier::fast).empty());
+  rig.sample(Pages{30}, 1, AccessKind::store);
+  CHECK((rig.memory.queued(Tier::fast) == Pages{30}));
+}
+
+TEST("unified: a promotion has to pay for its move if it is tested") {
+  auto rig = unified({{"cost_test", true}});
+  // 12 samples of 100 accesses that save 200 ns: 240 us, for a move of 1.5 times 60 to 70 us.
+  CHECK_EQ(promoted_where_slow_costs_200_ns(rig), 10.0);
+  auto dear = unified({{"cost_test", true}, {"benefit_margin", 50.0}});
+  CHECK_EQ(promoted_where_slow_costs_200_ns(dear), 0.0);
+}
+
+TEST("gate: closes when promotions do not raise the hit ratio, and says so") {
+  auto rig = unified({});
+  windows(rig, 1, 0.5);
+  windows(rig, 2, 0.5);
+  CHECK_EQ(rig.gauge("gate_closed"), 0.0);
+  windows(rig, 1, 0.502);
+  CHECK_EQ(rig.gauge("gate_closed"), 1.0);
+  rig.sample(span_of(20, 10), 12);
+  CHECK(rig.memory.queue.empty());
+}
+
+TEST("gate: stays open while the ratio rises, or little is promoted") {
+  auto rig = unified({});
+  for (int n = 0; n < 20; ++n) {
+    windows(rig, 1, 0.1 + 0.02 * n);
+    CHECK_EQ(rig.gauge("gate_closed"), 0.0);
+  }
+  auto quiet = unified({}, 400);
+  windows(quiet, 20, 0.5, 2);  // half a percent of the fast tier
+  CHECK_EQ(quiet.gauge("gate_closed"), 0.0);
+}
+
+TEST("gate: opens when the ratio falls, and for a try after pauses that double") {
+  auto rig = unified({});
+  windows(rig, 5, 0.5);
+  CHECK_EQ(rig.gauge("gate_closed"), 1.0);
+  windows(rig, 1, 0.4);
+  CHECK_EQ(rig.gauge("gate_closed"), 0.0);
+  regulate::HarmGate gate({.window = from_seconds(1),
+                           .band = 0.01,
+                           .patience = 2,
+                           .promotions = 0,
+                           .pause = from_seconds(4)});
+  Counters counters;
+  std::string seen;
+  for (int n = 1; n <= 30; ++n) {
+    counters.loads[0] += 60;
+    counters.loads[1] += 40;
+    gate.promoted(1);
+    gate.tick(from_seconds(n), counters);
+    seen += gate.closed() ? '#' : '.';
+  }
+  CHECK_EQ(seen,
+           ".."
+           "####"
+           ".."
+           "########"
+           ".."
+           "############");
+}
+
+TEST("latency gain: by Little's law, and kept where nothing was read") {
+  regulate::LatencyGain gain;
+  Counters counters;
+  CHECK_EQ(gain.ns(), 0.0);
+  counters.tier[0] = {.reads = 10, .occupancy_ns = 1000};
+  counters.tier[1] = {.reads = 20, .occupancy_ns = 6000};
+  gain.update(counters);
+  CHECK_EQ(gain.ns(), 200.0);
+  counters.tier[0].reads += 10;
+  counters.tier[0].occupancy_ns += 2000;
+  gain.update(counters);
+  CHECK_EQ(gain.ns(), 100.0);
+}

@@ -1,0 +1,200 @@
+// NUMA balancing's clock, and kswapd: the rooms of the hint-fault systems.
+#include "check.hpp"
+#include "fake_memory.hpp"
+#include "migrate/reclaim.hpp"
+#include "migrate/scan_clock.hpp"
+
+using namespace tt;
+using migrate::KernelMarks;
+using migrate::Reclaim;
+using migrate::ScanClock;
+using test::FakeMemory;
+using test::KnobMap;
+using track::LruLists;
+using enum track::LruLists::List;
+
+namespace {
+
+PageRange range(std::uint64_t first, std::uint64_t count) { return {{first}, count}; }
+
+Knobs with(std::vector<KnobDecl> declared, const KnobMap& raw) {
+  Knobs knobs = resolve(declared, {});
+  for (const auto& [name, value] : raw) knobs.set(name, value);
+  return knobs;
+}
+constexpr double page_mib = 4.0 / 1024;
+
+/// 160 slow pages; windows of 16 of them, a pass in one second, no limit to the rate.
+struct Clock {
+  FakeMemory memory{40, 1000};
+  ScanClock clock;
+  explicit Clock(const KnobMap& raw = {})
+      : clock(memory, with(migrate::scan_clock_knobs(),
+                           test::KnobMap(raw).empty() ? defaults() : merged(raw))) {
+    clock.map(range(0, 160));
+    for (std::uint64_t p = 0; p < 160; ++p) memory.touch({p}, Tier::slow);
+  }
+  static KnobMap defaults() { return {{"scan_size", 16 * page_mib}, {"max_scan_rate", 100.0}}; }
+  static KnobMap merged(KnobMap raw) {
+    for (const auto& [name, value] : defaults()) raw.insert({name, value});
+    return raw;
+  }
+};
+
+}  // namespace
+
+TEST("scan clock: a pass takes scan_period_min, a window a time") {
+  Clock c;
+  CHECK(c.clock.period() == from_millis(100));
+  CHECK_EQ(c.clock.run(from_millis(99), Tiers::slow), 0u);
+  CHECK_EQ(c.clock.run(from_millis(100), Tiers::slow), 16u);
+  CHECK(c.memory.is_protected({15}) && !c.memory.is_protected({16}));
+  for (int n = 2; n <= 10; ++n) CHECK_EQ(c.clock.run(n * from_millis(100), Tiers::slow), 16u);
+  CHECK(c.memory.is_protected({159}));
+  CHECK_EQ(c.clock.passes(), 0u);
+  (void)c.clock.run(from_millis(1100), Tiers::slow);
+  CHECK_EQ(c.clock.passes(), 1u);
+}
+
+TEST("scan clock: no faster than the highest rate") {
+  Clock c({{"max_scan_rate", 16 * page_mib / 1024 / 0.4}});
+  CHECK(c.clock.period() == from_millis(400));
+}
+
+TEST("scan clock: a late scan keeps its turn once; what was missed is lost") {
+  Clock c;
+  CHECK_EQ(c.clock.run(from_millis(150), Tiers::slow), 16u);
+  CHECK_EQ(c.clock.run(from_millis(200), Tiers::slow), 16u);
+  CHECK_EQ(c.clock.run(from_millis(950), Tiers::slow), 16u);
+  CHECK_EQ(c.clock.run(from_millis(1000), Tiers::slow), 0u);
+  CHECK_EQ(c.clock.run(from_millis(1050), Tiers::slow), 16u);
+}
+
+TEST("scan clock: windows of the other tier, or protected, do not count, up to eight") {
+  Clock c;
+  for (std::uint64_t p = 0; p < 40; ++p) {
+    c.memory.free(range(p, 1));
+    c.memory.touch({p}, Tier::fast);
+  }
+  CHECK_EQ(c.clock.run(from_millis(100), Tiers::slow), 8u);  // pages 32..47
+  CHECK(c.memory.is_protected({40}) && !c.memory.is_protected({48}));
+  (void)c.memory.protect(range(0, 160), Tiers::both, {});
+  CHECK_EQ(c.clock.run(from_millis(200), Tiers::slow), 0u);
+  (void)c.memory.access({48}, AccessKind::load, {});  // behind the eight windows from 48 on: 32
+  (void)c.memory.access({20}, AccessKind::load, {});
+  CHECK_EQ(c.clock.run(from_millis(300), Tiers::both), 1u);
+}
+
+TEST("scan clock: tells which pages have not been touched since") {
+  Clock c;
+  (void)c.memory.protect(range(3, 1), Tiers::slow, {});
+  std::vector<std::uint64_t> untouched;
+  c.clock.run(from_millis(100), Tiers::slow, [&](PageRange part, auto mask) {
+    for (std::uint64_t i = 0; i < part.count; ++i)
+      if (in_mask(mask, i)) untouched.push_back(part.first.value + i);
+  });
+  CHECK((untouched == std::vector<std::uint64_t>{3}));
+}
+
+TEST("scan clock: a miniature's window may be less than a page") {
+  Clock c({{"scan_size", page_mib / 4}, {"scan_period_min", 64000.0}});
+  CHECK(c.clock.period() == from_millis(100));
+  std::uint64_t count = 0;
+  for (int n = 1; n <= 40; ++n) count += c.clock.run(n * from_millis(100), Tiers::slow);
+  CHECK_EQ(count, 10u);
+}
+
+TEST("scan clock: slower while faults are local or none, faster when they are not") {
+  Clock c({{"scan_period_max", 8000.0}});
+  c.clock.adapt(0, 0, false);
+  CHECK(c.clock.period() == from_millis(200));
+  c.clock.adapt(90, 10, false);  // two tenths above the threshold
+  CHECK(c.clock.period() == from_millis(240));
+  c.clock.adapt(70, 30, false);  // at the threshold: one
+  CHECK(c.clock.period() == from_millis(264));
+  c.clock.adapt(20, 80, false);  // five below it
+  CHECK(c.clock.period() == from_millis(132));
+  c.clock.adapt(50, 50, true);  // promotions failed
+  CHECK(c.clock.period() == from_millis(264));
+  for (int n = 0; n < 9; ++n) c.clock.adapt(0, 0, false);
+  CHECK(c.clock.period() == from_millis(800));  // of eight seconds a pass
+  for (int n = 0; n < 99; ++n) c.clock.adapt(0, 9, false);
+  CHECK(c.clock.period() == from_millis(100));
+}
+
+namespace {
+
+/// 100 fast pages, all in use, which have not been accessed.
+struct Kswapd {
+  FakeMemory memory{100, 1000};
+  LruLists lists{memory, 1024};
+  Reclaim reclaim;
+  explicit Kswapd(const KnobMap& raw = {}, double target = 0.05)
+      : reclaim(memory, lists, with(migrate::reclaim_knobs(), raw), target) {
+    lists.map(range(0, 100));
+    for (std::uint64_t p = 0; p < 100; ++p) memory.touch({p}, Tier::fast);
+    memory.accessed(range(0, 100), {}, true);
+  }
+};
+
+}  // namespace
+
+TEST("reclaim: asleep it does nothing; awake it demotes the inactive tail up to its mark") {
+  Kswapd k;
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 0u);
+  k.reclaim.wake();
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 5u);
+  CHECK((k.memory.queued(Tier::slow) == std::vector<std::uint64_t>{0, 1, 2, 3, 4}));
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 0u);  // on their way
+  CHECK(k.reclaim.awake());
+  k.memory.complete();
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 0u);
+  CHECK(!k.reclaim.awake());
+}
+
+TEST("reclaim: what promotions lacked is made on top of the mark, once") {
+  Kswapd k;
+  k.reclaim.wake(3);
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 8u);
+  k.memory.complete();
+  (void)k.reclaim.run(from_seconds(1));
+  k.memory.touch({200}, Tier::fast);
+  for (std::uint64_t p = 201; p < 207; ++p) k.memory.touch({p}, Tier::fast);
+  k.reclaim.wake();
+  CHECK_EQ(k.reclaim.run(from_seconds(2)), 4u);  // one is free
+}
+
+TEST("reclaim: accessed pages are spared; active ones first have to turn inactive") {
+  Kswapd k;
+  for (std::uint64_t p = 0; p < 98; ++p) (void)k.memory.access({p}, AccessKind::load, {});
+  k.reclaim.wake();
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 2u);
+  CHECK((k.memory.queued(Tier::slow) == std::vector<std::uint64_t>{98, 99}));
+  k.memory.queue.clear();
+  Kswapd all;
+  all.lists.find_new();
+  for (std::uint64_t p = 0; p < 100; ++p) all.lists.put({p}, active);
+  all.reclaim.wake();
+  CHECK_EQ(all.reclaim.run(from_seconds(1)), 0u);
+  CHECK_EQ(all.reclaim.run(from_seconds(1.1)), 5u);
+  CHECK_EQ(all.lists.size(Tier::fast, active), 50u);
+}
+
+TEST("reclaim: looks at no more pages than a thread can") {
+  Kswapd k({{"reclaim_scan_rate", 300.0 * 4096 / (1 << 30)}}, 0.5);  // 300 pages a second
+  k.reclaim.wake();
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 30u);  // a tenth of a second is kept
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 0u);
+  CHECK_EQ(k.reclaim.run(from_seconds(1.01)), 3u);
+  CHECK_EQ(k.memory.work(Work::lru_step), 33u);
+}
+
+TEST("reclaim: the kernel's marks follow from two knobs") {
+  const KernelMarks marks(
+      with(migrate::kernel_marks_knobs(), {{"watermark_min", 0.01}, {"watermark_scale", 0.02}}));
+  CHECK_NEAR(marks.low, 0.03, 1e-12);
+  CHECK_NEAR(marks.high, 0.05, 1e-12);
+  CHECK_NEAR(marks.promo, 0.07, 1e-12);
+  FakeMemory memory(100, 100);
+  CHECK(migrate::is_free(memory, 1.0) && !migrate::is_free(memory, 1.0, 1));
+}
