@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+
+from tuner.options import (
+    json,
+    number,
+    out,
+    positive,
+    recording,
+    run_deadline,
+    scenario,
+    scenario_option,
+    seconds,
+    workers,
+)
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +26,7 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "the other policies' defaults first, then a Bayesian search. Ends with what to do: use the "
         "best configuration, keep the defaults, use another policy, or leave tiering off."
     )
-    group = _scenario(parser, required=("workload",), but=("policy",))
+    group = scenario(parser, required=("workload",), but=("policy",))
     group.add_argument(
         "--policy",
         metavar="P[,P...]",
@@ -24,12 +35,12 @@ def _run(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--space", help="name or YAML file of the knobs' ranges (default: policy)")
     parser.add_argument(
-        "--budget", type=_positive, default=100, metavar="N", help="trials (default: %(default)s)"
+        "--budget", type=positive, default=100, metavar="N", help="trials (default: %(default)s)"
     )
-    _workers(parser)
+    workers(parser)
     parser.add_argument(
         "--deadline",
-        type=_seconds,
+        type=seconds,
         default=600.0,
         metavar="S",
         help="wall-clock seconds after which a trial has failed (default: %(default)g)",
@@ -54,11 +65,11 @@ def _run(parser: argparse.ArgumentParser) -> None:
         help="give each held-out seed an access stream of its own as well (making one takes up to "
         "a minute)",
     )
-    _out(parser)
+    out(parser)
     parser.add_argument("--name", help="name of the study (default: made from the options)")
     parser.add_argument("--resume", action="store_true", help="continue a study that was stopped")
     parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
-    _json(parser)
+    json(parser)
 
 
 def _default_policy() -> str:
@@ -67,25 +78,14 @@ def _default_policy() -> str:
     return Scenario.policy
 
 
-def _workers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--workers",
-        type=_positive,
-        default=len(os.sched_getaffinity(0)),
-        metavar="N",
-        help="trials at a time (default: the CPUs of this machine, %(default)s)",
-    )
-    parser.add_argument("--ray-address", metavar="ADDRESS", help="use this Ray cluster")
-
-
 def _sim(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Runs a workload once under one configuration and shows where the time goes. With "
         "--config, checks that the objective in the file is reproduced exactly."
     )
-    what = _scenario(parser, but=("policy",)).add_mutually_exclusive_group()
+    what = scenario(parser, but=("policy",)).add_mutually_exclusive_group()
     what.add_argument("--config", metavar="FILE", help="a best.yaml")
-    _scenario_option(what, "policy")
+    scenario_option(what, "policy")
     parser.add_argument(
         "--set",
         action="append",
@@ -94,7 +94,7 @@ def _sim(parser: argparse.ArgumentParser) -> None:
         help="set a knob, over the default or over --config (repeatable)",
     )
     parser.add_argument(
-        "--deadline", type=_seconds, metavar="S", help="give up after S wall-clock seconds"
+        "--deadline", type=seconds, metavar="S", help="give up after S wall-clock seconds"
     )
     parser.add_argument("--series", metavar="FILE", help="write the time series as CSV")
     parser.add_argument(
@@ -105,8 +105,8 @@ def _sim(parser: argparse.ArgumentParser) -> None:
         "at a time, and tell whether the order of the policies survives (default: all estimates, "
         "over their plausible ranges)",
     )
-    _workers(parser)
-    _json(parser)
+    workers(parser)
+    json(parser)
 
 
 def _best(parser: argparse.ArgumentParser) -> None:
@@ -114,23 +114,23 @@ def _best(parser: argparse.ArgumentParser) -> None:
         "Prints the best configuration that the studies of a folder have found. Only results of "
         "the same conditions are compared; each default is that of `tune run`."
     )
-    _scenario(parser, required=("workload",), comparable=True)
+    scenario(parser, required=("workload",), comparable=True)
     parser.add_argument("--policy", metavar="P", help="only of this policy (default: of any)")
-    _out(parser)
-    _json(parser)
+    out(parser)
+    json(parser)
 
 
 def _smoke(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Makes the smoke input of every workload and runs every policy on it: the default "
         "configuration, and two random ones from the policy's space if it has knobs. Any error "
-        "fails the command. Takes well under a minute on two CPUs."
+        "fails the command. Takes some minutes on two CPUs."
     )
     parser.add_argument("--policy", action="append", help="only this one (repeatable)")
     parser.add_argument("--workload", "-w", action="append", help="only this one (repeatable)")
-    parser.add_argument("--workers", type=_positive, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--workers", type=positive, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--seed", type=int, default=0, help="of the random configurations")
-    _json(parser)
+    json(parser)
 
 
 def _claims(parser: argparse.ArgumentParser) -> None:
@@ -152,9 +152,131 @@ def _claims(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="compare with an earlier claims.json; exit code 1 if a verdict got worse",
     )
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="keep the figures of DIR/claims.json, and run only the named claims and those that "
+        "are new or ask for other runs",
+    )
     parser.add_argument("--claims", metavar="DIR", help="folder of claims (default: the shipped)")
-    parser.add_argument("--workers", type=_positive, default=len(os.sched_getaffinity(0)))
-    _json(parser)
+    parser.add_argument("--workers", type=positive, default=len(os.sched_getaffinity(0)))
+    json(parser)
+
+
+def _compare(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Runs policies on several workloads and ratios, and prints tables of their performance "
+        "over first-touch, with all-fast as the upper bound and static-hot as an oracle. Writes "
+        "OUT/compare-NAME with compare.csv, .json, .md and .png. What ran before is not run again: "
+        "the same command goes on where one was stopped."
+    )
+    parser.add_argument(
+        "--workloads", required=True, metavar="W[:I],...", help="with their inputs, or `all`"
+    )
+    parser.add_argument(
+        "--policies",
+        default="all",
+        metavar="P,...",
+        help="tiering policies, or `all` that have knobs (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--ratios",
+        default="1:16,1:8,1:4",
+        metavar="F:S,...",
+        help="fast to slow capacities (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=positive,
+        default=3,
+        metavar="K",
+        help="sampling seeds of each cell (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--tuned",
+        type=positive,
+        metavar="N",
+        help="also tune every policy on every workload with N trials each, and compare the best "
+        "configurations, on seeds that the searches have not seen",
+    )
+    parser.add_argument(
+        "--tune-ratio",
+        default="1:8",
+        metavar="F:S",
+        help="at which --tuned searches (default: %(default)s)",
+    )
+    one_run = ("workload", "input", "policy", "ratio", "fast_gib", "placement", "repeats", "seed")
+    scenario(parser, but=one_run)
+    run_deadline(parser)
+    workers(parser)
+    out(parser, "folder of compare-NAME")
+    parser.add_argument("--name", help="of the comparison (default: made from the options)")
+    parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
+    json(parser)
+
+
+def _map(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Maps where promotion helps and where it hurts: performance of policies over first-touch "
+        "by size of the fast tier, share of accesses to a hot window, drift of that window, and "
+        "machine, on streams of the workload drift. Half of the streams give a rule that turns "
+        "promotion off by what an operator sees; it is judged on the other half, beside `stop when "
+        "demotions equal promotions`. Writes OUT/map-NAME with map.csv, .json, .md and a picture "
+        "for each policy. What ran before is not run again: the same command goes on where one was "
+        "stopped."
+    )
+    parser.add_argument(
+        "--policies", required=True, metavar="P,...", help="tiering policies, or `all`"
+    )
+    parser.add_argument(
+        "--ratios",
+        default="1:16,1:8,1:4",
+        metavar="F:S,...",
+        help="fast to slow capacities, of the memory in use (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--skews",
+        default="0.3,0.5,0.7,0.9",
+        metavar="S,...",
+        help="shares of the accesses that go to the hot window (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--drifts",
+        default="0.5,1,2,5,20,never",
+        metavar="D,...",
+        help="10^9 accesses in which the whole window is replaced by another: the fewer, the fewer "
+        "accesses come to a page after its promotion (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--machines",
+        default="memtis-cxl,memtis-nvm",
+        metavar="M,...",
+        help="what a promotion is worth: one server with two kinds of slow memory, where a "
+        "promotion costs the same and saves less or more (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--input", metavar="I", help="of drift, whose other parameters hold (default: the default)"
+    )
+    parser.add_argument(
+        "--also",
+        metavar="W[:I],...",
+        help="other workloads on which the rule is judged, each on its own machine; `all`: the "
+        "smoke inputs of all",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=positive,
+        default=1,
+        metavar="K",
+        help="sampling seeds of each cell (default: %(default)s)",
+    )
+    varied = ("workload", "input", "policy", "machine", "ratio", "fast_gib")
+    scenario(parser, but=(*varied, "placement", "repeats", "seed"))
+    run_deadline(parser)
+    workers(parser)
+    out(parser, "folder of map-NAME")
+    parser.add_argument("--name", help="of the map (default: made from the options)")
+    json(parser)
 
 
 def _record(parser: argparse.ArgumentParser) -> None:
@@ -164,7 +286,7 @@ def _record(parser: argparse.ArgumentParser) -> None:
         "command."
     )
     parser.usage = "tune record [options] -- command [args...]"
-    _recording(parser)
+    recording(parser)
     parser.add_argument(
         "--sampler", default="emulation", metavar="S", help="`tune samplers` (default: %(default)s)"
     )
@@ -177,7 +299,7 @@ def _record(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--set-up",
-        type=_seconds,
+        type=seconds,
         default=0.0,
         metavar="S",
         help="the first S seconds (on the sampler's clock) are set-up: replayed, but not timed",
@@ -188,6 +310,31 @@ def _record(parser: argparse.ArgumentParser) -> None:
         help="print the summary as JSON; the program's output goes to standard error",
     )
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="command", help="what to run")
+
+
+def _profile(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Runs a workload once on fast memory alone, scores its objects, and writes a placement "
+        "file, which `tune sim --placement` and `tune run --placement` take. One holds for all "
+        "ratios."
+    )
+    parser.add_argument("workload_name", metavar="WORKLOAD", help="name or YAML file")
+    group = parser.add_argument_group("scenario")
+    for name in ("input", "policy", "machine", "threads", "scale", "page_bytes", "stream_seed"):
+        scenario_option(group, name)
+    scenario_option(group, "seed")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        help="set a knob of the profiling run (repeatable)",
+    )
+    parser.add_argument(
+        "--output", "-o", default="placement.yaml", metavar="FILE", help="default: %(default)s"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
+    json(parser)
 
 
 def _import(parser: argparse.ArgumentParser) -> None:
@@ -202,29 +349,29 @@ def _import(parser: argparse.ArgumentParser) -> None:
         choices=("perf-script", "damon", "lackey", "csv"),
         help="of the input",
     )
-    _recording(parser)
+    recording(parser)
     expansion = parser.add_mutually_exclusive_group()
     expansion.add_argument(
         "--period",
-        type=_number,
+        type=number,
         metavar="N",
         help="accesses that one observation stands for (default: what the input says, else 1)",
     )
     expansion.add_argument(
-        "--probability", type=_number, metavar="P", help="of an access to be observed: 1 / period"
+        "--probability", type=number, metavar="P", help="of an access to be observed: 1 / period"
     )
     parser.add_argument(
         "--threads",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="that the program ran on (default: the busiest second of perf-script, else 1)",
     )
-    _json(parser)
+    json(parser)
 
 
 def _knobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("policy", metavar="POLICY")
-    _json(parser)
+    json(parser)
 
 
 def _workloads(parser: argparse.ArgumentParser) -> None:
@@ -243,7 +390,7 @@ def _workloads(parser: argparse.ArgumentParser) -> None:
         help="make the streams (up to a minute each) of what is listed and missing or stale, "
         "measure them, and keep the figures in characteristics.json beside the YAML file",
     )
-    _json(parser)
+    json(parser)
 
 
 def _workload(parser: argparse.ArgumentParser) -> None:
@@ -265,8 +412,8 @@ def _workload(parser: argparse.ArgumentParser) -> None:
         metavar="W[:I]",
         help="draw the hotness of these into the same picture",
     )
-    _out(show, "folder of W-I/*.png")
-    _json(show)
+    out(show, "folder of W-I/*.png")
+    json(show)
 
 
 def _cache(parser: argparse.ArgumentParser) -> None:
@@ -279,119 +426,14 @@ def _cache(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stale", action="store_true", help="clear only what another engine build made"
     )
-    _json(parser)
+    json(parser)
 
 
 def _ui(parser: argparse.ArgumentParser) -> None:
-    _out(parser)
+    out(parser)
     parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
     parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
-    parser.add_argument("--port", type=_positive, default=5000, help="default: %(default)s")
-
-
-# --- Options that several commands have -----------------------------------------------------------
-
-
-def _scenario(
-    parser: argparse.ArgumentParser,
-    *,
-    required: Sequence[str] = (),
-    but: Sequence[str] = (),
-    comparable: bool = False,
-) -> argparse._ArgumentGroup:
-    """Options for the fields of a scenario, or only for those that comparable results share.
-    Defaults are filled in later, when the documents are known."""
-    from tuner.scenario import options
-
-    group = parser.add_argument_group("scenario")
-    for name, option in options().items():
-        if name not in but and (option.comparable or not comparable):
-            _scenario_option(group, name, required=name in required)
-    return group
-
-
-def _scenario_option(
-    group: argparse._ActionsContainer, name: str, *, required: bool = False
-) -> None:
-    from tuner.scenario import declared_defaults, flag, options, types
-    from tuner.text import exact
-
-    option, default = options()[name], declared_defaults().get(name)
-    group.add_argument(
-        *(flag(name), *([option.short] if option.short else [])),
-        type=_TYPES[types()[name]],
-        choices=option.choices,
-        metavar=option.metavar,
-        required=required,
-        help=option.help + ("" if default is None else f" (default: {exact(default)})"),
-    )
-
-
-def _recording(parser: argparse.ArgumentParser) -> None:
-    """Of the commands that write a trace and its workload."""
-    parser.add_argument(
-        "--output", "-o", default="trace.tts", metavar="NAME.tts", help="default: %(default)s"
-    )
-    parser.add_argument(
-        "--machine",
-        default="skx",
-        metavar="M",
-        help="the machine on which it will be tuned: cache and latency (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--block-ms",
-        type=_seconds,
-        default=10.0,
-        metavar="MS",
-        help="length of a block of the trace (default: %(default)g)",
-    )
-    parser.add_argument("--force", action="store_true", help="replace an existing trace")
-
-
-def _out(parser: argparse.ArgumentParser, holds: str = "folder of studies") -> None:
-    parser.add_argument(
-        "--out", default="results", metavar="DIR", help=f"{holds} (default: %(default)s)"
-    )
-
-
-def _json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
-
-
-# --- Types of values ------------------------------------------------------------------------------
-
-
-def _integer(text: str) -> int:
-    return int(text)
-
-
-def _number(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError
-    return value
-
-
-def _seconds(text: str) -> float:
-    value = _number(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"found {text}; must be more than 0")
-    return value
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"found {text}; must be at least 1")
-    return value
-
-
-_TYPES: dict[type, Callable[[str], Any]] = {str: str, int: _integer, float: _number}
-
-for _type in (_number, _seconds):
-    _type.__name__ = "number"  # argparse says "invalid number value: 'x'"
-for _type in (_integer, _positive):
-    _type.__name__ = "integer"
+    parser.add_argument("--port", type=positive, default=5000, help="default: %(default)s")
 
 
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
@@ -399,15 +441,18 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "sim": ("run one configuration", _sim),
     "best": ("print the best known configuration of a workload", _best),
     "smoke": ("a few trials of every policy on every workload's smoke input", _smoke),
+    "compare": ("compare policies on several workloads and ratios", _compare),
+    "map": ("map where promotion helps and where it hurts", _map),
     "claims": ("check published results against the simulator", _claims),
     "record": ("record a program of your own as a workload", _record),
-    "samplers": ("list the ways to record a program", _json),
+    "samplers": ("list the ways to record a program", json),
     "import": ("make a workload of another tool's output", _import),
-    "policies": ("list the tiering policies", _json),
+    "profile": ("find the objects of a workload that are worth fast memory", _profile),
+    "policies": ("list the tiering policies", json),
     "knobs": ("list the knobs of a policy", _knobs),
     "workloads": ("list the workloads and their inputs", _workloads),
     "workload": ("draw a workload: `tune workload show W`", _workload),
-    "machines": ("list the machine profiles", _json),
+    "machines": ("list the machine profiles", json),
     "cache": ("list or clear the cached access streams", _cache),
     "ui": ("open the studies in the MLflow UI", _ui),
 }

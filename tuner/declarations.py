@@ -48,6 +48,17 @@ class PolicyDecl(Model):
         """The managed page that the publication uses."""
         return int(self.traits["page_bytes"])
 
+    @property
+    def profiled(self) -> bool:
+        """Whether it goes by a placement, which a profiling run makes."""
+        return bool(self.traits.get("profiled", False))
+
+    @property
+    def seeded(self) -> bool:
+        """Whether its results depend on a run's seed. Those of placements that watch nothing do
+        not."""
+        return self.traits.get("needs", "samples") not in ("", "accesses of the whole run")
+
     def knob(self, name: str) -> KnobDecl | None:
         return next((knob for knob in self.knobs if knob.name == name), None)
 

@@ -218,6 +218,16 @@ class Scenario:
             engine=lambda page_bytes, machine: {"page_bytes": page_bytes},
         ),
     ]
+    pages: Annotated[
+        str,
+        Option(
+            "uniform, or mixed: base pages, mapped as huge pages where one mapping covers 512",
+            text="{} pages",
+            comparable=True,
+            choices=("uniform", "mixed"),
+            engine=lambda pages, machine: {"mixed": pages == "mixed"},
+        ),
+    ] = "uniform"
     start: Annotated[
         str,
         Option(
@@ -240,6 +250,14 @@ class Scenario:
             engine=lambda window, machine: {"score_after": WINDOWS[window]},
         ),
     ] = "all"  # of documents that were written before there was a choice
+    placement: Annotated[
+        str,
+        Option(
+            "file of `tune profile`, for a policy that goes by one (default: profiled first)",
+            metavar="FILE",
+            text="placement {}",
+        ),
+    ] = ""
     repeats: Annotated[
         int,
         Option(

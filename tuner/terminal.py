@@ -65,6 +65,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, prose: int =
             console.print(Padding(Text(" · ".join(texts), style="dim"), (0, 0, 0, 4)))
 
 
+LINE_SECONDS = 60.0
+"""Where standard error is no terminal, long work tells how far it is once in so many."""
+
+
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[float], None]]:
     """Yields a function that takes the fraction done. Nothing is shown before its first call."""
@@ -76,13 +80,17 @@ def progress(title: str) -> Iterator[Callable[[float], None]]:
             task = bars.add_task(title, total=1.0, visible=False)
             yield lambda fraction: bars.update(task, completed=fraction, visible=True)
         return
-    started: list[float] = []
+    told: list[float] = []  # when a line was printed
 
     def update(fraction: float) -> None:
-        if not started:
-            started.append(time.monotonic())
+        now = time.monotonic()
+        if not told:
+            told.append(now)
             say(f"{title} ...")
+        elif now - told[-1] >= LINE_SECONDS:
+            told.append(now)
+            say(f"{title}: {fraction:.0%} in {now - told[0]:.0f} s")
 
     yield update
-    if started:
-        say(f"{title}: done in {time.monotonic() - started[0]:.1f} s")
+    if told:
+        say(f"{title}: done in {time.monotonic() - told[0]:.1f} s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -13,12 +14,15 @@ from typing import Any
 import pytest
 from conftest import FakeNative
 
-from tuner import cli
-from tuner.claims import cache, document, runs, verdict
+from tuner import cli, engine, ranking
+from tuner.claims import document, runs, verdict
 from tuner.claims.document import Claim
-from tuner.claims.runs import Job, Plan, Result
+from tuner.claims.runs import Plan
 from tuner.claims.verdict import Outcome
 from tuner.errors import UserError
+from tuner.optimize import jobs
+from tuner.optimize.jobs import Job, Result
+from tuner.run import cache
 from tuner.run.trial import Trial
 
 CLAIMS = """\
@@ -158,10 +162,10 @@ def ran(fake: FakeNative, monkeypatch: pytest.MonkeyPatch) -> list[Job]:
     """Jobs done here, where the fake engine is."""
     done_jobs: list[Job] = []
 
-    def inline(jobs: Sequence[Job], workers: int, done: Callable[[Job, Result], None]) -> None:
-        for job in jobs:
+    def inline(wanted: Sequence[Job], workers: int, done: Callable[[Job, Result], None]) -> None:
+        for job in wanted:
             done_jobs.append(job)
-            done(job, runs.work(job))
+            done(job, jobs.work(job))
 
     monkeypatch.setattr("tuner.commands.claims.execute", inline)
     return done_jobs
@@ -295,7 +299,7 @@ def test_a_study_finds_knobs_and_its_best_is_run_with_fresh_seeds(
     gain, same = ours("gain")
     assert gain > 1
     assert same == 1
-    searched = [call for call in seen if call["seed"] == runs.STUDY_SEED]
+    searched = [call for call in seen if call["seed"] == jobs.STUDY_SEED]
     assert len(searched) == 6
     assert searched[0]["knobs"]["threshold"] == 5
     best = max(call["knobs"]["threshold"] for call in searched)
@@ -402,7 +406,7 @@ def test_a_table_that_is_off(folder: Path, ran: list[Job]) -> None:
     plan = planned(claims)
     figures, order = verdict.judge(only(claims, "table"), plan)
     assert (figures.verdict, order.verdict) == (Outcome.failed, Outcome.failed)
-    assert verdict.kendall(order.pairs) == -1
+    assert ranking.tau(pair.orders for pair in order.pairs) == -1
     assert [cell["ours"] - cell["published"] for cell in figures.cells] == [30, -40]
 
 
@@ -410,7 +414,7 @@ def planned(claims: Sequence[Claim]) -> Plan:
     """A plan whose jobs are done."""
     plan = Plan([verdict.families(claim) for claim in claims])
     for job in plan.jobs():
-        plan.take(job, runs.work(job))
+        plan.take(job, jobs.work(job))
     return plan
 
 
@@ -466,6 +470,40 @@ def test_a_part_of_the_claims_writes_nothing_unless_asked(folder: Path, ran: lis
     assert not Path("results").exists()
     assert tune("gain", "--output", "here") == 0
     assert Path("here/claims.json").exists()
+
+
+def test_an_update_runs_what_the_file_lacks(
+    folder: Path, ran: list[Job], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def on_another_machine() -> None:
+        shutil.rmtree(cache.folder(engine.build_id()))
+        ran.clear()
+
+    assert tune("gain", "--output", "results") == 0
+    on_another_machine()
+    assert tune("--update") == 0
+    assert "1 claim to run, 1 kept" in capsys.readouterr().err
+    assert len(ran) == 3  # the table's
+    first = json.loads(Path("results/claims.json").read_text())
+    assert [row["id"] for row in first["claims"]] == ["gain", "table", "table-order"]
+
+    on_another_machine()
+    assert tune("--update") == 0
+    assert ran == []
+    assert json.loads(Path("results/claims.json").read_text()) == first
+
+    # Words and tolerances need no run; what is asked does.
+    written(folder, ("published: 2\n", "published: 3\n"), ("tolerance: 5", "tolerance: 0"))
+    assert tune("--update") == 0
+    assert ran == []
+    rows = json.loads(Path("results/claims.json").read_text())["claims"]
+    assert [row["verdict"] for row in rows] == ["fail", "fail", "pass"]
+    written(folder, ("threshold: 10}}\n      low", "threshold: 11}}\n      low"))
+    assert tune("--update") == 0
+    assert len(ran) == 2  # the gain's
+    on_another_machine()
+    assert tune("--update", "table") == 0
+    assert len(ran) == 3
 
 
 def test_the_list_runs_nothing(

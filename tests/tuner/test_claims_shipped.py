@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 from conftest import ROOT
 
 from tuner import engine
-from tuner.claims import document, runs
+from tuner.claims import document
 from tuner.claims.document import Claim
 from tuner.claims.runs import Plan
+from tuner.claims.standing import standing
+from tuner.optimize.jobs import study
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +34,7 @@ def test_every_run_of_the_shipped_claims_resolves(shipped: list[Claim]) -> None:
                 setting = plan.setting(point)
                 engine.resolve(setting.policy.name, dict(point.knobs))
                 if point.tune:
-                    assert runs.study(setting, point.knobs, point.tune).knobs
+                    assert study(setting, point.knobs, point.tune).knobs
 
 
 def test_every_shipped_claim_says_why_its_tolerance(shipped: list[Claim]) -> None:
@@ -49,3 +52,21 @@ def test_the_published_file_has_the_shipped_claims(shipped: list[Claim]) -> None
             expected.add(f"{claim.id}-order")
     assert {row["id"] for row in found["claims"]} == expected
     assert set(found) == {"ordering_tau", "points_within_10", "mean_error_points", "claims"}
+
+
+def test_each_policy_stands_by_the_claims_that_run_it(shipped: list[Claim]) -> None:
+    found = standing()
+    rows = json.loads((ROOT / "results" / "claims.json").read_text())["claims"]
+    verdicts = {row["id"]: row["verdict"] for row in rows}
+    about = {
+        claim.id
+        for claim in shipped
+        for family in claim.families.values()
+        if any(point.scenario["policy"] == "freqtier" for point in family)
+    }
+    expected = Counter(
+        verdict for claim, verdict in verdicts.items() if claim.removesuffix("-order") in about
+    )
+    assert found["freqtier"] == expected
+    assert expected["pass"] > 0
+    assert "nobody" not in found

@@ -143,8 +143,8 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
 
 def test_listings_are_tables(run: Any, fake: FakeNative) -> None:
     assert run("policies").out.splitlines() == [
-        "policy  family  knobs  summary                 published in",
-        "toy     test        5  A policy of the tests.  nobody, 2026",
+        "policy  family  knobs  claims passed  failed  summary                 published in",
+        "toy     test        5              -       -  A policy of the tests.  nobody, 2026",
     ]
     knobs = run("knobs", "toy").out.splitlines()
     assert knobs[0].split() == [

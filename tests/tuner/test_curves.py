@@ -12,16 +12,14 @@ from conftest import FakeNative
 
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
-from tuner.documents.machine import CurvesSpec, MeasuredCurve, TierSpec
+from tuner.documents.machine import MeasuredCurve, TierSpec
 from tuner.errors import UserError
 
 NAMES = catalog.names(Kind.curves)
 
 
 def shipped(name: str) -> list[MeasuredCurve]:
-    return sorted(
-        catalog._load(Kind.curves, name, CurvesSpec)[1].spec.curves, key=lambda c: c.reads
-    )
+    return sorted(catalog.curves(name).spec.curves, key=lambda c: c.reads)
 
 
 def along(points: list[list[float]], x: float) -> float:

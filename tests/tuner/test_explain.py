@@ -126,6 +126,18 @@ def test_references_and_other_policies_run_under_the_same_conditions(tmp_path: P
     )
 
 
+def test_references_start_in_the_fast_tier_wherever_the_policy_does(tmp_path: Path) -> None:
+    """The engine refuses a policy that never moves a page on pages that all start slow."""
+    study = Study(tmp_path, start="slow")
+    verdict = study.judge()
+    references = {"first-touch", "all-fast", "static-hot"}
+    assert {
+        trial.scenario.policy for trial in study.pool.ran if trial.scenario.start == "fast"
+    } == references
+    assert {trial.scenario.start for trial in study.pool.ran} == {"fast", "slow"}
+    assert set(verdict.references) == references
+
+
 def test_what_was_set_for_the_study_is_kept_for_other_policies(tmp_path: Path) -> None:
     study = Study(tmp_path, page_bytes=2 << 20)
     bounds(study.checks)

@@ -9,7 +9,10 @@ from pathlib import Path
 from conftest import ROOT
 
 PACKAGE = ROOT / "tuner"
-ORDER = ("", "documents", "run", "study", "report", "record", "optimize", "claims", "commands")
+ORDER = (
+    *("", "documents", "run", "study", "report", "record", "optimize", "claims", "compare"),
+    *("map", "commands"),
+)
 """A folder imports only from itself and from those before it; "" are the files beside them."""
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -16,7 +16,7 @@ from conftest import Hang, python_path
 from synthetic import accident, request, smooth
 
 from tuner.run.pool import Pool, ProcessPool, RayPool, Runner, hard_limit, open_pool
-from tuner.run.trial import Status, TrialResult
+from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study.request import StudyRequest
 
 EXPECTED = {
@@ -103,6 +103,18 @@ def test_wait_gives_up_after_its_time(make: Callable[[Runner], Pool], tmp_path: 
     pool = make(accident)
     pool.submit(request(tmp_path).trial(3, {}))
     assert pool.wait(0.01) == []
+
+
+def test_workers_are_no_nicer_than_the_study(
+    make: Callable[[Runner], Pool], tmp_path: Path
+) -> None:
+    (result,) = run_all(make(niceness), request(tmp_path), [0])
+    assert result.metrics["niceness"] == os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def niceness(trial: Trial) -> TrialResult:
+    found = float(os.getpriority(os.PRIO_PROCESS, 0))
+    return synthetic.answer(trial).model_copy(update={"metrics": {"niceness": found}})
 
 
 def test_one_worker_without_cluster_needs_no_ray(tmp_path: Path) -> None:

@@ -39,8 +39,10 @@ OTHER: dict[str, Any] = {
     "threads": 8.0,
     "scale": 128.0,
     "page_bytes": 2 << 20,
+    "pages": "mixed",
     "start": "slow",
     "window": "steady",
+    "placement": "/tmp/placed.yaml",
     "repeats": 3,
     "stream_seed": 4,
     "seed": 5,
@@ -67,7 +69,12 @@ def test_another_value_is_another_study(name: str) -> None:
 @pytest.mark.parametrize("name", OTHER)
 def test_results_are_compared_only_under_the_same_conditions(name: str) -> None:
     other = replace(BASE, **{name: OTHER[name]})
-    free = {"policy", "repeats", "seed"}  # what is compared, and how often it was measured
+    free = {
+        "policy",
+        "placement",
+        "repeats",
+        "seed",
+    }  # what is compared, and how often it was measured
     assert (other.comparable() == BASE.comparable()) == (name in free)
 
 
@@ -106,7 +113,7 @@ def test_the_resume_command_asks_for_the_same_study(fake: FakeNative) -> None:
     words = [
         word
         for name, value in OTHER.items()
-        if name not in ("workload", "policy", "machine")
+        if name not in ("workload", "policy", "machine", "placement")  # test_placement.py has it
         for word in (flag(name), str(value))
     ]
     for arguments in (
@@ -163,6 +170,15 @@ def test_runs_with_huge_pages_have_a_scale_and_a_stream_of_their_own(
     assert "scale" not in huge_pages.study_name  # it is the default of such runs
     other = settings.resolve("walker", policy=toy, page_bytes=2 << 20, scale=9.0)
     assert other.scenario.scale == 9
+    # A policy of huge pages beside one of base pages, with its own pages and with the other's.
+    tall = toy.model_copy(update={"traits": toy.traits | {"page_bytes": 2 << 20}})
+    study = settings.resolve("walker", policy=tall)
+    assert (study.scenario.scale, study.scenario.page_bytes) == (7, 2 << 20)
+    own, same = study.under(toy), study.under(toy, page_bytes=2 << 20)
+    assert (own.scenario.scale, own.scenario.page_bytes) == (64, 4096)
+    assert (same.scenario.scale, same.scenario.page_bytes) == (7, 2 << 20)
+    given = settings.resolve("walker", policy=tall, scale=9.0).under(toy, page_bytes=2 << 20)
+    assert given.scenario.scale == 9
     # Another input has no scale for huge pages, and is not declared as coarse.
     small = settings.resolve("walker", policy=toy, page_bytes=2 << 20, input="small")
     assert small.scenario.scale == 4096

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from pydantic import ValidationError
 
 from tuner import cli, engine
@@ -61,25 +63,14 @@ def test_what_it_does_not_estimate_is_refused_by_name(
     assert detail["type"] == kind
 
 
-def test_figures_within_the_noise_are_tied() -> None:
-    assert sensitivity.order(100.0, 100.5) == sensitivity.order(100.5, 100.0) == 0
-    assert sensitivity.order(100.0, 101.0) == -1
-    assert sensitivity.order(101.0, 100.0) == 1
-
-
-def test_tau_is_kendalls_with_ties() -> None:
+def test_an_order_that_nothing_tells_apart_survives() -> None:
     before = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
-    assert sensitivity.tau(before, before) == 1
-    assert sensitivity.tau(before, {name: 5 - cost for name, cost in before.items()}) == -1
-    # One of six pairs reversed: (5 - 1) / 6.
-    swapped = {"a": 2.0, "b": 1.0, "c": 3.0, "d": 4.0}
-    assert sensitivity.tau(before, swapped) == pytest.approx(4 / 6)
-    # One pair tied in one of them: 5 / sqrt(6 * 5).
-    tied = {"a": 1.0, "b": 1.001, "c": 3.0, "d": 4.0}
-    assert sensitivity.tau(before, tied) == pytest.approx(5 / 30**0.5)
+    assert sensitivity._tau(before, {"a": 1.0, "b": 1.001, "c": 3.0, "d": 4.0}) == pytest.approx(
+        5 / 30**0.5
+    )
     same = dict.fromkeys("abcd", 1.0)
-    assert sensitivity.tau(same, same) == 1
-    assert sensitivity.tau(before, same) == 0
+    assert sensitivity._tau(same, same) == 1
+    assert sensitivity._tau(before, same) == 0
 
 
 @pytest.mark.parametrize(
@@ -126,3 +117,43 @@ def test_it_runs_every_policy_at_every_value(
     text = capsys.readouterr().out
     assert "tiering.pte_ns" in text
     assert "the order of the policies survives" in text
+
+
+def test_the_page_of_all_estimates_has_the_worst_of_each() -> None:
+    def case(name: str, value: float, tau: float, change: float, *pairs: str) -> dict[str, Any]:
+        found = {"name": name, "value": value, "tau": tau, "change": change, "mover": "hemem"}
+        return found | {"reversed": [pair.split(" > ") for pair in pairs]}
+
+    pte, shown = "tiering.pte_ns", "tiering.prefetch_shown"
+    gups = [case(shown, 0.05, 0.5, 0.2, "a > b"), case(shown, 1, 0.75, -0.5, "a > b", "a > c")]
+    pr = [case(shown, 0.05, 0.25, 0.1, "a > b"), case(pte, 20, 1, 0.0004)]
+    silo = [case(shown, 0.05, 1, 0.0), case(pte, 20, 1, 0.0004)]
+    found = {
+        "gups": {"survives": False, "estimates": gups},
+        "pr": {"survives": False, "estimates": pr},
+        "silo": {"survives": True, "estimates": silo},
+    }
+    bench = runpy.run_path(str(ROOT / "tests/bench/sensitivity.py"))
+    lines = bench["estimates_page"](found).splitlines()
+    assert (
+        f"| `{shown}` | 0.05 to 1 | 0.25, pr | 2 | a > b (gups, pr); a > c (gups) "
+        "| -50.0%, hemem (gups) |"
+    ) in lines
+    assert f"| `{pte}` | 20 to 30 | 1.00 | 0 | none | none |" in lines
+    assert "| `tiering.sample_queue` | 0.25 to 4 times | – | – | – | – |" in lines
+    assert lines[-3:] == [
+        f"| gups | no | 0.50 | `{shown}` |",
+        f"| pr | no | 0.25 | `{shown}` |",
+        "| silo | yes | 1.00 | none |",
+    ]
+
+
+def test_what_another_engine_measured_does_not_count(tmp_path: Path) -> None:
+    bench = runpy.run_path(str(ROOT / "tests/bench/sensitivity.py"))
+    report = bench["Report"](tmp_path / "found.json", [], lambda found: " ".join(found))
+    rows = {"a": {"engine_build": "another"}, "b": {"engine_build": engine.build_id()}}
+    report.file.write_text(json.dumps(rows))
+    assert list(report.load()) == ["b"]
+    report.add("c", rows["b"])
+    assert list(report.load()) == ["b", "c"]
+    assert (tmp_path / "found.md").read_text() == "b c"

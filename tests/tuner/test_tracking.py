@@ -10,7 +10,7 @@ import pytest
 from synthetic import KNOBS, accident, answer, request, smooth
 
 from tuner.optimize.loop import run_study
-from tuner.report.tracking import POINTS, ROWS, _name, study_id, thin
+from tuner.report.tracking import POINTS, ROWS, name_for, study_id, thin
 from tuner.run.trial import Trial
 from tuner.study import log
 
@@ -84,9 +84,9 @@ def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
     assert parent.data.tags["advice"] == "use-best"
     assert summary.explanation is not None
     assert metrics["minimal_kept"] == summary.explanation.kept
-    scores = {k.name: metrics[f"importance/{_name(k.name)}"] for k in KNOBS}
+    scores = {k.name: metrics[f"importance/{name_for(k.name)}"] for k in KNOBS}
     assert scores == summary.importance
-    forest = {k.name: metrics[f"importance_forest/{_name(k.name)}"] for k in KNOBS}
+    forest = {k.name: metrics[f"importance_forest/{name_for(k.name)}"] for k in KNOBS}
     assert forest == summary.importance_forest
     artifacts = {item.path for item in client.list_artifacts(parent.info.run_id)}
     assert artifacts == {

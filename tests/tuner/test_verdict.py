@@ -107,6 +107,10 @@ def test_keep_default_when_the_search_found_nothing() -> None:
 
 def test_use_untuned_when_another_policy_is_faster_as_it_comes() -> None:
     other = steady(Kind.untuned, "other", 124.8)
+    verdict = judged(OFF, DEFAULT, other)
+    assert verdict.advice is Advice.use_untuned
+    assert verdict.headline.startswith("use untuned other: ")
+    assert verdict.headline.endswith(" than untuned mine")
     verdict = judged(OFF, DEFAULT, BEST, other)
     assert verdict.advice is Advice.use_untuned
     assert verdict.headline == "use untuned other: 4.0 ± 0.1 % faster than tuned mine"

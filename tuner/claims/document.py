@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, create_model, model_validator
 
-import tuner
 from tuner.claims import expression
 from tuner.declarations import KnobValue
 from tuner.documents.document import Document, Key
 from tuner.errors import UserError, unknown
-from tuner.model import Finite, Model, Name, NonNegative
+from tuner.files import shipped
+from tuner.model import Finite, Model, Name, NonNegative, content_hash
 from tuner.scenario import Scenario
 
 Knobs = dict[str, KnobValue | list[KnobValue]]
@@ -218,14 +218,17 @@ class Claim:
     def source(self) -> str:
         return f"{self.file.paper}, {self.spec.source}"
 
+    @property
+    def asked(self) -> str:
+        """Stands for all that is run and how a figure is made of it."""
+        table = self.spec.table
+        runs = {name: [asdict(point) for point in family] for name, family in self.families.items()}
+        return content_hash([runs, self.spec.value, table and table.reference])[:12]
+
 
 def default_folder() -> Path:
-    """The shipped claims: the source tree's when the package runs from it, else the wheel's."""
-    package = Path(tuner.__file__).resolve().parent
-    source = package.parent / "tests" / "claims"
-    if (package.parent / "pyproject.toml").is_file() and source.is_dir():
-        return source
-    return package / "data" / "claims"
+    """The shipped claims."""
+    return shipped("tests/claims", "claims")
 
 
 def load(folder: Path) -> list[Claim]:

@@ -12,7 +12,7 @@ from tuner import engine
 from tuner.claims.document import Claim
 from tuner.claims.verdict import NOISE, WITHIN, Outcome, Summary, Verdict
 from tuner.errors import UserError
-from tuner.files import write_atomically
+from tuner.files import write_files
 
 RANK = {Outcome.unknown: 0, Outcome.failed: 1, Outcome.passed: 2}
 
@@ -35,6 +35,7 @@ def content(verdicts: Sequence[Verdict], summary: Summary) -> dict[str, Any]:
                 "unit": verdict.unit,
                 "reason": verdict.reason,
                 "cells": _rounded(verdict.cells),
+                "runs": verdict.runs,
             }
             for verdict in verdicts
         ],
@@ -45,17 +46,26 @@ def write(
     folder: Path, claims: Sequence[Claim], verdicts: Sequence[Verdict], summary: Summary
 ) -> list[Path]:
     """Writes both files; returns their paths."""
-    files = {
-        folder / "claims.json": json.dumps(content(verdicts, summary), indent=1) + "\n",
-        folder / "claims.md": markdown(claims, verdicts, summary),
-    }
-    for path, written in files.items():
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, written)
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from error
-    return list(files)
+    return write_files(
+        {
+            folder / "claims.json": json.dumps(content(verdicts, summary), indent=1) + "\n",
+            folder / "claims.md": markdown(claims, verdicts, summary),
+        }
+    )
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A claims.json. UserError if it is none."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        for row in found["claims"]:
+            Outcome(row["verdict"])
+            _ = row["id"], row["ours"]
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: not a claims.json: {error}") from error
+    return found
 
 
 def markdown(claims: Sequence[Claim], verdicts: Sequence[Verdict], summary: Summary) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -12,113 +11,37 @@ from multiprocessing import active_children, get_context
 from typing import Any
 
 import numpy as np
-from pydantic import Field
 
 from tuner import engine
-from tuner.claims import cache
 from tuner.claims.document import Point
 from tuner.claims.expression import Floats
-from tuner.declarations import KnobDecl, KnobValue
-from tuner.documents import catalog
+from tuner.declarations import KnobValue
 from tuner.errors import UserError
-from tuner.model import Model, content_hash
+from tuner.model import content_hash
 from tuner.objective import OBJECTIVES
-from tuner.run import runner, settings, streams
+from tuner.optimize.jobs import (
+    Job,
+    Result,
+    Study,
+    StudyResult,
+    key_of,
+    objective_of,
+    study,
+    trials,
+    work,
+)
+from tuner.run import settings, streams
 from tuner.run.settings import Setting
-from tuner.run.trial import Status, Stream, Trial, TrialResult
+from tuner.run.trial import Status, Trial, TrialResult
 
 DEADLINE = 900.0  # seconds for one replay; the longest take some ten
-
-STUDY_SEED = 1_000_000
-"""Sampling seed of a study's trials, and of its search. The best configuration is run again with
-the seeds 0, 1, ..., which the search has not seen: a gain by luck in one seed does not count."""
 
 
 class NotEvaluable(Exception):
     """Why a claim has no verdict."""
 
 
-class Study(Model):
-    """A study as one piece of work: the trial to vary, the tuned knobs, and how many trials."""
-
-    trial: Trial
-    knobs: list[KnobDecl]
-    budget: int
-
-    @property
-    def key(self) -> str:
-        knobs = [knob.model_dump(mode="json") for knob in self.knobs]
-        return content_hash({"run": cache.key(self.trial), "knobs": knobs, "budget": self.budget})
-
-    @property
-    def stream(self) -> Stream:
-        return self.trial.stream
-
-    @property
-    def engine_build(self) -> str:
-        return self.trial.engine_build
-
-
-class StudyResult(Model):
-    """The best configuration of a study, by the cost of its trials."""
-
-    status: Status
-    error: str = ""
-    knobs: dict[str, KnobValue] = Field(default_factory=dict)
-
-
-Job = Trial | Study
-Result = TrialResult | StudyResult
-
-
-def key_of(job: Job) -> str:
-    return job.key if isinstance(job, Study) else cache.key(job)
-
-
 # --- Work -----------------------------------------------------------------------------------------
-
-
-def known(job: Job) -> Result | None:
-    """The result, if it is in the cache."""
-    model: type[Result] = StudyResult if isinstance(job, Study) else TrialResult
-    return cache.get(job.engine_build, key_of(job), model)
-
-
-def work(job: Job) -> Result:
-    """Runs in a worker: the result, from the cache if it is there."""
-    if found := known(job):
-        return found
-    result = _study(job) if isinstance(job, Study) else cache.without_series(runner.run(job))
-    if result.status is Status.success:
-        cache.put(job.engine_build, key_of(job), result)
-    return result
-
-
-def _study(study: Study) -> StudyResult:
-    """Trial by trial, each from the cache if an interrupted study had come so far."""
-    from tuner.optimize.optimizer import Optimizer, initial_trials
-
-    tuned = {knob.name for knob in study.knobs}
-    optimizer = Optimizer(
-        study.knobs,
-        seed=STUDY_SEED,
-        initial=initial_trials(study.budget),
-        fixed={name: value for name, value in study.trial.knobs.items() if name not in tuned},
-    )
-    best: tuple[float, dict[str, KnobValue]] | None = None
-    for number in range(study.budget):
-        knobs = dict(study.trial.knobs) | optimizer.ask().knobs
-        result = work(study.trial.model_copy(update={"knobs": knobs}))
-        cost = result.cost if isinstance(result, TrialResult) else None
-        optimizer.tell(number, cost)
-        if cost is None:
-            if number == 0:  # the default itself does not run, so nothing will
-                assert isinstance(result, TrialResult)
-                return StudyResult(status=result.status, error=result.error)
-        elif best is None or cost < best[0]:
-            best = cost, knobs
-    assert best is not None
-    return StudyResult(status=Status.success, knobs=best[1])
 
 
 def execute(jobs: Sequence[Job], workers: int, done: Callable[[Job, Result], None]) -> None:
@@ -133,6 +56,8 @@ def execute(jobs: Sequence[Job], workers: int, done: Callable[[Job, Result], Non
         (ready if there else waiting.setdefault(job.stream.key, [])).append(job)
     leaders = deque(waiting)
     running: dict[Future[Result], Job] = {}
+    # Not `open_pool`: its workers run one trial each, and a study's next trial depends on the ones
+    # before, so that a study would have to be steered from here, and its search would run here.
     with ProcessPoolExecutor(min(workers, len(jobs) or 1), get_context("spawn")) as pool:
         try:
             while ready or leaders or running:
@@ -193,34 +118,6 @@ def resolve(point: Point) -> Setting:
         deadline_seconds=DEADLINE,
         **given,
     )
-
-
-def trials(setting: Setting, knobs: Mapping[str, KnobValue], seeds: int) -> list[Trial]:
-    """One for each sampling seed; a policy that samples nothing needs one only. Each has its
-    workload's objective, so that claims on different objectives share it: `Measured` has theirs.
-    """
-    own = engine.resolve(setting.policy.name, dict(knobs))
-    alone = setting.policy.traits.get("needs") == "nothing"
-    return [
-        _seeded(setting, own, seed, setting.workload.objective)
-        for seed in range(1 if alone else seeds)
-    ]
-
-
-def study(setting: Setting, knobs: Mapping[str, KnobValue], budget: int) -> Study:
-    """The search of a policy's space; knobs that are given stay as they are."""
-    own = engine.resolve(setting.policy.name, dict(knobs))
-    space = catalog.space(setting.policy.name).spec
-    return Study(
-        trial=_seeded(setting, own, STUDY_SEED, setting.scenario.objective),
-        knobs=[k for k in catalog.tuned_knobs(space, setting.policy) if k.name not in knobs],
-        budget=budget,
-    )
-
-
-def _seeded(setting: Setting, knobs: Mapping[str, KnobValue], seed: int, objective: str) -> Trial:
-    scenario = dataclasses.replace(setting.scenario, seed=seed, objective=objective)
-    return setting.model_copy(update={"scenario": scenario}).trial(0, knobs)
 
 
 @dataclass
@@ -379,9 +276,7 @@ class Measured:
 
 
 def _objective(setting: Setting, result: TrialResult) -> float:
-    """The setting's objective of a result, whatever the trial's was."""
-    parts = {**result.metrics, "latency": result.latency}
     try:
-        return OBJECTIVES[setting.scenario.objective].value(parts, setting.workload.operation)
+        return objective_of(setting, result)
     except ValueError as error:
         raise NotEvaluable(str(error)) from error

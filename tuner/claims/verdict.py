@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner import engine
+from tuner import engine, ranking
 from tuner.claims import expression
 from tuner.claims.document import Claim, Interval, Point
 from tuner.claims.runs import NotEvaluable, Plan
@@ -44,10 +44,14 @@ class Pair:
         """Whether the published order comes out. What is tied there may come out either way."""
         return self.published in (0, self.ours)
 
+    @property
+    def orders(self) -> tuple[int, int]:
+        return self.published, self.ours
+
 
 @dataclass
 class Verdict:
-    """A row of the page. `cells` has the single figures of a table."""
+    """A row of the page. `cells` has the single figures of a table, `runs` stands for what ran."""
 
     id: str
     source: str
@@ -60,6 +64,7 @@ class Verdict:
     reason: str
     note: str
     why: str
+    runs: str  # what was asked for
     cells: list[dict[str, Any]] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)  # points of all-fast
@@ -80,6 +85,23 @@ def judge(claim: Claim, plan: Plan) -> list[Verdict]:
     return [_row(claim, name, None, Outcome.unknown, reason) for name in names]
 
 
+def recall(claim: Claim, rows: Mapping[str, Mapping[str, Any]]) -> list[Verdict] | None:
+    """The verdicts by the figures of an earlier claims.json, whose rows these are by id. None if it
+    has not got them: the claim is new, or asks for other runs by now."""
+    spec, row = claim.spec, rows.get(claim.id)
+    if row is None or row.get("runs", claim.asked) != claim.asked:
+        return None
+    if spec.needs or row["verdict"] == Outcome.unknown or row["ours"] is None:
+        return None
+    if spec.table is None:
+        return [_judged(claim, row["ours"])]
+    if set(row["ours"]) != set(spec.table.systems):
+        return None
+    order = rows.get(f"{claim.id}-order")
+    labels = list(order["ours"] if order else dict.fromkeys(c["cell"] for c in row["cells"]))
+    return _judged_table(claim, row["ours"], labels)
+
+
 def _row(
     claim: Claim, name: str, ours: Any, verdict: Outcome, reason: str = "", **more: Any
 ) -> Verdict:
@@ -92,6 +114,7 @@ def _row(
         "tolerance": spec.tolerance,
         "unit": spec.unit,
         "why": spec.why,
+        "runs": claim.asked,
     }
     return Verdict(
         id=name, source=claim.source, what=spec.what, ours=ours, verdict=verdict, reason=reason,
@@ -104,9 +127,14 @@ def _row(
 
 def _value(claim: Claim, plan: Plan) -> Verdict:
     spec = claim.spec
-    assert spec.value is not None and spec.published is not None
+    assert spec.value is not None
     measured = {name: plan.measured(claim.families, name) for name in claim.families}
-    ours = expression.evaluate(spec.value, measured)
+    return _judged(claim, expression.evaluate(spec.value, measured))
+
+
+def _judged(claim: Claim, ours: Any) -> Verdict:
+    spec = claim.spec
+    assert spec.published is not None
     right = holds(spec.published, ours, spec.tolerance, relative=spec.relative)
     return _row(claim, spec.id, ours, Outcome.passed if right else Outcome.failed)
 
@@ -176,6 +204,14 @@ def _table(claim: Claim, plan: Plan) -> list[Verdict]:
         reference = plan.measured(needed, _reference(name)).performance()
         ours[name] = [float(x) for x in 100 * measured.performance() / reference]
         labels = measured.labels
+    return _judged_table(claim, ours, labels)
+
+
+def _judged_table(
+    claim: Claim, ours: Mapping[str, Sequence[float]], labels: Sequence[str]
+) -> list[Verdict]:
+    spec = claim.spec
+    assert spec.table is not None
     cells: list[dict[str, Any]] = [
         {"cell": label, "system": name, "published": figure, "ours": here}
         for name, published in spec.table.systems.items()
@@ -220,13 +256,8 @@ def ranked(
         for a, b in itertools.combinations(published, 2):
             pa, pb = published[a][i], published[b][i]
             if pa is not None and pb is not None:
-                yield Pair(label, (a, b), _sign(pa, pb, band), _sign(ours[a][i], ours[b][i], band))
-
-
-def _sign(a: float, b: float, band: float) -> int:
-    if abs(a - b) <= band * max(abs(a), abs(b)):
-        return 0
-    return 1 if a > b else -1
+                orders = (ranking.order(pa, pb, band), ranking.order(ours[a][i], ours[b][i], band))
+                yield Pair(label, (a, b), *orders)
 
 
 def _order(table: Mapping[str, Sequence[float | None]], cell: int) -> str:
@@ -235,21 +266,12 @@ def _order(table: Mapping[str, Sequence[float | None]], cell: int) -> str:
     names = sorted(figures, key=lambda name: -figures[name])
     text = names[0] if names else "-"
     for before, name in itertools.pairwise(names):
-        tied = _sign(figures[before], figures[name], NOISE) == 0
+        tied = ranking.order(figures[before], figures[name], NOISE) == 0
         text += f" {'=' if tied else '>'} {name}"
     return text
 
 
 # --- All of them ----------------------------------------------------------------------------------
-
-
-def kendall(pairs: Iterable[Pair]) -> float | None:
-    """Kendall's tau-b over pairs: 1 if all are ordered alike. A pair that is tied on both sides
-    does not count; one that is tied on one side counts against it. None if no pair counts."""
-    signs = np.array([(pair.published, pair.ours) for pair in pairs]).reshape(-1, 2)
-    both = float(np.sum(signs[:, 0] * signs[:, 1]))
-    size = math.sqrt(np.count_nonzero(signs[:, 0]) * np.count_nonzero(signs[:, 1]))
-    return both / size if size else None
 
 
 @dataclass(frozen=True)
@@ -268,7 +290,7 @@ def summarize(verdicts: Sequence[Verdict]) -> Summary:
     pairs = [pair for verdict in verdicts for pair in verdict.pairs]
     errors = np.abs([error for verdict in verdicts for error in verdict.errors])
     return Summary(
-        ordering_tau=kendall(pairs),
+        ordering_tau=ranking.tau(pair.orders for pair in pairs),
         points_within_10=float(np.mean(errors <= WITHIN)) if len(errors) else None,
         mean_error_points=float(np.mean(errors)) if len(errors) else None,
         pairs=len(pairs),

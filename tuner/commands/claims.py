@@ -7,33 +7,45 @@ worse.
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 from tuner import engine, text
-from tuner.claims import cache, document, page, verdict
+from tuner.claims import document, page, verdict
 from tuner.claims.document import Claim
-from tuner.claims.runs import Job, Plan, Result, execute, known
-from tuner.claims.verdict import Outcome, Verdict
-from tuner.errors import UserError
+from tuner.claims.runs import Plan, execute
+from tuner.claims.verdict import Verdict
+from tuner.optimize.jobs import Job, Result, known
+from tuner.run import cache
 from tuner.terminal import print_json, progress, say, table
 
 
 def run(args: Namespace) -> int:
     folder = Path(args.claims) if args.claims else document.default_folder()
-    claims = document.select(document.load(folder), args.id, quick=args.quick)
+    claims = document.load(folder)
+    chosen = document.select(claims, args.id, quick=args.quick)
+    recalled: dict[str, list[Verdict]] = {}
+    if args.update:
+        recalled = _recall(claims, Path(args.output or "results") / "claims.json")
+        for claim in chosen if args.id or args.quick else ():
+            recalled.pop(claim.id, None)
+    else:
+        claims = chosen
     if args.list:
-        return _list(claims, as_json=args.json)
-    before = _read(Path(args.against)) if args.against else None
-    plan = Plan([verdict.families(claim) for claim in claims if not claim.spec.needs])
+        return _list(chosen, as_json=args.json)
+    before = page.read(Path(args.against)) if args.against else None
+    asked = [c for c in claims if not c.spec.needs and c.id not in recalled]
+    if args.update:
+        say(f"{text.plural(len(asked), 'claim')} to run, {len(recalled)} kept")
+    plan = Plan([verdict.families(claim) for claim in asked])
     for round in ("", " of best configurations"):
         _run(plan, args.workers, round, only_cached=args.cached)
     cache.prune(engine.build_id())
-    verdicts = [row for claim in claims for row in verdict.judge(claim, plan)]
+    verdicts = [
+        row for claim in claims for row in recalled.get(claim.id) or verdict.judge(claim, plan)
+    ]
     summary = verdict.summarize(verdicts)
-    all_of_them = not (args.id or args.quick)
+    all_of_them = args.update or not (args.id or args.quick)
     written = []
     if args.output or all_of_them:
         written = page.write(Path(args.output or "results"), claims, verdicts, summary)
@@ -78,16 +90,11 @@ def _run(plan: Plan, workers: int, what: str, *, only_cached: bool) -> None:
         execute(jobs, workers, done)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        for claim in found["claims"]:
-            Outcome(claim["verdict"])
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: not a claims.json: {error}") from error
-    return found
+def _recall(claims: list[Claim], path: Path) -> dict[str, list[Verdict]]:
+    """The verdicts of the claims whose figures are in an earlier claims.json."""
+    rows = {row["id"]: row for row in page.read(path)["claims"]} if path.exists() else {}
+    found = {claim.id: verdict.recall(claim, rows) for claim in claims}
+    return {id: verdicts for id, verdicts in found.items() if verdicts}
 
 
 def _list(claims: list[Claim], *, as_json: bool) -> int:

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections import Counter
 
 from tuner import engine
+from tuner.claims.standing import standing
 from tuner.terminal import print_json, table
 
 
 def run(args: Namespace) -> int:
-    known = engine.policies().values()
+    found = standing()
+    known = [
+        # What has no knobs is a bound that others are compared with: no claim is about it alone.
+        (policy, found.get(policy.name, Counter()) if policy.knobs else Counter())
+        for policy in engine.policies().values()
+    ]
     if args.json:
-        print_json([policy.model_dump() for policy in known])
+        print_json([policy.model_dump() | {"claims": dict(claims)} for policy, claims in known])
         return 0
     table(
-        ("policy", "family", ">knobs", "summary", "published in"),
-        [(p.name, p.family, str(len(p.knobs)), p.summary, p.citation) for p in known],
+        ("policy", "family", ">knobs", ">claims passed", ">failed", "summary", "published in"),
+        [
+            (
+                policy.name,
+                policy.family,
+                str(len(policy.knobs)),
+                *((str(claims["pass"]), str(claims["fail"])) if claims else ("-", "-")),
+                policy.summary,
+                policy.citation,
+            )
+            for policy, claims in known
+        ],
         prose=2,
     )
     return 0

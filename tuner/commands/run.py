@@ -46,8 +46,8 @@ def _policies(argument: str | None) -> list[str]:
 
 
 def tunable() -> list[PolicyDecl]:
-    """The policies that have knobs."""
-    return [policy for policy in engine.policies().values() if policy.knobs]
+    """The policies that have knobs and could be used: oracles could not."""
+    return [p for p in engine.policies().values() if p.knobs and p.family != "oracle"]
 
 
 def _compare(args: Namespace, names: list[str]) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tuner import engine
+from tuner import engine, ranking
 from tuner.declarations import EstimateDecl
 from tuner.documents.machine import MachineSpec
 from tuner.errors import UserError, unknown
@@ -26,10 +26,6 @@ from tuner.run.pool import Pool, open_pool
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.terminal import print_json, progress, say, table
-
-NOISE = 0.006
-"""Policies whose figures differ by less are tied: on real machines repeated runs of one policy
-differ by 0.6 % in the median."""
 
 POLL_SECONDS = 1.0
 
@@ -60,7 +56,7 @@ class Effect:
 
 
 def run(args: Namespace) -> int:
-    for option in ("config", "policy", "set", "series"):
+    for option in ("config", "policy", "placement", "set", "series"):
         if getattr(args, option):
             raise UserError(f"--sensitivity runs every policy as published: leave out --{option}")
     if args.workload is None:
@@ -131,7 +127,7 @@ def _range(estimate: EstimateDecl, machine: MachineSpec) -> list[Case]:
 
 def value_of(estimate: EstimateDecl, machine: MachineSpec) -> float:
     """What the machine's document says, or the engine's default."""
-    place: Any = machine.document()
+    place: Any = machine.model_dump(exclude_none=True)
     for key in estimate.name.split("."):
         place = place.get(key, estimate.default)
     return float(place)
@@ -202,20 +198,18 @@ def _of_case(results: Mapping[tuple[int, str], TrialResult], case: int) -> dict[
 # --- What follows ---------------------------------------------------------------------------------
 
 
-def order(a: float, b: float) -> int:
-    """-1 if a is lower by more than noise, 1 if it is higher, 0 if they are tied."""
-    return 0 if max(a, b) <= min(a, b) * (1 + NOISE) else -1 if a < b else 1
+def _order(a: float, b: float) -> int:
+    return ranking.order(a, b, ranking.NOISE)
 
 
-def tau(before: Costs, after: Costs) -> float:
-    """Kendall's tau-b of two rankings of the same policies; ties inside the noise. 1 if nothing in
-    either can be told apart."""
-    pairs = list(itertools.combinations(sorted(before), 2))
-    signs = [(order(before[a], before[b]), order(after[a], after[b])) for a, b in pairs]
-    untied = [sum(sign[i] != 0 for sign in signs) for i in (0, 1)]
-    if not all(untied):
-        return 1.0 if not any(untied) else 0.0
-    return sum(x * y for x, y in signs) / math.sqrt(untied[0] * untied[1])
+def _tau(before: Costs, after: Costs) -> float:
+    """Kendall's tau of two rankings of the same policies. 1 if nothing in either can be told
+    apart."""
+    found = ranking.tau(
+        (_order(before[a], before[b]), _order(after[a], after[b]))
+        for a, b in itertools.combinations(before, 2)
+    )
+    return 1.0 if found is None else found
 
 
 def _effect(
@@ -231,11 +225,11 @@ def _effect(
     return Effect(
         case=case,
         objectives={name: _objective(found[name]) for name in common},
-        tau=tau(before, after),
+        tau=_tau(before, after),
         reversed=[
             (a, b)
             for a, b in itertools.permutations(common, 2)
-            if order(before[a], before[b]) == -1 and order(after[a], after[b]) == 1
+            if _order(before[a], before[b]) == -1 and _order(after[a], after[b]) == 1
         ],
         mover=mover,
         change=change[mover],
@@ -264,7 +258,7 @@ def _object(
     return {
         **scenario,
         "engine_build": setting.engine_build,
-        "noise": NOISE,
+        "noise": ranking.NOISE,
         "default": {name: result.objective for name, result in default.items()},
         "survives": not any(effect.reversed for effect in effects),
         "estimates": [

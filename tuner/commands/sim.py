@@ -33,7 +33,12 @@ def run(args: Namespace) -> int:
     recorded = best_file.read(Path(args.config)) if args.config else None
     trial = _trial(args, recorded)
     streams.prepare(trial.stream)
-    with progress(f"simulating {trial.scenario.policy} on {trial.workload}") as update:
+    profiles = engine.policy(trial.scenario.policy).profiled and trial.placement is None
+    doing = "profiling and simulating" if profiles else "simulating"
+    if profiles:
+        policy = trial.scenario.policy
+        say(f"tune: no --placement: {policy} profiles {trial.workload} on fast memory first")
+    with progress(f"{doing} {trial.scenario.policy} on {trial.workload}") as update:
         result = runner.run(trial, progress=update)
     if result.status is not Status.success:
         if args.json:
@@ -191,6 +196,24 @@ def _show(trial: Trial, result: TrialResult) -> None:
     table(
         ("metric", ">value"),
         [(name, f"{value:,.6g}") for name, value in sorted(result.metrics.items())],
+    )
+    for name in dict.fromkeys(row["table"] for row in result.rows):
+        print(f"\n{name}")
+        _show_rows([row["cells"] for row in result.rows if row["table"] == name])
+
+
+def _show_rows(rows: list[dict[str, Any]]) -> None:
+    """A policy's own table. Texts come first."""
+    columns = sorted(rows[0], key=lambda name: (not isinstance(rows[0][name], str), name))
+    table(
+        [name if isinstance(rows[0][name], str) else f">{name}" for name in columns],
+        [
+            [
+                value if isinstance(value := row.get(name, ""), str) else f"{value:,.6g}"
+                for name in columns
+            ]
+            for row in rows
+        ],
     )
 
 

@@ -12,7 +12,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import tuner
 from tuner import engine
 from tuner.declarations import KernelDecl, KnobDecl, ParameterDecl, ParameterValue, PolicyDecl
 from tuner.documents.document import Document, Key
@@ -20,6 +19,7 @@ from tuner.documents.machine import CurvesSpec, MachineSpec, TierSpec
 from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.documents.workload import InputSpec, WorkloadSpec
 from tuner.errors import UserError, nearest, unknown
+from tuner.files import shipped
 
 T = TypeVar("T")
 
@@ -47,12 +47,8 @@ class Entry(Generic[T]):
 
 
 def packaged_folder(kind: Kind) -> Path:
-    """The shipped documents: the source tree's when the package runs from it, else the wheel's."""
-    package = Path(tuner.__file__).resolve().parent
-    source = package.parent / kind.in_source
-    if (package.parent / "pyproject.toml").is_file() and source.is_dir():
-        return source
-    return package / "data" / kind.folder
+    """The shipped documents."""
+    return shipped(kind.in_source, kind.folder)
 
 
 def folders(kind: Kind) -> list[Path]:
@@ -106,11 +102,16 @@ def machine(name: str) -> Entry[MachineSpec]:
         if not isinstance(tier.curves, str):
             continue
         try:
-            measured = _load(Kind.curves, tier.curves, CurvesSpec)[1].spec.curves
+            measured = curves(tier.curves).spec.curves
         except UserError as error:
             raise UserError(document.complaint((role, "curves"), str(error))) from error
         tiers[role] = tier.model_copy(update={"curves": measured})
     return replace(entry, spec=entry.spec.model_copy(update=tiers))
+
+
+def curves(name: str) -> Entry[CurvesSpec]:
+    """Loaded latency as it was measured, for mixes of reads and writes."""
+    return _load(Kind.curves, name, CurvesSpec)[1]
 
 
 def space(name: str) -> Entry[SpaceSpec]:

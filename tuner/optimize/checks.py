@@ -189,8 +189,10 @@ def held_out(request: StudyRequest) -> list[dict[str, int]]:
 
 
 def _reference(request: StudyRequest, policy: PolicyDecl, **stream: int) -> Check:
-    """Under the study's own page size. References do not sample, so the seed is left alone."""
-    same = {"page_bytes": request.scenario.page_bytes} | stream
+    """Under the study's own page size. References do not sample, so the seed is left alone. They
+    start in the fast tier wherever the study's policy does: they never move a page, so that
+    starting in the slow tier would make each of them all-slow."""
+    same = {"page_bytes": request.scenario.page_bytes, "start": "fast"} | stream
     return Check(f"reference {policy.name}", request.under(policy, **same), {})
 
 

@@ -25,6 +25,7 @@ from tuner.optimize.explain import explain
 from tuner.report.live import Live, Progress
 from tuner.report.tracking import Tracker, default_store
 from tuner.run.pool import Pool, Runner
+from tuner.run.settings import Setting
 from tuner.run.trial import TrialResult
 from tuner.study import best, log
 from tuner.study.best import BestConfiguration
@@ -192,19 +193,19 @@ def _run(
         return verdict, explanation
 
 
-def everything_fits(request: StudyRequest) -> str | None:
+def everything_fits(setting: Setting) -> str | None:
     """Advice when the fast tier holds the whole footprint, so that no placement is a better one.
 
     Happens on machines whose capacities are fixed, with workloads that are small against them.
     """
-    scenario = request.scenario
-    fast = scenario.engine_arguments(request.machine)["fast_bytes"]
-    footprint = request.workload.footprint_of(scenario.input) * (1 << 30)
+    scenario = setting.scenario
+    fast = scenario.engine_arguments(setting.machine)["fast_bytes"]
+    footprint = setting.workload.footprint_of(scenario.input) * (1 << 30)
     if fast < footprint:
         return None
     return (
-        f"note: all {size(footprint)} of {request.workload.name} fit the fast memory of "
-        f"{request.machine.name} ({size(fast)}): there is nothing to tune; choose another "
+        f"note: all {size(footprint)} of {setting.workload.name} fit the fast memory of "
+        f"{setting.machine.name} ({size(fast)}): there is nothing to tune; choose another "
         "--machine, or a smaller fast tier"
     )
 

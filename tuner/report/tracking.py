@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuner.errors import UserError
 from tuner.model import content_hash
@@ -27,9 +28,14 @@ from tuner.scenario import label
 from tuner.study.log import HEADER, StudyData, TrialRecord
 from tuner.study.verdict import Difference
 
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
 POINTS = 200  # of a time series, at most
 ROWS = 1000  # metric values per trial, at most; also MLflow's limit for one call
 EXPERIMENT = "tiertune-"
+LOCAL = "sqlite:///"
 STUDY_TAG = "tiertune.study"
 TRIAL_TAG = "tiertune.trial"
 PARENT_TAG = "mlflow.parentRunId"
@@ -37,7 +43,7 @@ PARENT_TAG = "mlflow.parentRunId"
 
 def default_store(out: Path) -> str:
     """URI of the tracking store of a folder of studies."""
-    return f"sqlite:///{out.absolute() / 'mlflow.db'}"
+    return f"{LOCAL}{out.absolute() / 'mlflow.db'}"
 
 
 def experiments(uri: str) -> list[tuple[str, str]]:
@@ -64,6 +70,48 @@ def _patience() -> None:
 
     for name in ("mlflow", "alembic"):  # both announce every migration of a new database
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def client_of(uri: str) -> MlflowClient:
+    """A client of the store; the folder of a database is made."""
+    _patience()
+    from mlflow import MlflowClient
+
+    if uri.startswith(LOCAL):
+        Path(uri.removeprefix(LOCAL)).parent.mkdir(parents=True, exist_ok=True)
+    return MlflowClient(tracking_uri=uri)
+
+
+def experiment_of(client: MlflowClient, name: str, uri: str, out: Path) -> str:
+    """Identity of the experiment of that name, made if it is not there."""
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    # MLflow's own default for a database is ./mlruns of whatever directory we are in.
+    place = (out.absolute() / "mlartifacts").as_uri() if uri.startswith(LOCAL) else None
+    try:
+        return str(client.create_experiment(name, artifact_location=place))
+    except Exception:
+        found = client.get_experiment_by_name(name)  # another process was quicker
+        if found is None:
+            raise
+        return str(found.experiment_id)
+
+
+def children_of(client: MlflowClient, experiment: str, parent: str) -> Iterator[Run]:
+    """All runs that belong to a parent run, page by page."""
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment],
+            filter_string=f"tags.`{PARENT_TAG}` = '{parent}'",
+            max_results=1000,
+            page_token=token,
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
 
 
 class Tracker:
@@ -146,40 +194,17 @@ class _Store:
     """The study's runs in one tracking store. Used by one thread."""
 
     def __init__(self, study: StudyData, uri: str) -> None:
-        _patience()
-        from mlflow import MlflowClient
+        self._client = client_of(uri)
         from mlflow.entities import Metric, Param, RunTag
 
         self._metric, self._param, self._run_tag = Metric, Param, RunTag
         self._study = study
         self._request = study.header.request
-        if uri.startswith("sqlite:///"):
-            Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
-        self._client = MlflowClient(tracking_uri=uri)
-        self._experiment = self._find_experiment(uri)
+        # One experiment per workload: its studies are what people compare.
+        name = f"{EXPERIMENT}{self._request.workload.name}"
+        self._experiment = experiment_of(self._client, name, uri, Path(self._request.out))
         self._parent = self._find_parent()
         self._tracked = self._find_children()
-
-    def _find_experiment(self, uri: str) -> str:
-        """One experiment per workload: its studies are what people compare."""
-        name = f"{EXPERIMENT}{self._request.workload.name}"
-        found = self._client.get_experiment_by_name(name)
-        if found is not None:
-            return str(found.experiment_id)
-        # MLflow's own default for a database is ./mlruns of whatever directory we are in.
-        local = uri.startswith("sqlite:///")
-        folder = Path(self._request.out).absolute() / "mlartifacts" if local else None
-        try:
-            return str(
-                self._client.create_experiment(
-                    name, artifact_location=folder.as_uri() if folder else None
-                )
-            )
-        except Exception:
-            found = self._client.get_experiment_by_name(name)  # another study was quicker
-            if found is None:
-                raise
-            return str(found.experiment_id)
 
     def _find_parent(self) -> str:
         identity = study_id(self._study)
@@ -225,23 +250,13 @@ class _Store:
     def _find_children(self) -> set[int]:
         """Numbers of the trials that are completely tracked. Half-tracked ones are removed."""
         tracked: set[int] = set()
-        token = None
-        while True:
-            page = self._client.search_runs(
-                [self._experiment],
-                filter_string=f"tags.`{PARENT_TAG}` = '{self._parent}'",
-                max_results=1000,
-                page_token=token,
-            )
-            for run in page:
-                number = int(run.data.tags.get(TRIAL_TAG, -1))
-                if run.info.status == "RUNNING" or number in tracked:
-                    self._client.delete_run(run.info.run_id)
-                else:
-                    tracked.add(number)
-            token = page.token
-            if not token:
-                return tracked
+        for run in children_of(self._client, self._experiment, self._parent):
+            number = int(run.data.tags.get(TRIAL_TAG, -1))
+            if run.info.status == "RUNNING" or number in tracked:
+                self._client.delete_run(run.info.run_id)
+            else:
+                tracked.add(number)
+        return tracked
 
     def add_missing(
         self, trials: Sequence[TrialRecord], stop: threading.Event | None = None
@@ -273,13 +288,13 @@ class _Store:
             run_name=f"trial {trial.number}",
             tags=tags,
         )
-        params = [self._param(_name(key), str(value)) for key, value in trial.knobs.items()]
+        params = [self._param(name_for(key), str(value)) for key, value in trial.knobs.items()]
         metrics = [
             self._metric(name, value, ended, 0) for name, value in _scalars(trial) if _finite(value)
         ]
         series = self._study.series(trial.number)
         metrics += [
-            self._metric(f"series/{_name(name)}", value, ended, step)
+            self._metric(f"series/{name_for(name)}", value, ended, step)
             for name, values in series.items()
             for step, value in thin(values, min(POINTS, (ROWS - len(metrics)) // len(series)))
         ]
@@ -303,10 +318,10 @@ class _Store:
         now = max(map(_milliseconds, ends), default=0)
         verdict, forest = conclusion.verdict, conclusion.forest
         shares = conclusion.shares(self._study)
-        metrics = {f"importance/{_name(k)}": v for k, v in shares.items()}
-        metrics |= {f"importance_forest/{_name(k)}": v for k, v in forest.scores.items()}
-        metrics |= {f"reference/{_name(k)}": v for k, v in verdict.references.items()}
-        metrics |= {f"untuned/{_name(k)}": v for k, v in verdict.untuned.items()}
+        metrics = {f"importance/{name_for(k)}": v for k, v in shares.items()}
+        metrics |= {f"importance_forest/{name_for(k)}": v for k, v in forest.scores.items()}
+        metrics |= {f"reference/{name_for(k)}": v for k, v in verdict.references.items()}
+        metrics |= {f"untuned/{name_for(k)}": v for k, v in verdict.untuned.items()}
         metrics["importance_forest_r2"] = forest.r2
         metrics["trials"] = float(len(done))
         metrics["failed"] = float(sum(not trial.succeeded for trial in done))
@@ -389,14 +404,14 @@ def _scalars(trial: TrialRecord) -> Iterator[tuple[str, float]]:
     groups |= {f"latency/{kind}/": values for kind, values in result.latency.items()}
     for prefix, values in groups.items():
         for name, value in values.items():
-            yield _name(prefix + name), value
+            yield name_for(prefix + name), value
     yield "wall_seconds", result.seconds
     if result.objective is not None and result.cost is not None:
         yield "objective", result.objective
         yield "cost", result.cost
 
 
-def _name(text: str) -> str:
+def name_for(text: str) -> str:
     """MLflow allows letters, digits and `_-. /` in names."""
     return re.sub(r"[^\w\-. /]", "_", text, flags=re.ASCII)
 

@@ -219,6 +219,8 @@ class RayPool:
     def _connect(self, address: str | None) -> None:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address is None:
+            # Ray's own default is 15: beside any other load trials would get next to no time.
+            os.environ.setdefault("RAY_worker_niceness", "0")
             # "local": never join another cluster because RAY_ADDRESS is set.
             self._ray.init(
                 address="local",

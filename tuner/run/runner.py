@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner import engine
+from tuner.documents.placement import PlacedObject
 from tuner.errors import UserError
 from tuner.objective import OBJECTIVES
 from tuner.run import streams
@@ -28,6 +29,10 @@ def run(trial: Trial, *, progress: Callable[[float], None] | None = None) -> Tri
     the fraction of the simulation that is done. The deadline covers the simulations, but not the
     making of the stream.
     """
+    return _attempt(trial, lambda: _measure(trial, progress))
+
+
+def _attempt(trial: Trial, measure: Callable[[], dict[str, Any]]) -> TrialResult:
     started = time.monotonic()
 
     def finish(status: Status, **fields: Any) -> TrialResult:
@@ -43,7 +48,7 @@ def run(trial: Trial, *, progress: Callable[[float], None] | None = None) -> Tri
         )
 
     try:
-        outcome = _measure(trial, progress)
+        outcome = measure()
     except TimeoutError as error:
         return finish(Status.timeout, error=str(error) or "its deadline passed")
     except (ValueError, RuntimeError, OSError, UserError) as error:
@@ -53,13 +58,34 @@ def run(trial: Trial, *, progress: Callable[[float], None] | None = None) -> Tri
     return finish(Status.success, **outcome)
 
 
-def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str, Any]:
+def profile(
+    trial: Trial, *, progress: Callable[[float], None] | None = None
+) -> tuple[TrialResult, list[PlacedObject]]:
+    """One run of the trial's policy on fast memory alone, and what it has learned: the objects of a
+    placement, best ones first."""
+    placed: list[PlacedObject] = []
+
+    def measure() -> dict[str, Any]:
+        path = _stream(trial)
+        watch = _part(progress, 0, 1)
+        found = _simulate(trial, path, trial.scenario.seed, time.monotonic(), watch, profile=True)
+        placed.extend(PlacedObject.model_validate(dict(item)) for item in found["placement"])
+        return {"rows": found["rows"], "metrics": dict(found["metrics"])}
+
+    return _attempt(trial, measure), placed
+
+
+def _stream(trial: Trial) -> Path:
     if trial.engine_build != engine.build_id():
         raise ValueError(
             f"the trial was made for engine build {trial.engine_build}, but this worker has "
             f"{engine.build_id()}; install the same version on every host"
         )
-    path = streams.ensure(trial.stream)
+    return streams.ensure(trial.stream)
+
+
+def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str, Any]:
+    path = _stream(trial)
     started = time.monotonic()  # making a stream is not the trial's own time
     scenario = trial.scenario
     objective = OBJECTIVES[scenario.objective]
@@ -94,6 +120,7 @@ def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str
         },
         "breakdown": dict(result["breakdown"]),
         "series": {name: list(values) for name, values in result["series"].items()},
+        "rows": list(result.get("rows", ())),
     }
 
 
@@ -117,7 +144,11 @@ def _simulate(
     seed: int,
     started: float,
     progress: Callable[[float], bool] | None,
+    **more: Any,
 ) -> Mapping[str, Any]:
+    if trial.placement is not None:
+        more["placement"] = [placed.model_dump() for placed in trial.placement.objects]
+
     def once() -> Mapping[str, Any]:
         left = None
         if trial.deadline_seconds is not None:
@@ -135,6 +166,7 @@ def _simulate(
                 deadline_seconds=left,
                 progress=progress,
                 **trial.scenario.engine_arguments(trial.machine),
+                **more,
             )
         except TimeoutError as error:
             raise TimeoutError(f"its deadline of {trial.deadline_seconds:g} s passed") from error

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
 from tuner import engine
 from tuner.declarations import KnobValue, PolicyDecl
-from tuner.documents import catalog
+from tuner.documents import catalog, placement
 from tuner.documents.machine import MachineSpec
+from tuner.documents.placement import PlacementSpec
 from tuner.documents.workload import Sampling, WorkloadSpec
 from tuner.errors import UserError, unknown
 from tuner.model import NAME, Model, Name, Positive
@@ -31,6 +33,7 @@ class Setting(Model):
     workload: WorkloadSpec
     policy: PolicyDecl
     machine: MachineSpec
+    placement: PlacementSpec | None = None
     deadline_seconds: Positive | None = None
     engine_version: str
     engine_build: str
@@ -83,6 +86,7 @@ class Setting(Model):
             knobs=own | dict(knobs),
             stream=self.stream(),
             machine=self.machine,
+            placement=self.placement,
             operation=self.workload.operation,
             coarse=self.workload.inputs[self.scenario.input].coarse,
             deadline_seconds=self.deadline_seconds,
@@ -91,13 +95,17 @@ class Setting(Model):
 
     def under(self, policy: PolicyDecl, **changes: Any) -> Self:
         """The same under another policy: what depends on the policy becomes that one's default,
-        unless it was set to something else. `changes` are of the scenario."""
+        unless it was set to something else. `changes` are of the scenario; pages of another size
+        have a default scale of their own."""
         input = self.scenario.input
-        mine, theirs = (defaults(self.workload, p, input) for p in (self.policy, policy))
+        mine = defaults(self.workload, self.policy, input)
+        theirs = defaults(self.workload, policy, input, changes.get("page_bytes"))
         fields = self.scenario.plain()
         fields |= {name: theirs[name] for name in theirs if fields[name] == mine[name]}
-        scenario = Scenario(**fields | {"policy": policy.name} | changes)
-        return self.model_copy(update={"scenario": scenario, "policy": policy})
+        own = {"policy": policy.name} | ({} if policy.profiled else {"placement": ""})
+        scenario = Scenario(**fields | own | changes)
+        placed = self.placement if scenario.placement else None
+        return self.model_copy(update={"scenario": scenario, "policy": policy, "placement": placed})
 
 
 def given(args: Namespace) -> dict[str, Any]:
@@ -134,6 +142,8 @@ def resolve(
         "machine": catalog.absolute(values["machine"]) or values["machine"],
     }
     machine = catalog.machine(values["machine"]).spec
+    if values["placement"]:
+        values["placement"] = str(Path(values["placement"]).absolute())
     scenario = _checked(values, workload)
     setting = Setting(
         study="x",
@@ -141,12 +151,13 @@ def resolve(
         workload=workload,
         policy=policy,
         machine=machine,
+        placement=_placement(scenario, workload, policy),
         deadline_seconds=deadline_seconds,
         engine_version=engine.version(),
         engine_build=engine.build_id(),
         stream_maker=engine.stream_id(workload.kernel) if workload.kernel else "",
     )
-    return setting.model_copy(update={"study": _checked_name(study) or setting.study_name})
+    return setting.model_copy(update={"study": checked_name(study) or setting.study_name})
 
 
 def _checked(values: Mapping[str, Any], workload: WorkloadSpec) -> Scenario:
@@ -168,6 +179,20 @@ def _checked(values: Mapping[str, Any], workload: WorkloadSpec) -> Scenario:
     return scenario
 
 
+def _placement(
+    scenario: Scenario, workload: WorkloadSpec, policy: PolicyDecl
+) -> PlacementSpec | None:
+    if not scenario.placement:
+        return None
+    if not policy.profiled:
+        known = [other.name for other in engine.policies().values() if other.profiled]
+        raise UserError(
+            f"--placement: policy {policy.name} does not go by one; must be left out "
+            f"(those that do: {', '.join(known)})"
+        )
+    return placement.read(Path(scenario.placement), workload=workload.name, policy=policy.name)
+
+
 def _check_recorded(scenario: Scenario, workload: WorkloadSpec) -> None:
     """A recording has one scale, and no seed."""
     recorded = workload.scale_of(scenario.input)
@@ -183,7 +208,7 @@ def _check_recorded(scenario: Scenario, workload: WorkloadSpec) -> None:
         )
 
 
-def _checked_name(name: str | None) -> str | None:
+def checked_name(name: str | None) -> str | None:
     if name is not None and not re.fullmatch(NAME, name):
         raise UserError(
             f"--name: found '{name}'; must consist of letters, digits, '.', '_' and '-'"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from tuner.declarations import KnobValue, ParameterValue
 from tuner.documents.machine import MachineSpec
+from tuner.documents.placement import PlacementSpec
 from tuner.model import Model, Positive, Scale, content_hash
 from tuner.scenario import Scenario
 
@@ -61,7 +62,8 @@ Stream = StreamRequest | RecordedStream
 class Trial(Model):
     """One run of one configuration. Any worker on any host can run it from this alone.
 
-    `coarse`: its fast tier may hold fewer simulated pages than the engine demands.
+    `placement` is what the scenario's file says. `coarse`: its fast tier may hold fewer simulated
+    pages than the engine demands.
     """
 
     study: str
@@ -70,6 +72,7 @@ class Trial(Model):
     knobs: dict[str, KnobValue]
     stream: Stream
     machine: MachineSpec
+    placement: PlacementSpec | None = None
     operation: str | None = None
     coarse: bool = False
     deadline_seconds: Positive | None = None
@@ -93,6 +96,7 @@ class TrialResult(Model):
     `cost` is positive and lower is better (`Objective.cost`). `latency` is in ns per kind of
     operation, `breakdown` in seconds of the timed part, `series` one value per virtual second;
     with repeats they are those of the median run, and `metrics` has the spread as `repeat.*`.
+    `rows` are the policy's own tables, {"table": name, "cells": {column: value}} each.
     `seconds` is wall time.
     """
 
@@ -105,6 +109,7 @@ class TrialResult(Model):
     latency: dict[str, dict[str, float]] = Field(default_factory=dict)
     breakdown: dict[str, float] = Field(default_factory=dict)
     series: dict[str, list[float]] = Field(default_factory=dict)
+    rows: list[dict[str, Any]] = Field(default_factory=list)
     error: str = ""
     seconds: float = 0
     engine_version: str = ""

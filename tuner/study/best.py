@@ -9,8 +9,9 @@ from typing import Any
 
 from tuner import engine
 from tuner.declarations import KnobValue
-from tuner.documents import catalog, document
+from tuner.documents import catalog, document, placement
 from tuner.documents.document import Document
+from tuner.documents.placement import PlacementSpec
 from tuner.errors import UserError
 from tuner.files import write_atomically
 from tuner.model import Model
@@ -162,4 +163,22 @@ def changes_since(best: BestConfiguration) -> list[str]:
             continue
         if then != now:
             changed.append(f"the {kind} {name} has changed since ({then} then, {now} now)")
+    if best.scenario.placement:
+        then_placed = best.provenance.fingerprints.placement
+        try:
+            now = _placement(best).fingerprint()
+        except UserError as error:
+            changed.append(f"its placement cannot be loaded: {error}")
+        else:
+            if then_placed != now:
+                changed.append(
+                    f"the placement {best.scenario.placement} has changed since "
+                    f"({then_placed} then, {now} now)"
+                )
     return changed
+
+
+def _placement(best: BestConfiguration) -> PlacementSpec:
+    scenario = best.scenario
+    workload = catalog.workload(scenario.workload).spec.name
+    return placement.read(Path(scenario.placement), workload=workload, policy=scenario.policy)

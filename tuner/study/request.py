@@ -22,6 +22,7 @@ class Fingerprints(Model):
     workload: str
     space: str
     machine: str
+    placement: str | None = None  # of the scenario's file, if it has one
 
 
 class StudyRequest(Setting):
@@ -58,6 +59,7 @@ class StudyRequest(Setting):
             workload=self.workload.fingerprint(),
             space=self.space.fingerprint(),
             machine=self.machine.fingerprint(),
+            placement=self.placement.fingerprint() if self.placement else None,
         )
 
 

@@ -290,8 +290,8 @@ def _headline(
         reasons = _reasons(chosen, able, objective, standing)
         what = f"{chosen.study}/best.yaml ({who})" if len(tuned) > 1 else "best.yaml"
         return f"use {what}: {', '.join(reasons)}"
-    if not tuned:
-        return f"keep the defaults of {chosen.policy}: none of {trials} trials was better"
+    if not tuned and chosen.policy == policy:
+        return f"keep the defaults of {policy}: none of {trials} trials was better"
     if chosen.policy == policy:
         text = _against(chosen, rival, objective, "the default", whom)
         return f"keep the defaults of {chosen.policy}: {text}"

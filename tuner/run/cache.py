@@ -1,7 +1,7 @@
-"""Results of runs by content, in the cache folder: what ran once with this engine runs no more.
+"""Results of trials by content, in the cache folder: what ran once with this engine runs no more.
 
 The key covers all that the result depends on: scenario, knobs, machine, stream and the engine's
-build. So an interrupted command resumes, and claims share runs.
+build. So an interrupted command resumes, and claims and comparisons share runs.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from tuner.errors import UserError
-from tuner.files import write_atomically
+from tuner.files import write_files
 from tuner.model import Model, content_hash
 from tuner.run import streams
 from tuner.run.trial import Trial, TrialResult
@@ -43,12 +42,7 @@ def get(build: str, name: str, model: type[M]) -> M | None:
 
 
 def put(build: str, name: str, result: Model) -> None:
-    path = folder(build) / f"{name}.json"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, result.model_dump_json())
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    write_files({folder(build) / f"{name}.json": result.model_dump_json()})
 
 
 def prune(build: str) -> None:
@@ -61,5 +55,5 @@ def prune(build: str) -> None:
 
 
 def without_series(result: TrialResult) -> TrialResult:
-    """Claims are about whole runs; series are the larger part of a result by far."""
+    """As it is kept: who asks wants whole runs, and series are the larger part of a result."""
     return result.model_copy(update={"series": {}})

@@ -1,0 +1,198 @@
+"""The figures and tables of `tune compare`, from given results."""
+
+from __future__ import annotations
+
+import csv
+from typing import Any
+
+import pytest
+from matplotlib.patches import Rectangle
+
+from tuner import engine
+from tuner.compare import page, picture
+from tuner.compare.cells import Comparison, Row
+from tuner.compare.figures import Figure, Figures, Measured, figure, over
+from tuner.declarations import PolicyDecl
+from tuner.run.trial import Status
+from tuner.scenario import Scenario
+
+BASE = Row(policy="first-touch", page_bytes=4096)
+FAST = Row(policy="all-fast", page_bytes=4096)
+HOT = Row(policy="static-hot", page_bytes=4096)
+ONE, TWO, THREE = (Row(policy=name, page_bytes=4096) for name in ("one", "two", "three"))
+
+
+def measured(
+    workload: str, row: Row, *objectives: float, objective: str = "runtime", reason: str = ""
+) -> Measured:
+    scenario = Scenario(
+        workload=workload, input="i", policy=row.policy, machine="m", objective=objective,
+        threads=1.0, scale=1.0, page_bytes=row.page_bytes,
+    )  # fmt: skip
+    return Measured(
+        workload,
+        row,
+        scenario,
+        Status.success if objectives else Status.failed,
+        reason,
+        seeds=range(len(objectives)),
+        objectives=objectives,
+        metrics=[{"fast_hit_ratio": 0.5}] * len(objectives),
+    )
+
+
+def figures(*found: Measured, seeds: int = 3, budget: int = 0) -> Figures:
+    comparison = Comparison(
+        name="given",
+        workloads=list(dict.fromkeys(m.workload for m in found)),
+        ratios=["1:8"],
+        rows=list(dict.fromkeys(m.row for m in found)),
+        base=BASE,
+        seeds=seeds,
+        budget=budget,
+        tune_ratio="1:8",
+        cells=[],
+    )
+    return Figures(comparison, found)
+
+
+def lines(found: Figures) -> dict[Row, Any]:
+    return {line.row: line for line in found.table("1:8")}
+
+
+def test_performance_is_over_the_base_and_higher_is_better() -> None:
+    found = figures(
+        measured("time", BASE, 10.0),
+        measured("time", ONE, 5.0, 5.0, 5.0),
+        measured("rate", BASE, 10.0, objective="throughput"),
+        measured("rate", ONE, 80.0, 80.0, 80.0, objective="throughput"),
+    )
+    line = lines(found)[ONE]
+    assert line.figures["time"] == Figure(2.0, 0.0)
+    assert line.figures["rate"] == Figure(8.0, 0.0)
+    assert line.mean.value == pytest.approx(4.0)
+    assert line.mean.workloads == 2
+    assert lines(found)[BASE].figures["time"] == Figure(1.0, None)
+
+
+def test_the_interval_is_over_seeds_and_paired() -> None:
+    """Half of a 95 % t interval of 1, 2, 3 is 4.3027 / sqrt(3)."""
+    alone = figure([[1.0, 2.0, 3.0]])
+    assert alone is not None
+    assert alone.value == 2
+    assert alone.half_width == pytest.approx(4.302652729911275 / 3**0.5)
+    # What one workload gains in a seed, the other loses.
+    both = figure([[1.0, 2.0, 4.0], [4.0, 2.0, 1.0]])
+    assert both is not None and both.workloads == 2
+    assert (both.value, both.half_width) == pytest.approx((2.0, 0.0))
+    assert over([2.0, 4.0, 6.0], [2.0]) == [1.0, 2.0, 3.0]
+    assert over([6.0], [1.0, 2.0, 3.0]) == [6.0, 3.0, 2.0]
+    assert figure([]) is None
+
+
+def test_a_mean_of_some_workloads_is_marked_and_has_no_place_in_the_order() -> None:
+    reason = "too coarse: 1 page"
+    found = figures(
+        *(measured(name, BASE, 10.0) for name in ("a", "b")),
+        *(measured(name, ONE, 5.0, 5.0) for name in ("a", "b")),
+        measured("a", TWO, 1.0, 1.0),
+        measured("b", TWO, reason=reason),
+    )
+    line = lines(found)[TWO]
+    assert line.figures["b"] is None
+    assert (line.mean.value, line.mean.workloads, line.full_mean) == (10, 1, None)
+    assert found.ranked("1:8", tuned=False) == [ONE]
+    columns, rows = page.speeds(found, "1:8")
+    assert columns == ["1:8", ">a", ">b", ">geometric mean"]
+    assert rows[2] == ["two", "10.00 ± 0.00", "refused", "10.00 ± 0.00 (of 1)"]
+    notes = page._missing(found)
+    assert next(notes) == f"refused on b: two at 1:8: {reason}"
+    assert "(of N)" in next(notes)
+
+
+def test_without_its_base_a_workload_has_no_figures() -> None:
+    found = figures(measured("a", BASE, reason="full disk"), measured("a", ONE, 5.0))
+    assert page.speeds(found, "1:8")[1] == [["first-touch", "refused"], ["one", "-"]]
+    (first, second) = csv.DictReader(page.csv_text(found).splitlines())
+    assert (first["status"], first["reason"]) == ("refused", "full disk")
+    assert (second["objective"], second["performance"]) == ("5.0", "")
+
+
+def test_many_workloads_are_rows() -> None:
+    names = [f"w{i}" for i in range(page.MOST_ACROSS + 1)]
+    found = figures(
+        *(measured(name, BASE, 10.0) for name in names),
+        *(measured(name, ONE, 5.0) for name in names),
+    )
+    columns, rows = page.speeds(found, "1:8")
+    assert columns == ["1:8", ">first-touch", ">one"]
+    assert [row[0] for row in rows] == [*names, page.MEAN]
+    assert {tuple(row[1:]) for row in rows} == {("1.000", "2.000")}
+
+
+def tuned(row: Row) -> Row:
+    return row.model_copy(update={"tuned": True})
+
+
+def test_the_order_of_policies_and_what_tuning_makes_of_it() -> None:
+    def at(row: Row, seconds: float) -> Measured:
+        return measured("a", row, seconds, seconds)
+
+    found = figures(
+        *(measured("a", row, seconds) for row, seconds in ((FAST, 1.0), (HOT, 2.0), (BASE, 10.0))),
+        *(at(ONE, 8.0), at(tuned(ONE), 4.0)),
+        *(at(TWO, 4.0), at(tuned(TWO), 4.01)),
+        *(at(THREE, 5.0), at(tuned(THREE), 3.0)),
+        budget=9,
+    )
+    assert found.order("1:8") == "two > three > one"
+    notes = list(page._reading(found))
+    assert "order at 1:8: two > three > one (=: within 0.6 %)" in notes
+    assert found.order("1:8", tuned=True) == "three > one = two"
+    # One pair of three as before, one reversed, one tied.
+    assert found.tau("1:8") == pytest.approx((1 - 1) / 6**0.5)
+    assert [row[2:] for row in page.gains(found, "1:8")[1]] == [
+        ["1.250 ± 0.000", "2.500 ± 0.000", "+100.0 ± 0.0 %"],
+        ["2.500 ± 0.000", "2.494 ± 0.000", "-0.2 ± 0.0 %"],
+        ["2.000 ± 0.000", "3.333 ± 0.000", "+66.7 ± 0.0 %"],
+    ]
+
+
+def test_the_picture_has_a_bar_for_each_figure() -> None:
+    found = figures(
+        *(measured(name, row, 1.0) for name in ("a", "b") for row in (FAST, HOT)),
+        *(measured(name, BASE, 10.0) for name in ("a", "b")),
+        *(measured(name, ONE, 4.0, 5.0) for name in ("a", "b")),
+        measured("a", TWO, 20.0, 20.0),
+        measured("b", TWO, reason="too coarse"),
+    )
+    (axes,) = picture.draw(found).axes
+    bars = [bar.get_y() + bar.get_height() for bar in axes.patches if isinstance(bar, Rectangle)]
+    # By workload: one and two of a, one of b, and the mean of one, which alone has both.
+    assert bars == pytest.approx([2.25, 0.5, 2.25, 2.25])
+    assert [text.get_text().strip() for text in axes.texts] == ["refused"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b", page.MEAN]
+    assert axes.get_yscale() == "log"
+    low, high = axes.get_ylim()
+    assert low < 0.5 and high > 10
+
+
+def test_figures_that_are_close_have_a_linear_axis() -> None:
+    rows = ((FAST, 9.0), (HOT, 9.5), (BASE, 10.0), (ONE, 9.8))
+    (axes,) = picture.draw(figures(*(measured("a", row, s) for row, s in rows))).axes
+    assert axes.get_yscale() == "linear"
+
+
+@pytest.mark.parametrize(
+    ("needs", "seeded"), [(None, True), ("samples", True), ("", False), ("hint faults", True)]
+)
+def test_only_what_watches_depends_on_the_seed(needs: str | None, seeded: bool) -> None:
+    traits = {} if needs is None else {"needs": needs}
+    one = PolicyDecl(name="p", family="f", summary="s", citation="c", traits=traits, knobs=[])
+    assert one.seeded == seeded
+
+
+def test_the_references_run_once() -> None:
+    assert [name for name, p in engine.policies().items() if not p.seeded] == [
+        *("offline-optimal", "static-hot", "all-fast", "all-slow", "first-touch")
+    ]

@@ -1,0 +1,174 @@
+"""`tune compare`: policies side by side on several workloads, relative to leaving tiering off.
+
+What ran before with this engine is taken from the cache, so that the same command goes on where an
+interrupted one stopped.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuner import engine, text
+from tuner.commands.run import ALL, tunable
+from tuner.compare import cells, page
+from tuner.compare.cells import Comparison, Runs
+from tuner.compare.figures import Figures, measure
+from tuner.compare.tracking import track
+from tuner.declarations import PolicyDecl
+from tuner.documents import catalog
+from tuner.documents.catalog import Kind
+from tuner.errors import UserError
+from tuner.files import write_files
+from tuner.optimize.checks import REFERENCES
+from tuner.optimize.jobs import Job, Study, StudyResult, known, run_on
+from tuner.report import characteristics
+from tuner.report.pictures import png
+from tuner.report.tracking import default_store
+from tuner.run import cache, pool, runner, settings, streams
+from tuner.run.trial import Status
+from tuner.terminal import print_json, progress, say, table
+
+
+def run(args: Namespace) -> int:
+    """Exit code 0 when every cell ran or was refused, and some ran."""
+    comparison = _planned(args)
+    runs = Runs(comparison)
+    for what in ("", " of best configurations"):
+        run_missing(runs, args, what)
+    cache.prune(engine.build_id())
+    figures = Figures(comparison, measure(runs))
+    written = _write(figures, Path(args.out) / f"compare-{comparison.name}")
+    _track(figures, written, args)
+    if args.json:
+        print_json(page.content(figures) | {"files": [str(path) for path in written]})
+    else:
+        _show(figures)
+        for path in written:
+            say(f"wrote {path}")
+    bad = [m for m in figures.measured if m.status in (Status.crashed, Status.timeout)]
+    for found in bad:
+        say(f"tune: error: {found.name}: {found.status}: {found.reason}")
+    return 1 if bad or not any(m.objectives for m in figures.measured) else 0
+
+
+def _planned(args: Namespace) -> Comparison:
+    chosen = policies(args.policies)
+    workloads = args.workloads.split(",")
+    if args.workloads == ALL:
+        workloads = catalog.names(Kind.workload)
+    return cells.plan(
+        [characteristics.split(name) for name in dict.fromkeys(workloads)],
+        chosen,
+        args.ratios.split(","),
+        references={name: engine.policy(name) for name in REFERENCES},
+        seeds=args.seeds,
+        budget=args.tuned or 0,
+        tune_ratio=args.tune_ratio,
+        deadline=args.deadline,
+        name=args.name,
+        given=settings.given(args),
+    )
+
+
+def policies(names: str) -> list[PolicyDecl]:
+    if names == ALL:
+        return tunable()
+    return [engine.policy(name) for name in dict.fromkeys(names.split(","))]
+
+
+# --- Runs -----------------------------------------------------------------------------------------
+
+
+def run_missing(runs: Runs, args: Namespace, what: str = "") -> None:
+    """Does what can be done now. Streams come first, each once."""
+    missing: list[Job] = []
+    for job in runs.jobs():
+        if found := known(job):
+            runs.take(job, found)
+        else:
+            missing.append(job)
+    missing = _with_stream(runs, missing)
+    if not missing:
+        return
+    total = sum(job.budget if isinstance(job, Study) else 1 for job in missing)
+    count = 0
+    workers = min(args.workers, len(missing))
+    workers_pool = pool.open_pool(runner.run, workers=workers, ray_address=args.ray_address)
+    try:
+        with progress(f"{text.plural(total, 'run')}{what}") as update:
+
+            def trial_done() -> None:
+                nonlocal count
+                count += 1
+                update(count / total)
+
+            run_on(workers_pool, missing, runs.take, trial_done)
+    except KeyboardInterrupt:
+        say(f"stopped after {count} of {total} runs, which are kept: the same command goes on")
+        raise
+    finally:
+        workers_pool.close()
+
+
+def _with_stream(runs: Runs, missing: Sequence[Job]) -> list[Job]:
+    """Those whose stream could be made. The others have failed, with the reason."""
+    errors: dict[str, str] = {}
+    able = []
+    for stream in {job.stream.key: job.stream for job in missing}.values():
+        try:
+            streams.prepare(stream)
+        except UserError as error:
+            errors[stream.key] = str(error)
+    for job in missing:
+        reason = errors.get(job.stream.key)
+        if reason is None:
+            able.append(job)
+        elif isinstance(job, Study):
+            runs.take(job, StudyResult(status=Status.failed, error=reason))
+        else:
+            runs.take(job, pool.without_result(job, Status.failed, reason, 0.0))
+    return able
+
+
+# --- What comes out -------------------------------------------------------------------------------
+
+
+def _write(figures: Figures, folder: Path) -> list[Path]:
+    from tuner.compare.picture import draw
+
+    picture = folder / "compare.png"
+    return write_files(
+        {
+            folder / "compare.csv": page.csv_text(figures),
+            folder / "compare.json": page.json_text(figures),
+            folder / "compare.md": page.markdown(figures, picture.name),
+            picture: png(draw(figures)),
+        }
+    )
+
+
+def _track(figures: Figures, files: Sequence[Path], args: Namespace) -> None:
+    """The files have everything, so a store that fails is no failure of the command."""
+    uri = args.mlflow_uri or default_store(Path(args.out))
+    try:
+        with progress(f"tracking {text.plural(len(figures.measured), 'cell')}") as update:
+            track(figures, files, uri=uri, out=Path(args.out), progress=update)
+    except Exception as error:
+        first, *_ = str(error).strip().splitlines() or ["no message"]
+        say(
+            f"tune: warning: MLflow at {uri} does not take this comparison "
+            f"({type(error).__name__}: {first}); the same command tries again"
+        )
+
+
+def _show(figures: Figures) -> None:
+    for ratio in figures.comparison.ratios:
+        table(*page.speeds(figures, ratio))
+        print()
+        if figures.comparison.budget:
+            table(*page.gains(figures, ratio))
+            print()
+    for note in page.notes(figures):
+        print(f"- {note}")

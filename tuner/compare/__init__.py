@@ -1,0 +1,1 @@
+"""Policies side by side on several workloads: cells, figures, pages, pictures and tracking."""

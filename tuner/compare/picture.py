@@ -1,0 +1,130 @@
+"""compare.png: performance over the base as bars, a panel for each ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from tuner.compare.cells import Row
+from tuner.compare.figures import Figure, Figures, Line
+from tuner.compare.page import MEAN
+from tuner.optimize.checks import BOUND
+from tuner.report.pictures import COLOURS
+from tuner.text import page_size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+BOUNDS: dict[str, Literal["-", "--"]] = {"all-fast": "-", BOUND: "--"}
+"""Lines over a group of bars."""
+
+LINEAR = 1.5
+"""Figures that differ by a larger factor are drawn on a logarithmic axis."""
+
+
+def draw(figures: Figures) -> Picture:
+    comparison = figures.comparison
+    bars = [row for row in comparison.rows if not row.reference]
+    groups = [*comparison.workloads, *([MEAN] if len(comparison.workloads) > 1 else [])]
+    width = max(7.0, 1.6 + len(groups) * (0.5 + 0.3 * len(bars)))
+    picture = _picture(width, 1.1 + 2.7 * len(comparison.ratios))
+    panels = picture.subplots(len(comparison.ratios), squeeze=False)[:, 0]
+    for axes, ratio in zip(panels, comparison.ratios, strict=True):
+        table = {line.row: line for line in figures.table(ratio)}
+        _panel(axes, figures, table, bars, groups)
+        axes.set_title(ratio, loc="left", fontsize=10)
+        for number, workload in enumerate(comparison.workloads):
+            for i, row in enumerate(bars):
+                if table[row].figures[workload] is None:
+                    said = figures.at(ratio, workload, row).outcome
+                    x = _place(number, i, len(bars))
+                    axes.text(x, 1, f" {said}", rotation=90, ha="center", va="bottom", fontsize=7)
+    base = comparison.base
+    label = f"performance over {base.policy}, {page_size(base.page_bytes)} pages"
+    picture.supylabel(label, fontsize=9)
+    picture.legend(
+        handles=_legend(bars),
+        loc="outside lower center",
+        ncols=max(2, int(width / 1.7)),
+        fontsize=8,
+        frameon=False,
+    )
+    return picture
+
+
+def _picture(width: float, height: float) -> Picture:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=120, layout="constrained")
+
+
+def _place(group: int, bar: int, bars: int) -> float:
+    return group - 0.4 + (bar + 0.5) * 0.8 / bars
+
+
+def _panel(
+    axes: Axes,
+    figures: Figures,
+    table: dict[Row, Line],
+    bars: Sequence[Row],
+    groups: Sequence[str],
+) -> None:
+    base = figures.comparison.base
+    drawn = [1.0]
+    for number, group in enumerate(groups):
+        for i, row in enumerate(bars):
+            if found := _of(table[row], group):
+                spread = found.half_width or 0.0
+                x = _place(number, i, len(bars))
+                style = _style(row, bars)
+                axes.bar(x, found.value - 1, 0.74 / len(bars), bottom=1, zorder=2, **style)
+                axes.errorbar(x, found.value, spread, color="#222222", capsize=2, lw=1, zorder=3)
+                drawn += [found.value + spread, max(found.value - spread, found.value / 2)]
+        for name, dashes in BOUNDS.items():
+            row = Row(policy=name, page_bytes=base.page_bytes)
+            if found := _of(table[row], group):
+                ends = (number - 0.44, number + 0.44)
+                axes.hlines(found.value, *ends, colors="black", linestyles=dashes, lw=1.3)
+                drawn.append(found.value)
+    low, high = min(drawn), max(drawn)
+    if high > LINEAR * low:
+        from matplotlib.ticker import LogLocator, NullLocator
+
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(base=2, numticks=8))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_ylim(low / (high / low) ** 0.05, high * (high / low) ** 0.08)
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.axhline(1, color="#555555", lw=0.8, zorder=1)
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set_xlim(-0.6, len(groups) - 0.4)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.25)
+
+
+def _of(line: Line, group: str) -> Figure | None:
+    """A workload's figure, or the mean if it is of all workloads."""
+    return line.full_mean if group == MEAN else line.figures[group]
+
+
+def _style(row: Row, bars: Sequence[Row]) -> dict[str, Any]:
+    """A policy's colour, hatched where it is tuned."""
+    rows = list(dict.fromkeys(bar.untuned for bar in bars))
+    colour = COLOURS[rows.index(row.untuned) % len(COLOURS)]
+    return {
+        "facecolor": colour,
+        "hatch": "////" if row.tuned else "",
+        "edgecolor": "white",
+        "lw": 0,
+    }
+
+
+def _legend(bars: Sequence[Row]) -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    handles: list[Any] = [Patch(label=row.name, **_style(row, bars)) for row in bars]
+    for name, dashes in BOUNDS.items():
+        handles.append(Line2D([], [], color="black", linestyle=dashes, lw=1.3, label=name))
+    return handles

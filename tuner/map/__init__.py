@@ -1,0 +1,1 @@
+"""Where promotion helps and where it hurts: maps of policies over first-touch, and a rule."""

@@ -1,0 +1,133 @@
+"""Options that several commands have, and the types of their values. Nothing heavy is imported."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def scenario(
+    parser: argparse.ArgumentParser,
+    *,
+    required: Sequence[str] = (),
+    but: Sequence[str] = (),
+    comparable: bool = False,
+) -> argparse._ArgumentGroup:
+    """Options for the fields of a scenario, or only for those that comparable results share.
+    Defaults are filled in later, when the documents are known."""
+    from tuner.scenario import options
+
+    group = parser.add_argument_group("scenario")
+    for name, option in options().items():
+        if name not in but and (option.comparable or not comparable):
+            scenario_option(group, name, required=name in required)
+    return group
+
+
+def scenario_option(
+    group: argparse._ActionsContainer, name: str, *, required: bool = False
+) -> None:
+    from tuner.scenario import declared_defaults, flag, options, types
+    from tuner.text import exact
+
+    option, default = options()[name], declared_defaults().get(name)
+    group.add_argument(
+        *(flag(name), *([option.short] if option.short else [])),
+        type=_TYPES[types()[name]],
+        choices=option.choices,
+        metavar=option.metavar,
+        required=required,
+        help=option.help + ("" if default in (None, "") else f" (default: {exact(default)})"),
+    )
+
+
+def recording(parser: argparse.ArgumentParser) -> None:
+    """Of the commands that write a trace and its workload."""
+    parser.add_argument(
+        "--output", "-o", default="trace.tts", metavar="NAME.tts", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--machine",
+        default="skx",
+        metavar="M",
+        help="the machine on which it will be tuned: cache and latency (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--block-ms",
+        type=seconds,
+        default=10.0,
+        metavar="MS",
+        help="length of a block of the trace (default: %(default)g)",
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing trace")
+
+
+def out(parser: argparse.ArgumentParser, holds: str = "folder of studies") -> None:
+    parser.add_argument(
+        "--out", default="results", metavar="DIR", help=f"{holds} (default: %(default)s)"
+    )
+
+
+def json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+
+
+def workers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--workers",
+        type=positive,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="trials at a time (default: the CPUs of this machine, %(default)s)",
+    )
+    parser.add_argument("--ray-address", metavar="ADDRESS", help="use this Ray cluster")
+
+
+def run_deadline(parser: argparse.ArgumentParser) -> None:
+    """Of the commands whose runs are not trials of a study."""
+    parser.add_argument(
+        "--deadline",
+        type=seconds,
+        default=900.0,
+        metavar="S",
+        help="wall-clock seconds after which a run has failed (default: %(default)g)",
+    )
+
+
+# --- Types of values ------------------------------------------------------------------------------
+
+
+def integer(text: str) -> int:
+    return int(text)
+
+
+def number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
+
+
+def seconds(text: str) -> float:
+    value = number(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"found {text}; must be more than 0")
+    return value
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"found {text}; must be at least 1")
+    return value
+
+
+_TYPES: dict[type, Callable[[str], Any]] = {str: str, int: integer, float: number}
+
+for _type in (number, seconds):
+    _type.__name__ = "number"  # argparse says "invalid number value: 'x'"
+for _type in (integer, positive):
+    _type.__name__ = "integer"
