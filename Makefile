@@ -32,7 +32,7 @@ OR_EXPLAIN = || { cmake/pip_failed.sh $(PIP_LOG); exit 1; }
 help: ## Show this list
 	@echo "make run tunes the cachelib workload, make test runs the tests; both install what they need."
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
-	@echo "run, test, test-quick, bench and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
+	@echo "run, test, test-quick, smoke, bench and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
 
 preflight:
 	@cmake/preflight.sh "$(PYTHON)" "$(CXX)"
@@ -123,7 +123,7 @@ fuzz: $(VENV)/.packages ## Fuzz each reader for ten minutes (FUZZ_SECONDS=600), 
 	  build/fuzz/fuzz $$target --corpus tests/fuzz/corpus/$$target --seconds $(FUZZ_SECONDS) || exit 1; done
 
 smoke: setup ## Run every policy on every workload's smoke input
-	@$(BIN)/tune smoke
+	@$(BIN)/tune smoke $(ARGS)
 
 bench: setup ## Measure all speed figures, beside a native build; writes results/bench.json
 	@for build in bench bench-native; do \

@@ -148,7 +148,8 @@ def tuned_workloads() -> str:
         cells = [f"`{workload}`", f"`{row['machine']}`"]
         for policy in TUNED:
             default, tuned = row[policy]["default"], row[policy]["tuned"]
-            cells.append(f"{objective(default, name)} → {objective(tuned, name)}")
+            huge = "²" if row[policy].get("page_bytes") == 1 << 21 else ""
+            cells.append(f"{objective(default, name)} → {objective(tuned, name)}{huge}")
             cells.append(gain(row[policy]["gain"]))
         cells += [objective(row["references"][other], name) for other in measured_references()]
         rows.append(cells)
@@ -233,9 +234,16 @@ def machines() -> str:
 
 def policies() -> str:
     return table(
-        ("policy", "family", "knobs", "what it is", "published in"),
+        ("policy", "family", "knobs", "claims passed", "failed", "what it is", "published in"),
         [
-            (f"`{p['name']}`", p["family"], str(len(p["knobs"])), p["summary"], p["citation"])
+            (
+                f"`{p['name']}`",
+                p["family"],
+                str(len(p["knobs"])),
+                *(str(p["claims"].get(v, 0)) if p["claims"] else "" for v in ("pass", "fail")),
+                p["summary"],
+                p["citation"],
+            )
             for p in tune("policies")
         ],
     )
@@ -293,49 +301,64 @@ def knobs() -> str:
 # --- docs/accuracy.md, benchmarks.md --------------------------------------------------------------
 
 
-def checks() -> str:
-    return table(
-        ("check", "published", "here"),
-        [
-            (
-                row["check"],
-                percent(row["published"]) if "published" in row else "",
-                percent(row["here"]) if "published" in row else gain(row["here"]),
-            )
-            for row in results("checks.json")["checks"]
-        ],
-    )
+STRIKING = 0.03
+"""A difference between scales that is set in bold."""
 
 
 def scales() -> str:
-    """Results at other scales, relative to that at R. A run at another scale may be missing."""
+    """Results at other scales, relative to that at R; those at R/2 if there are any."""
 
-    def change(row: Mapping[str, Any], policy: str, factor: str) -> str:
-        usual = row.get("1", {"policies": {}})["policies"].get(policy, {}).get("objective")
-        found = row.get(factor, {"policies": {}})["policies"].get(policy)
-        if found is None or usual is None:
-            return "not measured"
-        if "objective" not in found:
-            return "refused"
-        share = found["objective"] / usual - 1
+    def change(sizes: Mapping[str, Any], policy: str, factor: str) -> str:
+        usual = sizes["1"]["policies"][policy]
+        found = sizes.get(factor, {"policies": {}})["policies"].get(policy)
+        if found is None:
+            return "–"
+        if "objective" not in found or "objective" not in usual:
+            return "failed"
+        share = found["objective"] / usual["objective"] - 1
         few = "" if found["fast_pages"] >= 256 else " (coarse)"
-        return (f"{share:+.1%}" if abs(share) <= 0.03 else f"**{share:+.1%}**") + few
+        return (gain(share) if abs(share) <= STRIKING else f"**{gain(share)}**") + few
 
-    others = ("0.5", "2", "4")
+    rows = [
+        (workload, policy, int(page_bytes), factors)
+        for workload, sizes in sorted(results("scale.json")["workloads"].items())
+        for page_bytes, factors in sizes.items()
+        for policy in factors.get("1", {"policies": {}})["policies"]
+    ]
+    names = {"0.5": "R/2", "2": "2R", "4": "4R"}
+    if not any("0.5" in factors for *_, factors in rows):
+        del names["0.5"]
     return table(
-        ("workload", "policy", "R", "R/2", "2R", "4R"),
+        ("workload", "policy", "pages", "R", *names.values()),
         [
             (
                 f"`{workload}`",
                 f"`{policy}`",
-                f"{row['1']['scale']:g}",
-                *(change(row, policy, factor) for factor in others),
+                "4 KiB" if page_bytes == 4096 else "2 MiB",
+                f"{factors['1']['scale']:g}",
+                *(change(factors, policy, factor) for factor in names),
             )
-            for workload, sizes in sorted(results("scale.json")["workloads"].items())
-            for row in sizes.values()
-            if "1" in row
-            for policy in sorted(row["1"]["policies"])
+            for workload, policy, page_bytes, factors in sorted(rows, key=lambda row: row[:3])
         ],
+    )
+
+
+def scales_within() -> str:
+    """How many of the figures at other scales are within the bound."""
+    within, policies = [], set()
+    for sizes in results("scale.json")["workloads"].values():
+        for factors in sizes.values():
+            usual = factors.get("1", {"policies": {}})["policies"]
+            for factor, row in factors.items():
+                for policy, found in row["policies"].items():
+                    if factor == "1" or "objective" not in found or policy not in usual:
+                        continue
+                    policies.add(policy)
+                    share = found["objective"] / usual[policy]["objective"] - 1
+                    within.append(abs(share) <= STRIKING)
+    return (
+        f"{len(results('scale.json')['workloads'])} workloads, {len(policies)} policies: "
+        f"{sum(within)} of {len(within)} results at other scales are within 3 % of that at R."
     )
 
 
@@ -399,8 +422,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "machines": machines,
     "policies": policies,
     "knobs": knobs,
-    "checks": checks,
     "scales": scales,
+    "scales-within": scales_within,
     "benchmarks": benchmarks,
     "recorded-studies": recorded_studies,
     "recorded-curves": recorded_curves,
