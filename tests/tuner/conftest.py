@@ -31,7 +31,7 @@ from tuner.scenario import Scenario
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).resolve().parents[2]
-SLOW_SECONDS = 300
+SLOW_SECONDS = 600
 HEAVY = ("ray", "mlflow")
 
 # --- What holds for every test --------------------------------------------------------------------

@@ -34,7 +34,7 @@ FILE = Path(__file__).parent / "data" / "golden.json"
 GOLDEN: dict[str, Any] = json.loads(FILE.read_text())
 
 # Of these the default input, too: the quickest to make of five kinds of access pattern.
-DEFAULT_INPUTS = ("cachelib", "liblinear", "microbench", "pr", "silo")
+DEFAULT_INPUTS = ("bfs", "cachelib", "liblinear", "microbench", "silo")
 
 # On every stream; the others on the smoke streams of EVERY_POLICY.
 REFERENCES = ("all-fast", "all-slow", "first-touch", "static-hot")
