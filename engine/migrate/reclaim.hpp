@@ -47,9 +47,9 @@ class Reclaim {
   /// With the knobs of reclaim_knobs().
   Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, double target);
 
-  /// `wanted`: pages that would have been promoted had there been room. A block's faults are told
-  /// together, and a kernel's kswapd makes room between them: so much more is freed before it
-  /// sleeps again.
+  /// `wanted`: pages that would have been promoted had there been room. Faults are told some at a
+  /// time, and a kernel's kswapd makes room between them: so much more is freed before it sleeps
+  /// again.
   void wake(std::uint64_t wanted = 0) {
     awake_ = true;
     wanted_ = std::max(wanted_, wanted);

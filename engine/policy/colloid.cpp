@@ -38,7 +38,7 @@ class Colloid final : public TppPolicy {
         most_pages_(context.knobs.real("migration_limit") * (1 << 20) /
                     static_cast<double>(memory_.page_bytes())) {}
 
-  void on_faults(std::span<const Fault> faults, Nanos) override {
+  void on_faults(std::span<const Fault> faults, Nanos now) override {
     moves_.clear();
     const auto to = balance_.toward();
     const double room =
@@ -58,6 +58,7 @@ class Colloid final : public TppPolicy {
       pages_left_ -= 1;
     }
     if (!moves_.empty()) memory_.request(*to, moves_, Way::in_fault);
+    keep_room(now);
   }
   void tick(Nanos now) override {
     const double quanta = seconds(now - measured_) / seconds(quantum_);

@@ -82,10 +82,7 @@ class KswapdPolicy : public HintFaultPolicy {
     HintFaultPolicy::on_unmap(range, now);
     lists_.unmap(range);
   }
-  void on_pressure(Tier, Nanos now) override {
-    kswapd_.wake();
-    kswapd_.run(now);
-  }
+  void on_pressure(Tier, Nanos now) override { reclaim(now); }
   void tick(Nanos now) override {
     lists_.find_new(std::min(1.0, seconds(now - ticked_)));
     ticked_ = now;
@@ -115,6 +112,12 @@ class KswapdPolicy : public HintFaultPolicy {
       : HintFaultPolicy(context),
         lists_(context.memory, context.knobs.real("lru_gib")),
         kswapd_(context.memory, lists_, context.knobs, target) {}
+
+  /// kswapd begins at once.
+  void reclaim(Nanos now, std::uint64_t wanted = 0) {
+    kswapd_.wake(wanted);
+    kswapd_.run(now);
+  }
 
   track::LruLists lists_;
   migrate::Reclaim kswapd_;

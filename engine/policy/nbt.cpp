@@ -60,8 +60,8 @@ class Nbt final : public KswapdPolicy {
         ++refused;
       }
     }
-    if (refused > 0) kswapd_.wake(refused);
     if (!promotions_.empty()) memory_.request(Tier::fast, promotions_, Way::in_fault);
+    if (refused > 0) reclaim(now, refused);
   }
   void tick(Nanos now) override {
     KswapdPolicy::tick(now);

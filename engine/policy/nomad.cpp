@@ -33,7 +33,7 @@ class Nomad final : public TppPolicy {
                         .shadows = context.knobs.flag("shadows")});
   }
 
-  void on_faults(std::span<const Fault> faults, Nanos) override {
+  void on_faults(std::span<const Fault> faults, Nanos now) override {
     promotions_.clear();
     const std::uint64_t free = room_above(marks_.min);
     const std::uint64_t room = free - std::min(free, memory_.pending(Tier::fast));
@@ -47,6 +47,7 @@ class Nomad final : public TppPolicy {
       }
     }
     if (!promotions_.empty()) memory_.request(Tier::fast, promotions_);
+    keep_room(now);
   }
   [[nodiscard]] std::uint64_t metadata_bytes() const override {
     return 16 * static_cast<std::uint64_t>(memory_.counters().shadow_pages);

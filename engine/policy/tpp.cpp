@@ -29,7 +29,7 @@ class Tpp final : public TppPolicy {
  public:
   explicit Tpp(const PolicyContext& context) : TppPolicy(context, Tiers::slow) {}
 
-  void on_faults(std::span<const Fault> faults, Nanos) override {
+  void on_faults(std::span<const Fault> faults, Nanos now) override {
     promotions_.clear();
     const std::uint64_t room = room_above(marks_.min);
     for (const Fault& fault : faults) {
@@ -42,6 +42,7 @@ class Tpp final : public TppPolicy {
       }
     }
     if (!promotions_.empty()) memory_.request(Tier::fast, promotions_, Way::in_fault);
+    keep_room(now);
   }
 
  private:

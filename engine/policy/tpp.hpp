@@ -12,8 +12,8 @@ namespace tt {
 class TppPolicy : public KswapdPolicy {
  public:
   void tick(Nanos now) override {
-    if (!migrate::is_free(memory_, demote_mark_)) kswapd_.wake();
     KswapdPolicy::tick(now);
+    keep_room(now);
     scan_by_faults(now, scanned_);
   }
 
@@ -30,6 +30,10 @@ class TppPolicy : public KswapdPolicy {
     lists_.mark_accessed(fault.page);
     if (at_once_) lists_.put(fault.page, active);
     return false;
+  }
+  /// §5.2: kswapd is woken below the demotion mark.
+  void keep_room(Nanos now) {
+    if (!kswapd_.awake() && !migrate::is_free(memory_, demote_mark_)) reclaim(now);
   }
 
  private:

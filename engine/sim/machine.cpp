@@ -88,7 +88,8 @@ Machine::Machine(const trace::Reader& stream, const MachineProfile& profile,
       lanes_(ledger_, profile, info_, threads(profile, options),
              pages_.page_bytes() == huge_page_bytes),
       sampler_(info_, profile, threads(profile, options), options.seed),
-      tiering_(ledger_, profile, scale_, traits.standing_threads) {
+      tiering_(ledger_, profile, scale_, traits.standing_threads),
+      by_faults_(includes(traits.needs, Need::faults)) {
   for (const trace::Object& object : info_.objects) {
     const auto found = std::ranges::find(sites_, object.site);
     site_of_object_.push_back(static_cast<std::uint32_t>(found - sites_.begin()));
@@ -196,8 +197,7 @@ std::uint64_t Machine::play_armed(const trace::Segment& segment) {
     const std::uint64_t count = segment.counts[entry];
     if (pages_.holds_up(page, segment.kind))
       held_up[unit.count > 1 ? 1 : 0][index(pages_.tier_of(page))] += count;
-    if (segment.kind == AccessKind::store && mover_.written(page, count))
-      lanes_.count_fault(segment.stream_class);
+    if (mover_.accessed(page, segment.kind, count)) lanes_.count_fault(segment.stream_class);
     traps_.touch(segment, page, count);
   }
   for (const std::size_t size : {0, 1}) {
@@ -230,8 +230,28 @@ void Machine::call_policy(double block_ns) {
   traps_.settle(block_ns, lanes_, *policy_);
   if (pages_.short_of_fast()) policy_->on_pressure(Tier::fast, now());
   sampler_.shuffle(samples_);
-  tiering_.run(block_ns, lanes_.now_ns(), samples_, *policy_);
+  tiering_.begin(block_ns, lanes_.now_ns(), samples_, *policy_);
+  if (by_faults_) {
+    play_faults(block_ns);
+  } else {
+    tiering_.run(lanes_.now_ns(), *policy_);
+  }
+  tiering_.end(*policy_);
   mover_.settle(block_ns, tiering_.left_ns());
+}
+
+/// A page that faults moves at once if there is room, and kswapd makes room meanwhile. So that what
+/// comes of it does not depend on the length of blocks, they go on together, part by part.
+void Machine::play_faults(double block_ns) {
+  const auto parts = static_cast<int>(
+      std::clamp(std::ceil(block_ns / most_part_ns), 1.0, double{TieringThread::most_ticks}));
+  for (int part = 1; part <= parts; ++part) {
+    const double until_ns = lanes_.now_ns() - block_ns * (parts - part) / parts;
+    traps_.deliver(until_ns, *policy_);
+    tiering_.hurry(until_ns, *policy_);
+    tiering_.run(until_ns, *policy_);
+    mover_.go_on(1.0 / parts, block_ns, tiering_.left_ns(), until_ns, *policy_);
+  }
 }
 
 }  // namespace tt::sim

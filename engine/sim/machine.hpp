@@ -99,7 +99,7 @@ class Machine final : public Memory {
   double solve(const trace::Block& block);
   /// Latency of an operation of the block that has just been solved.
   [[nodiscard]] double operation_ns(const trace::Operation& operation) const;
-  /// Faults and answered probes reach the policy, then samples, and the tick when it is due.
+  /// Answered probes reach the policy, then faults, samples and ticks when they are due.
   void call_policy(double block_ns);
 
   // What the report is made of.
@@ -112,7 +112,10 @@ class Machine final : public Memory {
   [[nodiscard]] double scale() const { return scale_; }
 
  private:
+  /// Of a block with faults, at most.
+  static constexpr double most_part_ns = 10e6;
   std::uint64_t play_armed(const trace::Segment& segment);
+  void play_faults(double block_ns);
   [[nodiscard]] Nanos now() const { return whole_ns(lanes_.now_ns()); }
 
   const trace::StreamInfo& info_;
@@ -124,6 +127,7 @@ class Machine final : public Memory {
   Lanes lanes_;
   AccessSampler sampler_;
   TieringThread tiering_;
+  const bool by_faults_;                 // the policy needs them
   std::vector<Sample> samples_;          // of the current block, until the tiering thread has them
   std::vector<std::uint32_t> tripped_;   // room for the entries of a segment
   std::vector<std::string_view> sites_;  // each name once

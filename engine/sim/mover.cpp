@@ -111,9 +111,11 @@ bool Mover::depart(PageId page, Tier to, bool in_fault) {
     return false;
   }
   if (!remap) pages_.take(to, count);  // else it has its slot
-  // The thread that waits for the copy leaves nobody to write to the page meanwhile.
+  // Only promotions in the background are transactional: a thread that waits for its copy leaves
+  // nobody to write to the page meanwhile, and kswapd demotes as it always does.
   Movers how = movers_;
-  if (remap || (in_fault && how.copy == Copy::transactional)) how.copy = Copy::blocking;
+  if (remap || ((in_fault || to == Tier::slow) && how.copy == Copy::transactional))
+    how.copy = Copy::blocking;
   pages_.depart(page, how.copy);
   in_flight_.push_back({{page, to, count}, how, in_fault, remap, 1, how.retries});
   ++moving_to_[in_flight_.back().size()][index(to)];
@@ -185,6 +187,10 @@ void Mover::finish(double now_ns, Policy& policy) {
   remapped_now_ = reshaped_now_ = 0;
   std::ranges::fill(collapsed_now_, 0.0);
   stores_.clear();
+  tell(now_ns, policy);
+}
+
+void Mover::tell(double now_ns, Policy& policy) {
   if (results_.empty()) return;
   // The policy may ask for more while it reads them: what that reports belongs to the next border.
   std::swap(results_, delivered_);
@@ -287,14 +293,17 @@ void Mover::reshape_units(double budget_ns) {
   }
 }
 
-bool Mover::written(std::uint64_t page, std::uint64_t stores) {
-  if (pages_.armed(Trap::copied, page)) stores_[page] += stores;
+bool Mover::accessed(std::uint64_t page, AccessKind kind, std::uint64_t count) {
+  const bool stores = kind == AccessKind::store;
+  if (pages_.armed(Trap::copied, page) || (transactional_ && pages_.armed(Trap::guarded, page)))
+    stores_[page] += stores ? count : 0;
+  if (!stores) return false;
   // A page on its way to its shadow is there before anybody writes to it.
   if (!pages_.armed(Trap::shadowed, page) || pages_.in_flight(page)) return false;
-  const std::uint64_t count = pages_.unit(page).count;
+  const std::uint64_t pages = pages_.unit(page).count;
   pages_.disarm(Trap::shadowed, page);
-  pages_.vacate(Tier::slow, count);
-  ledger_.counters().shadow_pages -= static_cast<double>(count);
+  pages_.vacate(Tier::slow, pages);
+  ledger_.counters().shadow_pages -= static_cast<double>(pages);
   return true;
 }
 
@@ -323,6 +332,7 @@ bool Mover::copy(InFlight& moving, double budget_ns) {
 
 void Mover::start(double expected_ns, double idle_share, const Load& load) {
   used_ns_ = 0;
+  granted_ns_ = credit_ns_;
   idle_ = true;
   price(load);
   if (queue_.empty() && in_flight_.empty() && reshapes_.empty()) return;
@@ -332,26 +342,67 @@ void Mover::start(double expected_ns, double idle_share, const Load& load) {
   for (InFlight& moving : in_flight_) in_time = copy(moving, budget) && in_time;
   if (in_time) reshape_units(budget);
   while (in_time && !queue_.empty() && used_ns_ < budget) {
-    const PageId asked = queue_.front().page;
-    const Tier to = queue_.front().to;
-    const PageId page = pages_.unit(asked.value).first;  // it may be part of a unit by now
     // A page that still moves has to arrive before it can move again.
-    if (pages_.in_flight(page.value)) break;
-    queued_[index(to)].clear(asked.value);
+    if (pages_.in_flight(pages_.unit(queue_.front().page.value).first.value)) break;
+    const Move asked = queue_.front();
     queue_.pop();
-    if (pages_.where(page.value) == Residency::absent) {  // freed by a split
-      report({asked, to, 1}, Outcome::gone);
-      continue;
-    }
-    if (pages_.tier_of(page.value) == to || !depart(page, to, false)) continue;
-    in_time = copy(in_flight_.back(), budget);
+    in_time = begin(asked, budget);
   }
   idle_ = in_time && used_ns_ < budget;
 }
 
+/// The first part of a move; says whether there is time left for others.
+bool Mover::begin(const Move& asked, double budget_ns) {
+  const Tier to = asked.to;
+  queued_[index(to)].clear(asked.page.value);
+  if (pages_.where(asked.page.value) == Residency::absent) {  // freed by a split
+    report({asked.page, to, 1}, Outcome::gone);
+    return true;
+  }
+  const PageId page = pages_.unit(asked.page.value).first;  // it may be part of a unit by now
+  if (pages_.tier_of(page.value) == to || !depart(page, to, false)) return true;
+  return copy(in_flight_.back(), budget_ns);
+}
+
+void Mover::go_on(double part, double block_ns, double left_ns, double now_ns, Policy& policy) {
+  if (block_ns > 0) block_ns_ = block_ns;
+  granted_ns_ += part * (movers_.threads > 0 ? block_ns * pages_at_a_time() : left_ns);
+  const double budget = granted_ns_ - wasted_ns_;
+  const auto waits = [this](const Movers& how, PageId page) {
+    return how.copy == Copy::transactional && !stores_.contains(page.value);
+  };
+  // What the block has been played with stays as it is.
+  const auto moved = std::exchange(moved_now_, {});
+  const double remapped = std::exchange(remapped_now_, 0.0);
+  bool in_time = true;
+  for (InFlight& moving : in_flight_)
+    if (moving.left > 0 && !waits(moving.how, moving.move.page))
+      in_time = copy(moving, budget) && in_time;
+  const auto serve = [&](const Move& asked) {
+    const PageId page = pages_.unit(asked.page.value).first;
+    if (!in_time || used_ns_ >= budget || pages_.in_flight(page.value)) return false;
+    if (asked.to == Tier::fast && waits(movers_, page)) return false;
+    in_time = begin(asked, budget);
+    return true;
+  };
+  if (in_time && used_ns_ < budget && !queue_.empty()) queue_.remove_if(serve);
+  idle_ = in_time && used_ns_ < budget;
+  if (idle_) wasted_ns_ += budget - used_ns_;
+  for (const std::size_t size : {0, 1})
+    for (const std::size_t to : {0, 1}) moved_late_[size][to] += moved_now_[size][to];
+  remapped_late_ += remapped_now_;
+  moved_now_ = moved;
+  remapped_now_ = remapped;
+  std::erase_if(in_flight_, [&](InFlight& moving) {
+    return !waits(moving.how, moving.move.page) && over(moving, now_ns);
+  });
+  tell(now_ns, policy);
+}
+
 void Mover::settle(double block_ns, double left_ns) {
   const double time_ns = movers_.threads > 0 ? block_ns * pages_at_a_time() : left_ns;
-  credit_ns_ += time_ns - used_ns_;
+  credit_ns_ += time_ns - used_ns_ - wasted_ns_;
+  wasted_ns_ = 0;
   // A block that lasted longer than expected is made up for in the next one, unless the mover was
   // idle.
   if (idle_) credit_ns_ = std::min(credit_ns_, 0.0);
@@ -360,7 +411,7 @@ void Mover::settle(double block_ns, double left_ns) {
   if (block_ns > 0) block_ns_ = block_ns;
 }
 
-void Mover::disturb(Interference& out) const {
+void Mover::disturb(Interference& out) {
   const auto copied = [&](double bytes, Tier from, Tier to) {
     out.traffic[index(to)].written += bytes;
     out.traffic[index(from)].read += bytes;
@@ -369,17 +420,18 @@ void Mover::disturb(Interference& out) const {
   for (const std::size_t size : {0, 1}) {
     if (size == 1 && !pages_.mixed()) break;
     for (const Tier to : {Tier::fast, Tier::slow}) {
-      const double pages = moved_now_[size][index(to)] * scale_;
+      const double in_block = moved_now_[size][index(to)] * scale_;
+      const double pages = in_block + std::exchange(moved_late_[size][index(to)], 0.0) * scale_;
       copied(pages * static_cast<double>(size == 0 ? pages_.page_bytes() : huge_page_bytes),
              other(to), to);
       out.moves += pages;
-      out.away_ns += pages * move_ns_[size][index(to)];
+      out.away_ns += in_block * move_ns_[size][index(to)];
     }
   }
   for (const Tier tier : {Tier::fast, Tier::slow})
     if (collapsed_now_[index(tier)] > 0)
       copied(collapsed_now_[index(tier)] * scale_ * huge_page_bytes, tier, tier);
-  out.moves += (remapped_now_ + reshaped_now_) * scale_;
+  out.moves += (remapped_now_ + std::exchange(remapped_late_, 0.0) + reshaped_now_) * scale_;
   out.moves_ns += worked_ns_;
 }
 

@@ -72,9 +72,14 @@ class Mover {
   /// tiering thread had left in the last block, scaled to this one) and what earlier blocks left
   /// over.
   void start(double expected_ns, double idle_share, const Load& load);
-  /// So many stores of this block go to the page, which is copied or has a shadow. Returns whether
-  /// they fault, because there is a shadow to let go.
-  bool written(std::uint64_t page, std::uint64_t stores);
+  /// So many accesses of this block go to the page, which is copied, protected or has a shadow.
+  /// Returns whether they fault, because there is a shadow to let go.
+  bool accessed(std::uint64_t page, AccessKind kind, std::uint64_t count);
+  /// In a block that has been played: its next `part` has passed, and what has been asked for
+  /// meanwhile goes on; a move takes effect when it is over. A transactional copy of a page whose
+  /// stores in this block were not counted waits for the next one. `left_ns` as in settle(), until
+  /// now. The application feels all of it in the next block.
+  void go_on(double part, double block_ns, double left_ns, double now_ns, Policy& policy);
   /// After the block, when its length and what the tiering thread has left of it are known.
   void settle(double block_ns, double left_ns);
 
@@ -91,7 +96,7 @@ class Mover {
     return pages == 0 ? 0 : moved_now_[size][index(to)] / static_cast<double>(pages);
   }
   /// Adds what this block's moves, and its work in the last one, cost the application.
-  void disturb(Interference& out) const;
+  void disturb(Interference& out);
 
  private:
   struct InFlight {
@@ -109,6 +114,8 @@ class Mover {
   }
   void report(const Move& move, Outcome outcome);
   void reshape_units(double budget_ns);
+  void tell(double now_ns, Policy& policy);
+  bool begin(const Move& asked, double budget_ns);
   bool depart(PageId page, Tier to, bool in_fault);
   bool copy(InFlight& moving, double budget_ns);
   bool over(InFlight& moving, double now_ns);
@@ -137,18 +144,22 @@ class Mover {
 
   std::vector<InFlight> in_flight_;
   BySize<std::uint64_t> moving_to_{};
-  BySize<double> moved_now_{};                               // of these, copied in this block
-  double remapped_now_ = 0;                                  // likewise, without a copy
+  BySize<double> moved_now_{};   // of these, copied in this block
+  double remapped_now_ = 0;      // likewise, without a copy
+  BySize<double> moved_late_{};  // after the block had been played
+  double remapped_late_ = 0;
   std::unordered_map<std::uint64_t, std::uint64_t> stores_;  // by page, while they are copied
   std::deque<std::pair<Change, PageId>> reshapes_;
   double reshaped_now_ = 0, collapsed_now_[tier_count] = {};  // in this block
   std::vector<MigrationResult> results_;                      // for the next border
   std::vector<MigrationResult> delivered_;                    // being read by the policy
-  double credit_ns_ = 0;  // time that it has left, or is ahead by
-  double used_ns_ = 0;    // for the moves of the current block
-  bool idle_ = true;      // in it, for a part at least
-  double worked_ns_ = 0;  // for those of the last one
-  double block_ns_ = 0;   // of the last block in which time went on
+  double credit_ns_ = 0;   // time that it has left, or is ahead by
+  double used_ns_ = 0;     // for the moves of the current block
+  double granted_ns_ = 0;  // for them until now, in a block that has been played
+  double wasted_ns_ = 0;   // of these, while there was nothing to do
+  bool idle_ = true;       // in it, for a part at least
+  double worked_ns_ = 0;   // for those of the last one
+  double block_ns_ = 0;    // of the last block in which time went on
 };
 
 }  // namespace tt::sim

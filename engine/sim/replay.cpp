@@ -1,7 +1,7 @@
 // Per block: moves of the previous block take effect (the border); map, touch and unmap events are
 // applied; the mover starts what it will get done in this block; the accesses are counted by tier
-// and sampled; time and utilisation are solved; hint faults and answered probes reach the policy,
-// then samples as far as the tiering thread had time for them; and its tick comes when it is due.
+// and sampled; time and utilisation are solved; answered probes reach the policy, then hint faults,
+// samples as far as the tiering thread has time for them, and ticks, each when it is due.
 #include "sim/replay.hpp"
 
 #include <algorithm>

@@ -28,38 +28,54 @@ void TieringThread::pay(double cost) {
   ledger_.sums()[Sum::tiering_cpu_seconds] += cost * 1e-9;
 }
 
-void TieringThread::run(double block_ns, double now_ns, std::vector<Sample>& fresh,
-                        Policy& policy) {
+void TieringThread::begin(double block_ns, double now_ns, std::vector<Sample>& fresh,
+                          const Policy& policy) {
   left_ns_ = block_ns_ = block_ns;
+  now_ns_ = now_ns;
   sampling_ns_ = policy_ns_ = 0;
   const double paid = std::min(debt_ns_, left_ns_);
   debt_ns_ -= paid;
   left_ns_ -= paid;
   pay(take_charged());  // of callbacks at the border
+  free_ns_ = now_ns - block_ns + paid;
+  period_ns_ = period_ns(policy);
+  fresh_ = &fresh;
+  rest_ = fresh;
+}
 
-  const double free_ns = now_ns - block_ns + paid;
-  const double period_ns = std::max({static_cast<double>(policy.tick_period().count()),
-                                     block_ns / static_cast<double>(most_ticks), 1.0});
-  std::span<const Sample> rest = fresh;
-  while (next_tick_ns_ <= now_ns && debt_ns_ <= 0) {
-    const double at_ns = std::max(next_tick_ns_, free_ns);
+double TieringThread::period_ns(const Policy& policy) const {
+  return std::max({static_cast<double>(policy.tick_period().count()),
+                   block_ns_ / static_cast<double>(most_ticks), 1.0});
+}
+
+void TieringThread::hurry(double at_ns, const Policy& policy) {
+  period_ns_ = period_ns(policy);
+  next_tick_ns_ = std::min(next_tick_ns_, at_ns + period_ns_);
+}
+
+void TieringThread::run(double until_ns, Policy& policy) {
+  while (next_tick_ns_ <= until_ns && debt_ns_ <= 0) {
+    const double at_ns = std::max(next_tick_ns_, free_ns_);
     // The samples are spread evenly over the block.
-    const double later = block_ns > 0 ? (now_ns - at_ns) / block_ns : 0;
-    const auto kept = static_cast<std::size_t>(later * static_cast<double>(fresh.size()));
-    const std::size_t due = rest.size() - std::min(kept, rest.size());
-    drain(rest.first(due), at_ns, policy);
-    rest = rest.subspan(due);
+    const double later = block_ns_ > 0 ? (now_ns_ - at_ns) / block_ns_ : 0;
+    const auto kept = static_cast<std::size_t>(later * static_cast<double>(fresh_->size()));
+    const std::size_t due = rest_.size() - std::min(kept, rest_.size());
+    drain(rest_.first(due), at_ns, policy);
+    rest_ = rest_.subspan(due);
     if (debt_ns_ > 0) break;  // a busy thread ticks late, never early
     policy.tick(whole_ns(at_ns));
     pay(take_charged());
     // Deadlines do not slip with the blocks' borders. But a thread that was busy for a whole period
     // does not make up for it.
-    const bool missed = at_ns - next_tick_ns_ >= period_ns;
-    next_tick_ns_ = (missed ? at_ns : next_tick_ns_) + period_ns;
+    const bool missed = at_ns - next_tick_ns_ >= period_ns_;
+    next_tick_ns_ = (missed ? at_ns : next_tick_ns_) + period_ns_;
   }
-  drain(rest, now_ns, policy);
-  fresh.clear();
-  idle_share_ = block_ns > 0 ? left_ns_ / block_ns : 1;
+}
+
+void TieringThread::end(Policy& policy) {
+  drain(rest_, now_ns_, policy);
+  fresh_->clear();
+  idle_share_ = block_ns_ > 0 ? left_ns_ / block_ns_ : 1;
 }
 
 /// The rings: fresh samples join those that wait; what fits neither the thread's time nor the rings

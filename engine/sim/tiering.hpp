@@ -65,14 +65,19 @@ class TieringThread {
     lines_ += static_cast<double>(times) * work_lines(kind) * (per_page(kind) ? scale_ : 1);
   }
 
-  /// One core's worth of work in the block that has ended: what it still owes, then the rings and
-  /// the ticks. `fresh` are the block's samples, in random order; they are taken.
-  void run(double block_ns, double now_ns, std::vector<Sample>& fresh, Policy& policy);
+  /// One core's worth of work in the block that ends now: what it still owes, then the rings and the
+  /// ticks. `fresh` are the block's samples, in random order; end() takes them.
+  void begin(double block_ns, double now_ns, std::vector<Sample>& fresh, const Policy& policy);
+  /// The ticks until then, each with the samples before it.
+  void run(double until_ns, Policy& policy);
+  /// The policy has been told something: its next tick may be due earlier than it was.
+  void hurry(double at_ns, const Policy& policy);
+  void end(Policy& policy);
   /// The most ticks in a block: a policy that wants more of them sees this many.
   static constexpr int most_ticks = 64;
 
-  /// Of the last block: time that it had left, which is the mover's if that has no threads of its
-  /// own, and the share of the block that this was.
+  /// Of the last block, or of this one until now: time that it has left, which is the mover's if
+  /// that has no threads of its own; and of the last block the share that this was.
   [[nodiscard]] double left_ns() const { return left_ns_; }
   [[nodiscard]] double idle_share() const { return idle_share_; }
   /// Adds the work of the last block, or what standing threads took of the cores if that is more.
@@ -84,6 +89,7 @@ class TieringThread {
 
  private:
   double take_charged();
+  [[nodiscard]] double period_ns(const Policy& policy) const;
   void pay(double cost);
   void drain(std::span<const Sample> fresh, double now_ns, Policy& policy);
 
@@ -99,10 +105,15 @@ class TieringThread {
   double next_tick_ns_ = 0;
   // Of the current or last block.
   double block_ns_ = 0;
+  double now_ns_ = 0;
+  double free_ns_ = 0;    // from then on it owes nothing
+  double period_ns_ = 0;  // of ticks
   double left_ns_ = 0;
   double idle_share_ = 1;
-  double sampling_ns_ = 0;  // draining the rings
-  double policy_ns_ = 0;    // the policy's own work
+  std::vector<Sample>* fresh_ = nullptr;
+  std::span<const Sample> rest_;  // of these, not delivered yet
+  double sampling_ns_ = 0;        // draining the rings
+  double policy_ns_ = 0;          // the policy's own work
 };
 
 }  // namespace tt::sim

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "core/math.hpp"
@@ -145,35 +146,49 @@ void Traps::disturb(Interference& out) {
 }
 
 void Traps::settle(double block_ns, const Lanes& lanes, Policy& policy) {
-  if (!firsts_.empty()) deliver_faults(lanes, policy);
+  for (First& first : firsts_)  // the lane's block ends now
+    first.at_ns =
+        lanes.now_ns() - (1 - first.place) * lanes.of_class(first.stream_class).time.total;
+  in_time_.resize(firsts_.size());
+  std::iota(in_time_.begin(), in_time_.end(), 0U);
+  std::ranges::stable_sort(in_time_, {}, [this](std::uint32_t i) { return firsts_[i].at_ns; });
   if (!rounds_.empty()) answer_probes(block_ns, lanes.now_ns(), policy);
 }
 
-void Traps::deliver_faults(const Lanes& lanes, Policy& policy) {
+void Traps::deliver(double until_ns, Policy& policy) {
+  if (firsts_.empty()) return;
   faults_.clear();
   double unprotected = 0;
-  for (const First& first : firsts_) {
-    // The lane's block ends now.
-    const double at_ns =
-        lanes.now_ns() - (1 - first.place) * lanes.of_class(first.stream_class).time.total;
-    const double since_ns = at_ns - protected_at_ms_[first.page] * 1e6;
+  for (std::size_t next = delivered_; next < in_time_.size(); ++next) {
+    const First& first = firsts_[in_time_[next]];
+    if (first.at_ns > until_ns) break;
+    const double since_ns = first.at_ns - protected_at_ms_[first.page] * 1e6;
     faults_.push_back({PageId{first.page}, pages_.tier_of(first.page), first.kind,
                        whole_ns(std::max(since_ns, 0.0))});
     unprotected += static_cast<double>(pages_.unit(first.page).count);
     pages_.disarm(Trap::guarded, first.page);
   }
+  if (faults_.empty()) return;
   const auto count = static_cast<double>(faults_.size());
   ledger_.counters().hint_faults += count;
   ledger_.counters().protected_pages -= unprotected;
   ledger_.sums()[Sum::hint_faults] += count * scale_;
-  policy.on_faults(faults_, whole_ns(lanes.now_ns()));
+  policy.on_faults(faults_, whole_ns(until_ns));
+  delivered_ += faults_.size();
+  faults_.clear();
+  if (delivered_ < firsts_.size()) return;
   firsts_.clear();
+  delivered_ = 0;
 }
 
 std::optional<std::uint32_t> Traps::faulted(PageId page) const {
+  if (faults_.empty()) return std::nullopt;
   const std::uint64_t unit = pages_.unit(page.value).first.value;
   const auto at = std::ranges::lower_bound(firsts_, unit, {}, &First::page);
   if (at == firsts_.end() || at->page != unit) return std::nullopt;
+  const double from_ns = firsts_[in_time_[delivered_]].at_ns;
+  const double to_ns = firsts_[in_time_[delivered_ + faults_.size() - 1]].at_ns;
+  if (at->at_ns < from_ns || at->at_ns > to_ns) return std::nullopt;
   return at->stream_class;
 }
 

@@ -3,7 +3,7 @@
 // A page is armed in the page table; the replay loop tells each entry that touches an armed page. A
 // clear accessed bit is set at once. First accesses of protected pages are drawn before the block
 // is solved, because faults take the application's time; they get their times after it, when probes
-// are answered, too. Draws are made in order of pages, or of probes, so that results do not depend
+// are answered, too, and reach the policy in order of time, part by part. Draws are made in order of pages, or of probes, so that results do not depend
 // on the order in which entries are found.
 #pragma once
 
@@ -59,9 +59,11 @@ class Traps {
   void disturb(Interference& out);
   /// During on_faults(): the class of the access that faulted on the page, if any did.
   [[nodiscard]] std::optional<std::uint32_t> faulted(PageId page) const;
-  /// The block has been solved and took `block_ns`: the policy gets its faults, and the probes that
-  /// are over.
+  /// The block has been solved and took `block_ns`: its faults get their times, and the policy the
+  /// probes that are over.
   void settle(double block_ns, const Lanes& lanes, Policy& policy);
+  /// The policy gets the block's faults until then, but for those that it has had.
+  void deliver(double until_ns, Policy& policy);
 
  private:
   /// From calloc: most pages are never armed, and the operating system gives memory only to the
@@ -85,6 +87,7 @@ class Traps {
     std::uint32_t stream_class = 0;
     AccessKind kind = AccessKind::load;
     double place = 0;  // share of the block
+    double at_ns = 0;
   };
   struct Unseen {  // of a probed page's accesses in a block: what no probe has looked at yet
     std::uint32_t accesses = 0;
@@ -94,7 +97,6 @@ class Traps {
     std::vector<Probe> probes;
     double end_ns = 0;
   };
-  void deliver_faults(const Lanes& lanes, Policy& policy);
   void look(Probe& probe, double start_ns, double end_ns);
   void answer_probes(double block_ns, double now_ns, Policy& policy);
 
@@ -107,9 +109,11 @@ class Traps {
   PerPage<std::uint32_t> protected_at_ms_;
   std::vector<std::uint64_t> fresh_;  // mask of what a call of protect() has protected
   std::vector<Touched> touched_;
-  std::vector<First> firsts_;
-  std::vector<Fault> faults_;
-  PerPage<Unseen> unseen_;  // since virtual time last went on
+  std::vector<First> firsts_;           // by page
+  std::vector<std::uint32_t> in_time_;  // indices into firsts_, by time
+  std::size_t delivered_ = 0;           // of in_time_, before this delivery
+  std::vector<Fault> faults_;           // of this delivery
+  PerPage<Unseen> unseen_;              // since virtual time last went on
   std::vector<Round> rounds_;
   double application_ns_ = 0;
 };

@@ -103,8 +103,10 @@ TEST("nbt: pages that are accessed are not demoted") {
   r.run(1);
   r.memory.accessed({{0}, 100}, {}, true);
   for (std::uint64_t p = 0; p < 10; ++p) (void)r.memory.access({p}, AccessKind::load, r.now);
-  faults(r, {30}, 0.1);
-  for (std::uint64_t p = 10; p < 20; ++p) r.memory.accessed({{p}, 1}, {}, true);
+  r.memory.clock = r.now;
+  r.memory.protect({{20}, 80}, Tiers::slow, {});
+  r.now += from_millis(100);
+  access(r, {30});
   r.run(0.1);
   CHECK((r.memory.queued(Tier::slow) == Numbers{10, 11, 12, 13, 14}));
 }

@@ -209,6 +209,58 @@ TEST("movers: a page moved in its fault costs the thread that faults, not the mo
   CHECK_THROWS(run(stream, machine, policy, share(0.5), traits), "in_fault");
 }
 
+TEST("movers: room made within a block is there for the faults that follow in it") {
+  MachineProfile machine = simtest::plain_machine();
+  machine.pte_ns = machine.tlb_flush_us = 0;
+  // After the set-up, 400 ms in which each page is loaded from once, cut into so many blocks.
+  const auto play = [&](int blocks) {
+    TempStream stream;
+    StreamWriter writer{stream, simtest::one_class(pages, scale, 1000)};
+    simtest::map_and_touch(writer, 0, pages);
+    writer.block(false, 1e6);
+    writer.compute()[0] = 8e6 / scale;
+    writer.block(true, 2e6);
+    for (int b = 0; b < blocks; ++b) {
+      simtest::Part part;
+      for (auto page = static_cast<std::uint32_t>(b); page < pages;
+           page += static_cast<std::uint32_t>(blocks)) {
+        part.pages.push_back(page);
+        part.counts.push_back(1);
+      }
+      writer.parts = {part};
+      writer.compute()[0] = 1600e6 / scale / blocks;
+      writer.block(true, 400e6 / blocks);
+    }
+    writer.finish();
+    Hooks policy;
+    policy.start = [](Memory& memory) { memory.set_movers({.threads = 0}); };
+    policy.period = from_millis(1);
+    bool asked = false;
+    policy.tick = [&](Memory& memory, Nanos) {
+      if (!std::exchange(asked, true))
+        CHECK_EQ(memory.protect({PageId{0}, pages}, Tiers::slow, {}), pages * 9 / 10);
+    };
+    std::uint64_t next = 0;
+    policy.faults = [&](Memory& memory, std::span<const Fault> faults, Nanos) {
+      for (const Fault& fault : faults)
+        if (memory.free_pages(Tier::fast) > 0)
+          (void)memory.request(Tier::fast, {&fault.page, 1}, Way::in_fault);
+      for (; memory.free_pages(Tier::fast) + memory.pending(Tier::slow) < 20 && next < 40; ++next) {
+        const PageId victim{next};
+        (void)memory.request(Tier::slow, {&victim, 1});
+      }
+    };
+    return run(stream, machine, policy, share(0.1), PolicyTraits{.needs = Need::faults});
+  };
+  const RunResult one = play(1);
+  const RunResult forty = play(40);
+  // 40 pages are demoted in all, and as many promoted in their stead.
+  CHECK_NEAR(forty.metrics.at("promotions"), 40 * scale, 0);
+  CHECK_NEAR(one.metrics.at("promotions"), 40 * scale, 0);
+  CHECK_NEAR(one.metrics.at("demotions"), 40 * scale, 0);
+  CHECK_NEAR(one.metrics.at("mover_cpu_seconds"), forty.metrics.at("mover_cpu_seconds"), 1e-9);
+}
+
 TEST("movers: pages that vanish under a copy or with a shadow leave all of their slots") {
   for (const bool shadows : {false, true}) {
     TempStream stream;

@@ -239,7 +239,7 @@ TEST("traps: a fault names the page, its tier, the kind of access and how long i
   simtest::map_and_touch(writer, 0, 4);
   writer.block(false, 1);
   for (int b = 0; b < 10; ++b) {
-    if (b == 7) writer.events.push_back({trace::EventType::unmap, 0, 3, 1});
+    if (b == 8) writer.events.push_back({trace::EventType::unmap, 0, 3, 1});
     if (b == 6) {
       writer.parts = {{0, AccessKind::load, {0, 1}, {1, 0}}, {0, AccessKind::store, {2}, {1}}};
     }
@@ -261,7 +261,7 @@ TEST("traps: a fault names the page, its tier, the kind of access and how long i
       CHECK_EQ(memory.protect({{0}, 50}, Tiers::both, {}), 4u);
       CHECK_NEAR(memory.counters().protected_pages, 4, 0);
     }
-    if (ticks == 7) {
+    if (ticks == 8) {
       // Pages 1 and 3 have not been touched; the range reaches beyond the address space.
       CHECK_EQ(memory.protect({{1}, 50}, Tiers::slow, mask), 1u);  // page 2 again
       CHECK_EQ(mask[0], 4u);  // page 3 is untouched; page 1 is fast and was not asked for
@@ -273,18 +273,19 @@ TEST("traps: a fault names the page, its tier, the kind of access and how long i
     }
   };
   policy.faults = [&](Memory& memory, std::span<const Fault> faults, Nanos now) {
-    seen.assign(faults.begin(), faults.end());
+    seen.insert(seen.end(), faults.begin(), faults.end());
     // The seventh timed block, after the set-up's.
     for (const Fault& fault : faults) {
       CHECK(protected_at + fault.since <= now + from_millis(1));
       CHECK(protected_at + fault.since >= now - from_millis(11));
     }
-    CHECK_NEAR(memory.counters().hint_faults, 2, 0);
+    CHECK_NEAR(memory.counters().hint_faults, static_cast<double>(seen.size()), 0);
   };
   const RunResult result = run(stream, simtest::plain_machine(), policy);
   CHECK(ticks >= 9);
   CHECK_EQ(seen.size(), 2u);
   if (seen.size() != 2) return;
+  std::ranges::sort(seen, {}, &Fault::page);
   CHECK(seen[0].page == PageId{0} && seen[0].tier == Tier::fast &&
         seen[0].kind == AccessKind::load);
   CHECK(seen[1].page == PageId{2} && seen[1].tier == Tier::slow &&
@@ -322,7 +323,7 @@ TEST("traps: the kind of a first access is drawn in proportion") {
       stores += fault.kind == AccessKind::store ? 1 : 0;
       named.insert(fault.page.value);
     }
-    CHECK(std::ranges::is_sorted(faults, {}, &Fault::page));
+    CHECK(std::ranges::is_sorted(faults, {}, &Fault::since));  // they come in order of time
   };
   (void)run(stream, simtest::plain_machine(), policy);
   CHECK_EQ(named.size(), pages);
