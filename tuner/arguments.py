@@ -124,7 +124,7 @@ def _smoke(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Makes the smoke input of every workload and runs every policy on it: the default "
         "configuration, and two random ones from the policy's space if it has knobs. Any error "
-        "fails the command. Takes some minutes on two CPUs."
+        "fails the command. Takes a few minutes on two CPUs."
     )
     parser.add_argument("--policy", action="append", help="only this one (repeatable)")
     parser.add_argument("--workload", "-w", action="append", help="only this one (repeatable)")
