@@ -32,42 +32,26 @@ namespace {
 
 class DamonGoal final : public DamonPolicy {
  public:
-  explicit DamonGoal(const PolicyContext& context)
-      : DamonPolicy(context, options(context.knobs, context.memory.page_bytes())) {}
+  explicit DamonGoal(const PolicyContext& context) : DamonPolicy(context, options(context)) {}
 
  private:
-  static Options options(const Knobs& knobs, std::uint64_t page_bytes) {
-    const auto millis = [&](const char* name) { return from_millis(knobs.real(name)); };
-    const auto pages = [&](const char* name) {
-      return knobs.real(name) * (1 << 20) / static_cast<double>(page_bytes);
-    };
-    Options all;
-    const Nanos sampling = millis("sampling_interval");
-    all.monitor = {
-        .sampling = sampling,
-        .aggregation = sampling * knobs.integer("aggregation_samples"),
-        .update = millis("update_interval"),
-        .min_regions = knobs.real("min_regions"),
-        .max_regions = knobs.real("max_regions"),
-        .goal = {.share = knobs.real("access_goal"),
-                 .aggregations = static_cast<unsigned>(knobs.integer("goal_aggregations")),
-                 .least = millis("sampling_min"),
-                 .most = std::max(millis("sampling_min"), millis("sampling_max"))}};
-    all.apply = millis("apply_interval");
-    migrate::Scheme::Options common;
-    common.ask_pages = knobs.flag("young_filter");
-    common.access_weight = knobs.real("access_weight");
-    common.age_weight = knobs.real("age_weight");
-    common.quota.window = millis("quota_interval");
-    common.quota.pages = pages("quota_size");
-    common.quota.least = pages("quota_least");
-    all.demote = all.promote = common;
-    all.demote.to = Tier::slow;
-    all.demote.most_access = knobs.real("demote_access_max");
+  static Options options(const PolicyContext& context) {
+    const Knobs& knobs = context.knobs;
+    Options all = common_options(knobs);
+    all.monitor.aggregation = all.monitor.sampling * knobs.integer("aggregation_samples");
+    const Nanos least = millis(knobs, "sampling_min");
+    all.monitor.goal = {.share = knobs.real("access_goal"),
+                        .aggregations = static_cast<unsigned>(knobs.integer("goal_aggregations")),
+                        .least = least,
+                        .most = std::max(least, millis(knobs, "sampling_max"))};
+    all.apply = millis(knobs, "apply_interval");
+    migrate::Quota::Options quota;
+    quota.window = millis(knobs, "quota_interval");
+    quota.pages = pages(context, "quota_size");
+    quota.least = pages(context, "quota_least");
+    all.demote.quota = all.promote.quota = quota;
     all.demote.goal = migrate::Scheme::Goal::free;
     all.demote.goal_share = knobs.real("fast_free_goal");
-    all.promote.to = Tier::fast;
-    all.promote.least_access = knobs.real("promote_access_min");
     all.promote.goal = migrate::Scheme::Goal::used;
     all.promote.goal_share = knobs.real("fast_used_goal");
     all.promote.quota.head_start = from_seconds(knobs.real("head_start"));

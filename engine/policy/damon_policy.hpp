@@ -1,4 +1,5 @@
-// What policies by DAMON share: a monitor of the address space, and one scheme for each direction.
+// What policies by DAMON share: a monitor of the address space, one scheme for each direction, and
+// the knobs that both of them read.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +24,7 @@ class DamonPolicy : public Policy {
     migrate::Scheme::Options demote, promote;
     Nanos apply{};  // time between two looks at all regions; 0: once in each aggregation
   };
+
   DamonPolicy(const PolicyContext& context, const Options& options)
       : apply_(options.apply),
         monitor_(context.memory, options.monitor, context.seed),
@@ -73,6 +75,33 @@ class DamonPolicy : public Policy {
     const track::Region* region = monitor_.find(page);
     if (region == nullptr || track::RegionMonitor::accesses(*region) == 0) return Heat::cold;
     return is_hot(*region) ? Heat::hot : Heat::warm;
+  }
+
+ protected:
+  /// What the knobs say that both systems have by the same names.
+  static Options common_options(const Knobs& knobs) {
+    Options all;
+    all.monitor.sampling = millis(knobs, "sampling_interval");
+    all.monitor.update = millis(knobs, "update_interval");
+    all.monitor.min_regions = knobs.real("min_regions");
+    all.monitor.max_regions = knobs.real("max_regions");
+    for (migrate::Scheme::Options* scheme : {&all.demote, &all.promote}) {
+      scheme->ask_pages = knobs.flag("young_filter");
+      scheme->access_weight = knobs.real("access_weight");
+      scheme->age_weight = knobs.real("age_weight");
+    }
+    all.demote.to = Tier::slow;
+    all.demote.most_access = knobs.real("demote_access_max");
+    all.promote.to = Tier::fast;
+    all.promote.least_access = knobs.real("promote_access_min");
+    return all;
+  }
+  static Nanos millis(const Knobs& knobs, const char* name) {
+    return from_millis(knobs.real(name));
+  }
+  /// Of a knob in mebibytes.
+  static double pages(const PolicyContext& context, const char* name) {
+    return context.knobs.real(name) * (1 << 20) / static_cast<double>(context.memory.page_bytes());
   }
 
  private:

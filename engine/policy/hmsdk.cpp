@@ -27,40 +27,23 @@ namespace {
 
 class Hmsdk final : public DamonPolicy {
  public:
-  explicit Hmsdk(const PolicyContext& context)
-      : DamonPolicy(context, options(context.knobs, context.memory.page_bytes())) {}
+  explicit Hmsdk(const PolicyContext& context) : DamonPolicy(context, options(context)) {}
 
  private:
-  static Options options(const Knobs& knobs, std::uint64_t page_bytes) {
-    const auto millis = [&](const char* name) { return from_millis(knobs.real(name)); };
-    const auto pages = [&](const char* name) {
-      return knobs.real(name) * (1 << 20) / static_cast<double>(page_bytes);
-    };
-    migrate::Scheme::Options common;
-    common.ask_pages = knobs.flag("young_filter");
-    common.access_weight = knobs.real("access_weight");
-    common.age_weight = knobs.real("age_weight");
-    common.quota.window = from_seconds(knobs.real("quota_interval"));
-    Options all;
-    all.monitor = {.sampling = millis("sampling_interval"),
-                   .aggregation = millis("aggregation_interval"),
-                   .update = millis("update_interval"),
-                   .min_regions = knobs.real("min_regions"),
-                   .max_regions = knobs.real("max_regions")};
-    all.demote = all.promote = common;
-    all.demote.to = Tier::slow;
-    all.demote.most_access = knobs.real("demote_access_max");
+  static Options options(const PolicyContext& context) {
+    const Knobs& knobs = context.knobs;
+    Options all = common_options(knobs);
+    all.monitor.aggregation = millis(knobs, "aggregation_interval");
+    all.demote.quota.window = all.promote.quota.window = from_seconds(knobs.real("quota_interval"));
     all.demote.least_age = from_seconds(knobs.real("demote_age"));
     all.demote.quota.cores = knobs.real("demote_quota_cores");
-    all.demote.quota.pages = pages("demote_quota_size");
+    all.demote.quota.pages = pages(context, "demote_quota_size");
     all.demote.gate = {.high = knobs.real("demote_free_high"),
                        .mid = knobs.real("demote_free_mid")};
-    all.promote.to = Tier::fast;
-    all.promote.least_access = knobs.real("promote_access_min");
     all.promote.most_access = knobs.real("promote_access_max");
     all.promote.least_age = from_seconds(knobs.real("promote_age"));
     all.promote.quota.cores = knobs.real("promote_quota_cores");
-    all.promote.quota.pages = pages("promote_quota_size");
+    all.promote.quota.pages = pages(context, "promote_quota_size");
     return all;
   }
 };
