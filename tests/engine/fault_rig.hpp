@@ -12,8 +12,6 @@
 namespace tt::test {
 
 using Numbers = std::vector<std::uint64_t>;
-inline constexpr double page_mib = 4.0 / 1024;
-inline constexpr double page_gib = page_mib / 1024;
 
 /// The application accesses the pages now; those that are protected fault.
 inline void access(Rig& r, const Numbers& pages, AccessKind kind = AccessKind::load) {

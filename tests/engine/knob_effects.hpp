@@ -17,6 +17,10 @@
 
 namespace tt::test {
 
+// A base page, in units of knobs.
+inline constexpr double page_mib = 4.0 / 1024;
+inline constexpr double page_gib = page_mib / 1024;
+
 enum class Then : std::uint8_t { less, more, differs };
 
 struct Entry {

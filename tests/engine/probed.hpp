@@ -1,7 +1,9 @@
 // A policy that asks probes, on a fake memory whose pages are accessed as a test says.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "knob_effects.hpp"
@@ -16,6 +18,11 @@ using Accessed = std::function<bool(PageId)>;
 [[nodiscard]] inline Accessed nothing() {
   return [](PageId) { return false; };
 }
+/// Of the pages, each second question finds an access.
+[[nodiscard]] inline Accessed half(std::uint64_t first, std::uint64_t count) {
+  auto n = std::make_shared<int>(0);
+  return [=](PageId page) { return page.value - first < count && ++*n % 2 == 0; };
+}
 
 /// Lets time pass. Probes are answered in time, accessed bits are set; moves are not carried out.
 inline void probed(Rig& rig, double for_seconds, const Accessed& accessed,
@@ -29,6 +36,32 @@ inline void probed(Rig& rig, double for_seconds, const Accessed& accessed,
     while (!rig.memory.rounds.empty()) rig.policy->on_probed(rig.memory.answer(accessed), rig.now);
   }
   rig.run(seconds(until - rig.now));
+}
+
+// Situations: what has been asked for after some time, and a gauge.
+[[nodiscard]] inline auto promoted_after(double time, const Accessed& accessed) {
+  return [=](Rig& r) {
+    probed(r, time, accessed);
+    return promotions(r);
+  };
+}
+[[nodiscard]] inline auto demoted_after(double time, const Accessed& accessed) {
+  return [=](Rig& r) {
+    probed(r, time, accessed);
+    return demotions(r);
+  };
+}
+[[nodiscard]] inline auto gauge_after(const char* name, double time, const Accessed& accessed) {
+  return [=](Rig& r) {
+    probed(r, time, accessed);
+    return r.gauge(name);
+  };
+}
+[[nodiscard]] inline double found_in_new_mapping(Rig& r) {
+  probed(r, 0.3, nothing());
+  r.map(100, 100);
+  probed(r, 1, pages(100, 100));
+  return promotions(r);
 }
 
 /// What the knobs of AOL regulation do to a policy that finds hot pages by probes. `others`: at

@@ -5,12 +5,18 @@
 #include "probed.hpp"
 
 using namespace tt;
+using test::demoted_after;
 using test::demotions;
 using test::Entry;
+using test::found_in_new_mapping;
+using test::gauge_after;
+using test::half;
 using test::KnobMap;
 using test::nothing;
+using test::page_mib;
 using test::pages;
 using test::probed;
+using test::promoted_after;
 using test::promotions;
 using test::Rig;
 using test::Then;
@@ -18,8 +24,6 @@ using test::whole;
 using test::with;
 
 namespace {
-
-constexpr double page_mib = 4096.0 / (1 << 20);
 
 // 20 fast pages 0..19, 80 slow ones; ten samples in 100 ms, which stay, and schemes as often.
 const KnobMap base{{"sampling_interval", 10.0}, {"aggregation_samples", whole(10)},
@@ -96,34 +100,6 @@ TEST("damon-goal: intervals follow how much is seen") {
 
 namespace {
 
-auto gauge_after(const char* name, double time, const test::Accessed& accessed) {
-  return [=](Rig& r) {
-    probed(r, time, accessed);
-    return r.gauge(name);
-  };
-}
-auto promoted_after(double time, const test::Accessed& accessed) {
-  return [=](Rig& r) {
-    probed(r, time, accessed);
-    return promotions(r);
-  };
-}
-auto demoted_after(double time, const test::Accessed& accessed) {
-  return [=](Rig& r) {
-    probed(r, time, accessed);
-    return demotions(r);
-  };
-}
-test::Accessed half(std::uint64_t first, std::uint64_t count) {
-  auto n = std::make_shared<int>(0);
-  return [=](PageId page) { return page.value - first < count && ++*n % 2 == 0; };
-}
-double found_in_new_mapping(Rig& r) {
-  probed(r, 0.3, nothing());
-  r.map(100, 100);
-  probed(r, 1, pages(100, 100));
-  return promotions(r);
-}
 /// The first look, after four seconds, finds two hot stretches: the one at the lower addresses is
 /// younger, and is accessed half as often or as much.
 auto promoted_of_upper(bool weaker) {

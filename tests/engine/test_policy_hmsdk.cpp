@@ -5,21 +5,24 @@
 #include "probed.hpp"
 
 using namespace tt;
+using test::demoted_after;
 using test::demotions;
 using test::Entry;
+using test::found_in_new_mapping;
+using test::gauge_after;
+using test::half;
 using test::KnobMap;
 using test::nothing;
+using test::page_mib;
 using test::pages;
 using test::probed;
+using test::promoted_after;
 using test::promotions;
 using test::Rig;
 using test::Then;
-using test::whole;
 using test::with;
 
 namespace {
-
-using Pages = std::vector<std::uint64_t>;
 
 // 20 fast pages 0..19, 80 slow ones; ten samples in 100 ms.
 const KnobMap base{{"sampling_interval", 10.0}, {"aggregation_interval", 100.0},
@@ -111,35 +114,6 @@ double probes(Rig& r) {
   probed(r, 2, nothing());
   return static_cast<double>(r.memory.work(Work::probe));
 }
-auto regions_after(double time, const test::Accessed& accessed) {
-  return [=](Rig& r) {
-    probed(r, time, accessed);
-    return r.gauge("regions");
-  };
-}
-auto promoted_after(double time, const test::Accessed& accessed) {
-  return [=](Rig& r) {
-    probed(r, time, accessed);
-    return promotions(r);
-  };
-}
-auto demoted_after(double time, const test::Accessed& accessed) {
-  return [=](Rig& r) {
-    probed(r, time, accessed);
-    return demotions(r);
-  };
-}
-/// Of the range, each second question finds an access.
-test::Accessed half(std::uint64_t first, std::uint64_t count) {
-  auto n = std::make_shared<int>(0);
-  return [=](PageId page) { return page.value - first < count && ++*n % 2 == 0; };
-}
-double found_in_new_mapping(Rig& r) {
-  probed(r, 0.3, nothing());
-  r.map(100, 100);
-  probed(r, 1, pages(100, 100));
-  return promotions(r);
-}
 /// Weaker pages at the lower addresses.
 double promoted_of_stronger(Rig& r) {
   auto n = std::make_shared<int>(0);
@@ -176,17 +150,15 @@ double demoted_with_room(Rig& r) {
   return demotions(r);
 }
 
-constexpr double page_mib = 4096.0 / (1 << 20);
-
 std::vector<Entry> entries() {
   const KnobMap four{{"promote_quota_size", 4 * page_mib}};
   std::vector<Entry> all{
       {"sampling_interval", 10.0, 20.0, Then::less, probes},
       {"aggregation_interval", 100.0, 500.0, Then::less, promoted_after(0.3, pages(20, 10))},
       {"update_interval", 500.0, 5000.0, Then::less, found_in_new_mapping},
-      {"min_regions", 10.0, 50.0, Then::more, regions_after(1, nothing())},
+      {"min_regions", 10.0, 50.0, Then::more, gauge_after("regions", 1, nothing())},
       {"max_regions", 20.0, 100.0, Then::more,
-       regions_after(3, [](PageId page) { return page.value / 3 % 2 == 0; })},
+       gauge_after("regions", 3, [](PageId page) { return page.value / 3 % 2 == 0; })},
       {"demote_access_max",
        0.0,
        0.8,
