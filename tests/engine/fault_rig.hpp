@@ -106,6 +106,21 @@ inline void press(Rig& r) {
            },
            others}};
 }
+/// Those, and the marks, of a policy in which nothing but a pressed kswapd demotes.
+[[nodiscard]] inline std::vector<Entry> kswapd_entries() {
+  const auto demoted = [](Rig& r) {  // of an idle tier
+    r.run(1);
+    for (int n = 0; n < 3; ++n) {
+      r.policy->on_pressure(Tier::fast, r.now);
+      r.run(1);
+    }
+    return demotions(r);
+  };
+  std::vector<Entry> all = reclaim_entries({{"watermark_min", 0.3}, {"watermark_scale", 0.1}});
+  all.push_back({"watermark_min", 0.0, 0.3, Then::more, demoted});
+  all.push_back({"watermark_scale", 0.05, 0.2, Then::more, demoted});
+  return all;
+}
 
 template <typename... Lists>
 [[nodiscard]] std::vector<Entry> joined(Lists... lists) {

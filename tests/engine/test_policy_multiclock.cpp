@@ -96,40 +96,6 @@ auto promoted_at(double aol) {
     return test::promotions(r);
   };
 }
-/// What kswapd asks for after it was woken, of an idle tier.
-double demoted(Rig& r) {
-  r.run(1);
-  for (int n = 0; n < 3; ++n) {
-    r.policy->on_pressure(Tier::fast, r.now);
-    r.run(1);
-  }
-  return test::demotions(r);
-}
-
-/// Woken again and again by a tier that is in use.
-void in_use(Rig& r) {
-  for (int n = 0; n < 6; ++n) {
-    for (std::uint64_t page = 0; page < 20; ++page)
-      (void)r.memory.access({page}, AccessKind::load, r.now);
-    r.memory.queue.clear();  // nothing leaves
-    r.now += from_millis(100);
-    r.policy->on_pressure(Tier::fast, r.now);
-  }
-}
-std::vector<Entry> kswapd_entries() {
-  const KnobMap marks{{"watermark_min", 0.3}, {"watermark_scale", 0.1}};
-  const auto looked = [](Rig& r) {
-    in_use(r);
-    return static_cast<double>(r.memory.work(Work::lru_step));
-  };
-  const auto active = [](Rig& r) {
-    in_use(r);
-    return r.gauge("active_pages");
-  };
-  return {
-      {"reclaim_scan_rate", 2 * test::page_gib, 200 * test::page_gib, Then::more, looked, marks},
-      {"lru_gib", 1024.0, 2 * test::page_mib, Then::more, active, marks}};
-}
 
 const test::RegisterEffects effects{
     "multiclock", base,
@@ -137,9 +103,7 @@ const test::RegisterEffects effects{
         std::vector<Entry>{
             {"kpromoted_period", 1000.0, 10000.0, Then::less, promoted},
             {"scan_pages", 20.0, 200.0, Then::more, promoted},
-            {"watermark_min", 0.0, 0.3, Then::more, demoted},
-            {"watermark_scale", 0.05, 0.2, Then::more, demoted},
         },
-        kswapd_entries(), test::aol_entries(promoted_at, {}))};
+        test::kswapd_entries(), test::aol_entries(promoted_at, {}))};
 
 }  // namespace

@@ -169,13 +169,6 @@ double threshold_after(Rig& r) {
   }
   return r.gauge("hot_threshold_ms");
 }
-double demoted(Rig& r) {
-  for (int n = 0; n < 3; ++n) {
-    r.policy->on_pressure(Tier::fast, r.now);
-    r.run(1);
-  }
-  return test::demotions(r);
-}
 auto promoted_at(double aol) {
   return [=](Rig& r) {
     test::make_room(r, 18);
@@ -189,31 +182,6 @@ auto promoted_at(double aol) {
 }
 
 const KnobMap no_plenty{{"free_space", 100 * test::page_mib}};
-
-/// Woken again and again by a tier that is in use.
-void in_use(Rig& r) {
-  for (int n = 0; n < 6; ++n) {
-    for (std::uint64_t page = 0; page < 20; ++page)
-      (void)r.memory.access({page}, AccessKind::load, r.now);
-    r.memory.queue.clear();  // nothing leaves
-    r.now += from_millis(100);
-    r.policy->on_pressure(Tier::fast, r.now);
-  }
-}
-std::vector<Entry> kswapd_entries() {
-  const KnobMap marks{{"watermark_min", 0.3}, {"watermark_scale", 0.1}};
-  const auto looked = [](Rig& r) {
-    in_use(r);
-    return static_cast<double>(r.memory.work(Work::lru_step));
-  };
-  const auto active = [](Rig& r) {
-    in_use(r);
-    return r.gauge("active_pages");
-  };
-  return {
-      {"reclaim_scan_rate", 2 * test::page_gib, 200 * test::page_gib, Then::more, looked, marks},
-      {"lru_gib", 1024.0, 2 * test::page_mib, Then::more, active, marks}};
-}
 
 std::vector<Entry> scanned_entries() {
   auto entries = test::scan_entries();
@@ -254,9 +222,7 @@ const test::RegisterEffects effects{
              promoted_of_six,
              {{"promote_rate_limit", 3 * test::page_gib}}},
             {"scan_period_max", 1000.0, 60000.0, Then::less, threshold_after, no_plenty},
-            {"watermark_min", 0.0, 0.3, Then::more, demoted},
-            {"watermark_scale", 0.05, 0.2, Then::more, demoted},
         },
-        scanned_entries(), kswapd_entries(), test::aol_entries(promoted_at, {}))};
+        scanned_entries(), test::kswapd_entries(), test::aol_entries(promoted_at, {}))};
 
 }  // namespace
