@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "aol_effects.hpp"
 #include "fake_memory.hpp"
 #include "knob_effects.hpp"
 
@@ -64,23 +65,12 @@ inline void make_room(Rig& r, std::uint64_t pages) { r.memory.free({{0}, pages})
 /// Pages that are protected in the second after an interval with this AOL.
 [[nodiscard]] inline auto protected_at(double aol) {
   return [=](Rig& r) {
-    r.memory.now.a3_reads = 1000;
-    r.memory.now.a1_cycles = 1000 * aol;
+    set_aol(r, aol);
     r.run(1.5);
     for (std::uint64_t p = 0; p < 100; ++p) (void)r.memory.access({p}, AccessKind::load, r.now);
     r.run(1);
     return static_cast<double>(protected_among(r, 100));
   };
-}
-/// Of a policy whose windows AOL thins out, and of one whose requests it does: `promoted_at` are
-/// promotions at an AOL.
-[[nodiscard]] inline std::vector<Entry> aol_entries(
-    const std::function<std::function<double(Rig&)>(double)>& at, const KnobMap& others) {
-  const KnobMap on = with(others, {{"aol.enabled", true}});
-  return {{"aol.enabled", false, true, Then::less, at(10), others},
-          {"aol.low", 40.0, 5.0, Then::more, at(30), on},
-          {"aol.high", 100.0, 50.0, Then::more, at(60), on},
-          {"aol.interval", 1000.0, 100000.0, Then::more, at(10), on}};
 }
 
 /// Kswapd is woken each second while all of the fast tier is accessed in between.
@@ -119,16 +109,6 @@ inline void press(Rig& r) {
   std::vector<Entry> all = reclaim_entries({{"watermark_min", 0.3}, {"watermark_scale", 0.1}});
   all.push_back({"watermark_min", 0.0, 0.3, Then::more, demoted});
   all.push_back({"watermark_scale", 0.05, 0.2, Then::more, demoted});
-  return all;
-}
-
-template <typename... Lists>
-[[nodiscard]] std::vector<Entry> joined(Lists... lists) {
-  std::vector<Entry> all;
-  const auto append = [&](const std::vector<Entry>& list) {
-    all.insert(all.end(), list.begin(), list.end());
-  };
-  (append(lists), ...);
   return all;
 }
 

@@ -66,5 +66,29 @@ struct RegisterEffects {
 [[nodiscard]] inline double promotions(const Rig& r) {
   return static_cast<double>(r.memory.queued(Tier::fast).size());
 }
+[[nodiscard]] inline std::vector<Entry> joined(std::vector<Entry> all,
+                                               const std::vector<Entry>& more) {
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+template <typename... Lists>
+[[nodiscard]] std::vector<Entry> joined(std::vector<Entry> all, const std::vector<Entry>& more,
+                                        const Lists&... rest) {
+  return joined(joined(std::move(all), more), rest...);
+}
+
+/// Samples that a policy asks for, and what each choice of sampling_events splits their frequency
+/// into, as a number.
+[[nodiscard]] inline double load_rate(const Rig& r) { return r.memory.sampling.back().loads.value; }
+[[nodiscard]] inline double load_events(const Rig& r) {
+  const auto& loads = r.memory.sampling.back().loads;
+  return 1.0 + loads.by_tier + 2 * loads.by_core;
+}
+[[nodiscard]] inline std::vector<Entry> frequency_entries() {
+  const auto choice = [](const char* value) { return KnobValue{std::string{value}}; };
+  return {{"sampling_frequency", 1e4, 1e5, Then::more, load_rate},
+          {"sampling_events", choice("system"), choice("tier"), Then::more, load_events},
+          {"sampling_events", choice("tier"), choice("tier_and_core"), Then::more, load_events}};
+}
 
 }  // namespace tt::test

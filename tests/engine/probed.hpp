@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "aol_effects.hpp"
 #include "knob_effects.hpp"
 
 namespace tt::test {
@@ -67,20 +68,7 @@ inline void probed(Rig& rig, double for_seconds, const Accessed& accessed,
 /// What the knobs of AOL regulation do to a policy that finds hot pages by probes. `others`: at
 /// most ten pages are promoted at all, else a second try would get the rest.
 [[nodiscard]] inline std::vector<Entry> probed_aol_entries(const KnobMap& others) {
-  const auto promoted_at = [](double aol) {
-    return [=](Rig& r) {
-      r.memory.now.a3_reads = 1000;
-      r.memory.now.a1_cycles = 1000 * aol;
-      r.run(2);
-      probed(r, 1, pages(20, 30));
-      return promotions(r);
-    };
-  };
-  const KnobMap on = with(others, {{"aol.enabled", true}});
-  return {{"aol.enabled", false, true, Then::less, promoted_at(10), others},
-          {"aol.low", 40.0, 5.0, Then::more, promoted_at(30), on},
-          {"aol.high", 100.0, 50.0, Then::more, promoted_at(60), on},
-          {"aol.interval", 1000.0, 100000.0, Then::more, promoted_at(10), on}};
+  return aol_entries(asked_at([](Rig& r) { probed(r, 1, pages(20, 30)); }), others);
 }
 
 }  // namespace tt::test

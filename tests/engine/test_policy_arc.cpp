@@ -32,9 +32,9 @@ Pages fast_pages(const Rig& rig) {
 }
 
 const test::RegisterEffects effects{
-    "arc", {}, test::joined(test::frequency_entries(), test::aol_entries([](Rig& r) {
+    "arc", {}, test::joined(test::frequency_entries(), test::aol_entries(test::asked_at([](Rig& r) {
                               r.sample(span_of(20, 20));
-                            }))};
+                            })))};
 
 }  // namespace
 

@@ -119,7 +119,7 @@ std::vector<Entry> entries() {
        }},
   };
   for (Entry& entry : all) entry.page_bytes = huge;
-  return test::joined(std::move(all), test::aol_entries([](Rig& r) { promoted(10)(r); }, {}, huge));
+  return test::joined(std::move(all), test::aol_entries(test::asked_at(promoted(10)), {}, huge));
 }
 const test::RegisterEffects effects{"arms", {}, entries()};
 

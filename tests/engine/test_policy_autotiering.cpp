@@ -44,8 +44,7 @@ auto demoted_idle(double time) {
 auto promoted_at(double aol) {
   return [=](Rig& r) {
     make_room(r, 15);
-    r.memory.now.a3_reads = 1000;
-    r.memory.now.a1_cycles = 1000 * aol;
+    set_aol(r, aol);
     r.run(1.5);
     for (std::uint64_t p = 0; p < 100; ++p) (void)r.memory.access({p}, AccessKind::load, r.now);
     r.run(1);

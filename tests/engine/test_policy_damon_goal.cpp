@@ -180,10 +180,8 @@ std::vector<Entry> entries() {
        demoted_after(0.35, nothing()),
        {{"quota_least", 20 * page_mib}, {"apply_interval", 200.0}}},
   };
-  for (auto& e :
-       test::probed_aol_entries({{"quota_size", 10 * page_mib}, {"quota_interval", 10000.0}}))
-    all.push_back(std::move(e));
-  return all;
+  return test::joined(std::move(all), test::probed_aol_entries({{"quota_size", 10 * page_mib},
+                                                                {"quota_interval", 10000.0}}));
 }
 
 const test::RegisterEffects effects{"damon-goal", base, entries()};

@@ -187,9 +187,8 @@ std::vector<Entry> entries() {
       {"demote_free_high", 0.1, 1.0, Then::more, demoted_with_room, {{"demote_free_mid", 0.05}}},
       {"demote_free_mid", 0.05, 0.15, Then::more, demoted_when_fuller, {{"demote_free_high", 0.2}}},
   };
-  for (auto& e : test::probed_aol_entries({{"promote_quota_size", 10 * page_mib}}))
-    all.push_back(std::move(e));
-  return all;
+  return test::joined(std::move(all),
+                      test::probed_aol_entries({{"promote_quota_size", 10 * page_mib}}));
 }
 
 const test::RegisterEffects effects{"hmsdk", base, entries()};

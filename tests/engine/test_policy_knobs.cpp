@@ -3,6 +3,7 @@
 // fails the test.
 #include <functional>
 
+#include "aol_effects.hpp"
 #include "check.hpp"
 #include "fake_memory.hpp"
 #include "knob_effects.hpp"
@@ -96,18 +97,12 @@ void sample_hot(Rig& r, const Pages& pages, unsigned times, AccessKind kind = Ac
   }
   r.sample(pages, 1, kind);
 }
-/// Promotions of ten hot pages while AOL is that.
-auto regulated(double aol) {
-  return [=](Rig& r) {
-    r.memory.now.a3_reads = 1000;
-    r.memory.now.a1_cycles = 1000 * aol;
-    r.run(2);
-    sample_hot(r, span_of(20, 10), 8);
-    r.run(0.05);
-    r.sample(span_of(20, 10), 32);
-    r.run(0.05);
-    return promotions(r);
-  };
+/// Promotions of ten hot pages, at an AOL.
+void ask(Rig& r) {
+  sample_hot(r, span_of(20, 10), 8);
+  r.run(0.05);
+  r.sample(span_of(20, 10), 32);
+  r.run(0.05);
 }
 /// Two windows of a minute with a promotion in each and these hit ratios.
 auto windows(double first, double second, std::function<double(Rig&)> observe) {
@@ -149,13 +144,7 @@ auto sampled_in_turn(std::uint64_t page, unsigned times, AccessKind kind = Acces
 }
 
 std::vector<Entry> aol_entries(const KnobMap& others) {
-  const KnobMap on = with(others, {{"aol.enabled", true}});
-  return {
-      {"aol.enabled", false, true, Then::less, regulated(10), others},
-      {"aol.low", 40.0, 5.0, Then::more, regulated(30), on},
-      {"aol.high", 100.0, 50.0, Then::more, regulated(60), on},
-      {"aol.interval", 1000.0, 100000.0, Then::more, regulated(10), on},
-  };
+  return test::aol_entries(test::asked_at(ask), others);
 }
 
 // Batches of one sample; nothing adapts, cools, collides or demotes unless the entry says so.

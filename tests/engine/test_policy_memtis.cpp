@@ -1,6 +1,7 @@
 // MEMTIS' rules, one by one.
 #include <algorithm>
 
+#include "aol_effects.hpp"
 #include "check.hpp"
 #include "fake_memory.hpp"
 #include "knob_effects.hpp"
@@ -230,14 +231,6 @@ auto moved(Tier to) {
     return static_cast<double>(r.memory.queued(to).size());
   };
 }
-auto regulated(double aol) {
-  return [=](Rig& r) {
-    r.memory.now.a3_reads = 1000;
-    r.memory.now.a1_cycles = 1000 * aol;
-    r.run(2);
-    return moved(Tier::fast)(r);
-  };
-}
 
 /// Splits that are asked for of four huge pages with four hot subpages each; a quarter of the
 /// samples is of the fast tier, which would hold all of them.
@@ -259,7 +252,6 @@ double splits(Rig& r) {
 
 std::vector<Entry> entries() {
   const KnobMap cooling{{"cooling_period", 600.0}};
-  const KnobMap on{{"aol.enabled", true}};
   std::vector<Entry> all{
       {"variant",
        std::string{"paper"},
@@ -281,12 +273,10 @@ std::vector<Entry> entries() {
       {"free_watermark", 0.02, 0.4, Then::more, moved(Tier::slow)},
       {"artifact_free_target", 0.03, 0.4, Then::more, moved(Tier::slow), artifact},
       {"artifact_cooling_allocation", 1e4, 1e9, Then::less, gauge("coolings", 1), artifact},
-      {"aol.enabled", false, true, Then::less, regulated(10)},
-      {"aol.low", 40.0, 5.0, Then::more, regulated(30), on},
-      {"aol.high", 100.0, 50.0, Then::more, regulated(60), on},
-      {"aol.interval", 1000.0, 100000.0, Then::more, regulated(10), on},
   };
   for (Entry& entry : all) entry.page_bytes = huge;
+  all =
+      test::joined(std::move(all), test::aol_entries(test::asked_at(moved(Tier::fast)), {}, huge));
   for (Entry entry : std::vector<Entry>{
            {"split", true, false, Then::less, splits, cooling},
            {"split_benefit", 0.05, 0.9, Then::less, splits, cooling},

@@ -94,8 +94,7 @@ namespace {
 
 auto promoted_at(double aol) {
   return [=](Rig& r) {
-    r.memory.now.a3_reads = 1000;
-    r.memory.now.a1_cycles = 1000 * aol;
+    test::set_aol(r, aol);
     begin(r);
     r.run(1);
     r.memory.queue.clear();
@@ -127,6 +126,6 @@ const test::RegisterEffects effects{
         std::vector<Entry>{{"manage_period", 1000.0, 4000.0, Then::less, calls},
                            {"exchange_batch", 1.0, 4.0, Then::more, before_first_promotion},
                            {"copy_threads", 1.0, 4.0, Then::more, threads}},
-        test::aol_entries(promoted_at, {}))};
+        test::aol_entries(promoted_at))};
 
 }  // namespace

@@ -125,7 +125,8 @@ std::vector<Entry> entries() {
 }
 const test::RegisterEffects effects{
     "pact", base,
-    test::joined(entries(), test::aol_entries([](Rig& r) { window(r, span_of(30, 10)); }))};
+    test::joined(entries(),
+                 test::aol_entries(test::asked_at([](Rig& r) { window(r, span_of(30, 10)); })))};
 
 }  // namespace
 

@@ -169,16 +169,10 @@ double threshold_after(Rig& r) {
   }
   return r.gauge("hot_threshold_ms");
 }
-auto promoted_at(double aol) {
-  return [=](Rig& r) {
-    test::make_room(r, 18);
-    r.memory.now.a3_reads = 1000;
-    r.memory.now.a1_cycles = 1000 * aol;
-    r.run(2);
-    fault(r, span_of(20, 12), 2, 0.01);
-    r.run(0.2);
-    return test::promotions(r);
-  };
+void ask(Rig& r) {
+  test::make_room(r, 18);
+  fault(r, span_of(20, 12), 2, 0.01);
+  r.run(0.2);
 }
 
 const KnobMap no_plenty{{"free_space", 100 * test::page_mib}};
@@ -223,6 +217,6 @@ const test::RegisterEffects effects{
              {{"promote_rate_limit", 3 * test::page_gib}}},
             {"scan_period_max", 1000.0, 60000.0, Then::less, threshold_after, no_plenty},
         },
-        scanned_entries(), test::kswapd_entries(), test::aol_entries(promoted_at, {}))};
+        scanned_entries(), test::kswapd_entries(), test::aol_entries(test::asked_at(ask)))};
 
 }  // namespace

@@ -28,8 +28,7 @@ double twice_faulted(Rig& r) {
 auto faulted_at(double aol) {
   return [=](Rig& r) {
     make_room(r, 20);
-    r.memory.now.a3_reads = 1000;
-    r.memory.now.a1_cycles = 1000 * aol;
+    set_aol(r, aol);
     fault(r, span_of(30, 10));
     r.run(1);
     fault(r, span_of(30, 10));

@@ -34,20 +34,20 @@ Rig twoq() {
 const test::RegisterEffects effects{
     "twoq",
     {},
-    test::joined(test::joined({{"in_share", 0.25, 1.0, Then::less,
-                                [](Rig& r) {
-                                  request(r, span_of(0, 25));
-                                  request(r, span_of(0, 5));  // ghosts that return
-                                  request(r, span_of(30, 10));
-                                  return r.gauge("am_pages");
-                                }},
-                               {"out_share", 0.25, 0.5, Then::more,
-                                [](Rig& r) {
-                                  request(r, span_of(0, 60));
-                                  return r.gauge("a1out_pages");
-                                }}},
-                              test::frequency_entries()),
-                 test::aol_entries([](Rig& r) { r.sample(span_of(20, 20)); }))};
+    test::joined({{"in_share", 0.25, 1.0, Then::less,
+                   [](Rig& r) {
+                     request(r, span_of(0, 25));
+                     request(r, span_of(0, 5));  // ghosts that return
+                     request(r, span_of(30, 10));
+                     return r.gauge("am_pages");
+                   }},
+                  {"out_share", 0.25, 0.5, Then::more,
+                   [](Rig& r) {
+                     request(r, span_of(0, 60));
+                     return r.gauge("a1out_pages");
+                   }}},
+                 test::frequency_entries(),
+                 test::aol_entries(test::asked_at([](Rig& r) { r.sample(span_of(20, 20)); })))};
 
 }  // namespace
 

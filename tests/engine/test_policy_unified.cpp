@@ -287,15 +287,14 @@ std::vector<Entry> entries() {
   };
 }
 
-const test::RegisterEffects effects{"unified", base,
-                                    test::joined(entries(), test::aol_entries(
-                                                                [](Rig& r) {
-                                                                  for (int n = 0; n < 8; ++n)
-                                                                    r.sample(span_of(20, 40));
-                                                                  r.run(0.05);
-                                                                  r.sample(span_of(20, 40), 32);
-                                                                },
-                                                                {{"sample_batch", 400.0}}))};
+void ask(Rig& r) {
+  for (int n = 0; n < 8; ++n) r.sample(span_of(20, 40));
+  r.run(0.05);
+  r.sample(span_of(20, 40), 32);
+}
+const test::RegisterEffects effects{
+    "unified", base,
+    test::joined(entries(), test::aol_entries(test::asked_at(ask), {{"sample_batch", 400.0}}))};
 
 // --- Bit by bit ----------------------------------------------------------------------------------
 
