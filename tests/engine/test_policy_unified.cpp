@@ -2,9 +2,9 @@
 #include <bit>
 #include <string>
 
-#include "aol_effects.hpp"
 #include "check.hpp"
 #include "fake_memory.hpp"
+#include "filter_effects.hpp"
 #include "kernels/kernel.hpp"
 #include "knob_effects.hpp"
 #include "regulate/harm_gate.hpp"
@@ -16,9 +16,13 @@
 
 using namespace tt;
 using test::Entry;
-using test::FakeMemory;
+using test::gauge_after;
+using test::joined;
 using test::KnobMap;
+using test::metadata;
 using test::Rig;
+using test::sampled;
+using test::sampling_after;
 using test::span_of;
 using test::Then;
 using test::whole;
@@ -31,63 +35,6 @@ KnobValue text(const char* value) { return std::string{value}; }
 
 // --- Knob effects --------------------------------------------------------------------------------
 
-double threshold(Rig& r) { return r.gauge("frequency_threshold"); }
-auto sampled(std::uint64_t page, unsigned times, AccessKind kind = AccessKind::load) {
-  return [=](Rig& r) {
-    r.sample(Pages{page}, times, kind);
-    r.run(0.05);
-    return test::promotions(r);
-  };
-}
-auto gauge_after(const char* gauge, std::uint64_t page, unsigned times) {
-  return [=](Rig& r) {
-    r.sample(Pages{page}, times);
-    return r.gauge(gauge);
-  };
-}
-double adapted_threshold(Rig& r) {
-  r.sample(span_of(0, 20));
-  return threshold(r);
-}
-double metadata(Rig& r) { return static_cast<double>(r.policy->metadata_bytes()); }
-double demoted(Rig& r) {
-  r.run(1);
-  return test::demotions(r);
-}
-double demoted_in_a_pass(Rig& r) {
-  r.run(60);
-  return test::demotions(r);
-}
-double demoted_of_lukewarm(Rig& r) {
-  r.sample(span_of(0, 20), 2);
-  r.map(0, 20);
-  return demoted(r);
-}
-double marked(Rig& r) {
-  r.sample(span_of(0, 20), 8);
-  r.map(0, 20);
-  r.run(1);
-  return r.gauge("second_chance_pages");
-}
-double demoted_after_revisit(Rig& r) {
-  r.sample(span_of(0, 20), 8);
-  r.map(0, 20);
-  r.run(31);
-  return test::demotions(r);
-}
-double overcounted(Rig& r) {
-  r.map(0, 3100);
-  r.sample(span_of(100, 3000));
-  return test::promotions(r);
-}
-double requests(Rig& r) {
-  r.sample(span_of(20, 10));
-  return static_cast<double>(r.memory.request_calls);
-}
-double scanned(Rig& r) {
-  r.run(1);
-  return static_cast<double>(r.memory.work(Work::scan_step));
-}
 /// So many windows of five seconds with ten promotions each, and this hit ratio.
 void windows(Rig& r, unsigned count, double ratio, std::uint64_t promotions = 10) {
   for (; count > 0; --count) {
@@ -128,57 +75,15 @@ double promoted_where_slow_costs_200_ns(Rig& r) {
   r.sample(span_of(20, 10), 12);
   return test::promotions(r);
 }
-/// Two windows of a minute with a promotion in each and these hit ratios.
-auto sampling_after(double first, double second) {
-  return [=](Rig& r) {
-    std::uint64_t page = 20;
-    for (const double ratio : {first, second}) {
-      r.memory.free({{page - 20}, 1});
-      r.sample(Pages{page++}, 10);
-      r.settle();
-      r.memory.now.loads[0] += 1000 * ratio;
-      r.memory.now.loads[1] += 1000 * (1 - ratio);
-      r.run(60);
-    }
-    return r.gauge("sampling_hz");
-  };
-}
-double threshold_after_plateau(Rig& r) {
-  r.memory.free({{0}, 5});
-  r.memory.queue = {{{20}, Tier::fast}, {{21}, Tier::fast}, {{22}, Tier::fast}};
-  r.settle();
-  r.sample({3}, 20);
-  return threshold(r);
-}
-double demoted_by_batches(Rig& r) {
-  for (int n = 0; n < 12; ++n) {
-    r.run(0.25);
-    r.sample({3000});
-  }
-  return test::demotions(r);
-}
 
-const KnobMap base{{"sample_batch", 1.0},
-                   {"frequency_hot_threshold", whole(8)},
-                   {"momentum_hot_threshold", whole(15)},
-                   {"demote_momentum_below", whole(15)},
-                   {"adaptation_period", 1e9},
-                   {"frequency_cooling_period", 1e9},
-                   {"momentum_cooling_period", 1e9},
-                   {"cbf_counters_per_fast_page", 256.0},
-                   {"momentum_cbf_ratio", 1.0},
-                   {"promote_watermark", 0.0},
-                   {"demote_watermark", 0.0}};
+const KnobMap base = test::hybridtier_base();
 
 std::vector<Entry> entries() {
   const KnobMap full{{"promote_watermark", 0.1}, {"demote_watermark", 0.9}};
-  const KnobMap sized{{"cbf_counters_per_fast_page", 0.0}};
   const KnobMap soon{{"adaptation_period", 10.0}};
-  const KnobMap ladder{{"intensity", text("ladder")}};
-  const KnobMap thrift{{"intensity", text("thrift")}, {"threshold", text("fixed")}};
   const KnobMap stores{{"store_weight", whole(1)}};
   const KnobMap cost{{"cost_test", true}};
-  return {
+  std::vector<Entry> own{
       {"preset", text("ours"), text("freqtier"), Then::less, metadata},
       {"preset", text("hybridtier"), text("freqtier"), Then::less, metadata},
       {"filters", text("both"), text("frequency"), Then::less, metadata},
@@ -218,66 +123,8 @@ std::vector<Entry> entries() {
        promoted_where_slow_costs_200_ns,
        {{"benefit_margin", 50.0}}},
       {"store_weight", whole(1), whole(4), Then::more, sampled(30, 2, AccessKind::store)},
-      {"sampling_frequency", 1e4, 1e5, Then::more, test::load_rate},
-      {"sampling_events", text("system"), text("tier"), Then::more, test::load_events},
-      {"sampling_events", text("tier"), text("tier_and_core"), Then::more, test::load_events},
       {"store_sampling_period", 1000.0, 2000.0, Then::more,
        [](Rig& r) { return r.memory.sampling.back().stores.value; }, stores},
-      {"sampling_levels", whole(1), whole(3), Then::more, sampling_after(0.7, 0.7), ladder},
-      {"sampling_step", 2.0, 10.0, Then::less, sampling_after(0.7, 0.7), ladder},
-      {"window", 60.0, 90.0, Then::more, sampling_after(0.7, 0.7), ladder},
-      {"stable_band", 0.01, 0.1, Then::less, sampling_after(0.7, 0.75), ladder},
-      {"plateau_promotions", 2.0, 3.0, Then::less, threshold_after_plateau,
-       with(thrift, {{"plateau_batches", whole(0)}})},
-      {"plateau_batches", whole(20), whole(40), Then::more,
-       gauge_after("frequency_threshold", 3, 40), thrift},
-      {"demotion_pause_rate", 1e-6, 1.0, Then::more, demoted_by_batches,
-       with(thrift, {{"promote_watermark", 0.1}, {"demote_watermark", 0.9}, {"scan_chunk", 1.0}})},
-      {"sample_batch", 1.0, 10.0, Then::less, requests, {{"frequency_hot_threshold", whole(1)}}},
-      {"frequency_hot_threshold", whole(3), whole(4), Then::less, sampled(30, 3)},
-      {"frequency_threshold_floor", whole(2), whole(6), Then::more, adapted_threshold, soon},
-      {"adaptation_period", 10.0, 100.0, Then::more, adapted_threshold},
-      {"momentum_hot_threshold", whole(3), whole(4), Then::less, sampled(30, 3)},
-      {"demote_momentum_below", whole(2), whole(3), Then::more, demoted_of_lukewarm, full, 4096,
-       false},
-      {"frequency_cooling_period", 1.0, 3.0, Then::less, gauge_after("frequency_coolings", 3, 100)},
-      {"momentum_cooling_period", 1.0, 3.0, Then::less, gauge_after("momentum_coolings", 3, 100)},
-      {"cbf_error", 0.3, 0.0001, Then::less, overcounted,
-       with(sized, {{"frequency_hot_threshold", whole(2)}}), 4096, false},
-      {"cbf_hashes", whole(1), whole(8), Then::less, metadata, sized},
-      {"cbf_counter_bits", text("4"), text("8"), Then::more, metadata},
-      {"cbf_counters_per_fast_page",
-       16.0,
-       256.0,
-       Then::less,
-       overcounted,
-       {{"frequency_hot_threshold", whole(2)}},
-       4096,
-       false},
-      {"momentum_cbf_ratio",
-       1.0,
-       64.0,
-       Then::more,
-       overcounted,
-       {{"momentum_hot_threshold", whole(2)}, {"frequency_hot_threshold", whole(15)}},
-       4096,
-       false},
-      {"promote_watermark", 0.0, 0.1, Then::more, demoted, {{"demote_watermark", 0.5}}},
-      {"demote_watermark",
-       0.1,
-       0.5,
-       Then::more,
-       demoted_in_a_pass,
-       {{"promote_watermark", 0.1}, {"scan_chunk", 1.0}}},
-      {"second_chance_revisit", 1000.0, 100000.0, Then::less, demoted_after_revisit, full, 4096,
-       false},
-      {"second_chance_queue", 3.0, 5.0, Then::more, marked, full, 4096, false},
-      {"scan_chunk",
-       1.0,
-       8.0,
-       Then::more,
-       scanned,
-       {{"promote_watermark", 0.1}, {"demote_watermark", 0.1}}},
       {"gate_window", 5000.0, 10000.0, Then::less, closed(0.5, 0.5)},
       {"gate_band", 0.005, 0.2, Then::more, closed(0.5, 0.4)},
       {"gate_patience", whole(2), whole(5), Then::less, closed(0.5, 0.5)},
@@ -285,16 +132,12 @@ std::vector<Entry> entries() {
       {"gate_pause", 5000.0, 60000.0, Then::more, closed(0.5, 0.5)},
       {"benefit_margin", 0.5, 5.0, Then::less, promoted_where_slow_costs_200_ns, cost},
   };
+  return joined(
+      std::move(own), test::ladder_entries({{"intensity", text("ladder")}}),
+      test::hybridtier_entries({{"intensity", text("thrift")}, {"threshold", text("fixed")}}));
 }
 
-void ask(Rig& r) {
-  for (int n = 0; n < 8; ++n) r.sample(span_of(20, 40));
-  r.run(0.05);
-  r.sample(span_of(20, 40), 32);
-}
-const test::RegisterEffects effects{
-    "unified", base,
-    test::joined(entries(), test::aol_entries(test::asked_at(ask), {{"sample_batch", 400.0}}))};
+const test::RegisterEffects effects{"unified", base, entries()};
 
 // --- Bit by bit ----------------------------------------------------------------------------------
 
