@@ -1,16 +1,22 @@
 // drift: how many accesses the window gets, that it moves by accesses, and what one is to memory.
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "check.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
+#include "stream_sums.hpp"
 #include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::trace;
 using check::Scratch;
+using test::common;
+using test::hottest;
+using test::Lines;
+using test::lines;
+using test::loads;
+using test::sum;
 
 namespace {
 
@@ -26,46 +32,6 @@ kernels::RecordRequest small(const std::filesystem::path& file) {
   request.parameters["accesses_g"] = 1.0;  // 976,563 simulated
   request.parameters["turnover_g"] = 0.0;
   return request;
-}
-
-/// Load counts per page of the timed blocks between two shares of the accesses.
-std::vector<double> loads(const Reader& reader, double from, double to) {
-  std::vector<double> sums(reader.info().pages);
-  Block block;
-  double done = 0;
-  for (std::uint64_t i = 0; i < reader.info().blocks; ++i) {
-    reader.read(i, block);
-    if (!block.timed) continue;
-    const double share = done / static_cast<double>(reader.info().operations);
-    done += static_cast<double>(block.operations[0]);
-    if (share < from || share >= to) continue;
-    for (const Segment& segment : block.segments)
-      if (segment.kind == AccessKind::load)
-        for (std::size_t e = 0; e < segment.pages.size(); ++e)
-          sums[segment.pages[e]] += segment.counts[e];
-  }
-  return sums;
-}
-
-double sum(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0);
-}
-
-/// The pages with the most loads.
-std::vector<std::size_t> hottest(const std::vector<double>& counts, std::size_t number) {
-  std::vector<std::size_t> pages(counts.size());
-  std::iota(pages.begin(), pages.end(), 0u);
-  std::ranges::sort(pages, [&](auto a, auto b) { return counts[a] > counts[b]; });
-  pages.resize(number);
-  std::ranges::sort(pages);
-  return pages;
-}
-
-/// Which share of one set of pages is in the other.
-double common(const std::vector<std::size_t>& a, const std::vector<std::size_t>& b) {
-  std::vector<std::size_t> both;
-  std::ranges::set_intersection(a, b, std::back_inserter(both));
-  return static_cast<double>(both.size()) / static_cast<double>(a.size());
 }
 
 double share_of(const std::vector<double>& counts, const std::vector<std::size_t>& pages) {
@@ -154,18 +120,10 @@ TEST("drift: an access reads one line, and writes it in the share of stores") {
     const StreamInfo info = kernels::record("drift", request);
     const Reader reader{request.file};
     CHECK_EQ(info.classes[0].mlp, 5.0);
-    Block block;
-    std::uint64_t read = 0;
-    std::uint64_t dirtied = 0;
-    std::uint64_t set_up = 0;
-    for (std::uint64_t i = 0; i < info.blocks; ++i) {
-      reader.read(i, block);
-      for (const Segment& segment : block.segments)
-        (!block.timed ? set_up : segment.kind == AccessKind::load ? read : dirtied) += segment.sum;
-    }
-    CHECK_EQ(set_up, info.pages * 64);
-    CHECK_NEAR(static_cast<double>(read) / static_cast<double>(info.operations), 1, 0.01);
-    return static_cast<double>(dirtied) / static_cast<double>(read);
+    const Lines all = lines(reader);
+    CHECK_EQ(all.set_up, static_cast<double>(info.pages * 64));
+    CHECK_NEAR(all.read / static_cast<double>(info.operations), 1, 0.01);
+    return all.written / all.read;
   };
   CHECK_EQ(written(0), 0.0);
   CHECK_NEAR(written(0.3), 0.3, 0.005);

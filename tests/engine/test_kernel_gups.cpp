@@ -1,17 +1,21 @@
 // GUPS: where updates go, when the hot set moves, and what an update is to memory.
 #include <algorithm>
-#include <numeric>
 
 #include "check.hpp"
 #include "kernels/kernel.hpp"
 #include "scratch.hpp"
 #include "sim/simulate.hpp"
 #include "sim_streams.hpp"
+#include "stream_sums.hpp"
 #include "trace/reader.hpp"
 
 using namespace tt;
 using namespace tt::trace;
 using check::Scratch;
+using test::Lines;
+using test::lines;
+using test::loads;
+using test::sum;
 
 namespace {
 
@@ -26,30 +30,6 @@ kernels::RecordRequest small(const std::filesystem::path& file) {
   request.file = file;
   request.parameters["updates_g"] = 1.0;  // 976,563 simulated
   return request;
-}
-
-/// Load counts per page of the timed blocks with numbers in [from, to) of their share of all.
-std::vector<double> loads(const Reader& reader, double from, double to) {
-  std::vector<double> sums(reader.info().pages);
-  Block block;
-  double done = 0;
-  for (std::uint64_t i = 0; i < reader.info().blocks; ++i) {
-    reader.read(i, block);
-    if (!block.timed) continue;
-    const double share = done / static_cast<double>(reader.info().operations);
-    done += static_cast<double>(block.operations[0]);
-    if (share < from || share >= to) continue;
-    for (const Segment& segment : block.segments)
-      if (segment.kind == AccessKind::load)
-        for (std::size_t e = 0; e < segment.pages.size(); ++e)
-          sums[segment.pages[e]] += segment.counts[e];
-  }
-  return sums;
-}
-
-double sum(const std::vector<double>& values, std::size_t first, std::size_t count) {
-  return std::accumulate(values.begin() + static_cast<std::ptrdiff_t>(first),
-                         values.begin() + static_cast<std::ptrdiff_t>(first + count), 0.0);
 }
 
 }  // namespace
@@ -81,9 +61,6 @@ TEST("gups: an update is one line read and one line written") {
   const StreamInfo info = kernels::record("gups", small(scratch.file("g.tts")));
   const Reader reader{scratch.file("g.tts")};
   Block block;
-  std::uint64_t read = 0;
-  std::uint64_t written = 0;
-  std::uint64_t set_up = 0;
   std::uint64_t touched = 0;
   for (std::uint64_t i = 0; i < info.blocks; ++i) {
     reader.read(i, block);
@@ -92,14 +69,13 @@ TEST("gups: an update is one line read and one line written") {
         CHECK_EQ(event.first, touched);  // initialised in order
         touched += event.count;
       }
-    for (const Segment& segment : block.segments)
-      (!block.timed ? set_up : segment.kind == AccessKind::load ? read : written) += segment.sum;
     if (!block.timed) CHECK_EQ(block.operations[0], 0u);
   }
   CHECK_EQ(touched, info.pages);
-  CHECK_EQ(set_up, info.pages * 64);
-  CHECK_NEAR(static_cast<double>(read) / static_cast<double>(info.operations), 1, 0.01);
-  CHECK_NEAR(static_cast<double>(written) / static_cast<double>(read), 1, 0.001);
+  const Lines all = lines(reader);
+  CHECK_EQ(all.set_up, static_cast<double>(info.pages * 64));
+  CHECK_NEAR(all.read / static_cast<double>(info.operations), 1, 0.01);
+  CHECK_NEAR(all.written / all.read, 1, 0.001);
 }
 
 TEST("gups: a part of the hot set may move, or none") {
