@@ -502,8 +502,17 @@ def test_an_update_runs_what_the_file_lacks(
     assert tune("--update") == 0
     assert len(ran) == 2  # the gain's
     on_another_machine()
+    content = json.loads(Path("results/claims.json").read_text())
+    for row in content["claims"]:
+        assert row["build"] == engine.build_id()
+        row["build"] = "older"
+    Path("results/claims.json").write_text(json.dumps(content))
     assert tune("--update", "table") == 0
     assert len(ran) == 3
+    rows = json.loads(Path("results/claims.json").read_text())["claims"]
+    assert [row["build"] for row in rows] == ["older", engine.build_id(), engine.build_id()]
+    page = Path("results/claims.md").read_text()
+    assert f"1 verdict by older, 2 verdicts by {engine.build_id()}" in page
 
 
 def test_the_list_runs_nothing(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner import engine
+from tuner import text
 from tuner.claims.document import Claim
 from tuner.claims.verdict import NOISE, WITHIN, Outcome, Summary, Verdict
 from tuner.errors import UserError
@@ -36,6 +37,7 @@ def content(verdicts: Sequence[Verdict], summary: Summary) -> dict[str, Any]:
                 "reason": verdict.reason,
                 "cells": _rounded(verdict.cells),
                 "runs": verdict.runs,
+                "build": verdict.build,
             }
             for verdict in verdicts
         ],
@@ -107,7 +109,9 @@ def markdown(claims: Sequence[Claim], verdicts: Sequence[Verdict], summary: Summ
         ]
     for verdict in verdicts:
         lines += ["", f"## {verdict.id}", "", *_section(verdict)]
-    lines += ["", f"Engine {engine.version()}, build {engine.build_id()}."]
+    builds = Counter(verdict.build for verdict in verdicts if verdict.build)
+    measured = ", ".join(f"{text.plural(n, 'verdict')} by {build}" for build, n in builds.items())
+    lines += ["", f"Engine builds: {measured or 'none'}."]
     return "\n".join(lines) + "\n"
 
 

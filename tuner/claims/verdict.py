@@ -65,6 +65,7 @@ class Verdict:
     note: str
     why: str
     runs: str  # what was asked for
+    build: str = ""  # the engine that ran it; empty: none has, or it is not known
     cells: list[dict[str, Any]] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)  # points of all-fast
@@ -76,7 +77,8 @@ def judge(claim: Claim, plan: Plan) -> list[Verdict]:
     try:
         if spec.needs:
             raise NotEvaluable(f"needs {spec.needs}")
-        return _table(claim, plan) if spec.table else [_value(claim, plan)]
+        found = _table(claim, plan) if spec.table else [_value(claim, plan)]
+        return [replace(row, build=engine.build_id()) for row in found]
     except NotEvaluable as missing:
         reason = str(missing)
     names = [spec.id]
@@ -94,12 +96,14 @@ def recall(claim: Claim, rows: Mapping[str, Mapping[str, Any]]) -> list[Verdict]
     if spec.needs or row["verdict"] == Outcome.unknown or row["ours"] is None:
         return None
     if spec.table is None:
-        return [_judged(claim, row["ours"])]
-    if set(row["ours"]) != set(spec.table.systems):
+        found = [_judged(claim, row["ours"])]
+    elif set(row["ours"]) != set(spec.table.systems):
         return None
-    order = rows.get(f"{claim.id}-order")
-    labels = list(order["ours"] if order else dict.fromkeys(c["cell"] for c in row["cells"]))
-    return _judged_table(claim, row["ours"], labels)
+    else:
+        order = rows.get(f"{claim.id}-order")
+        labels = list(order["ours"] if order else dict.fromkeys(c["cell"] for c in row["cells"]))
+        found = _judged_table(claim, row["ours"], labels)
+    return [replace(one, build=str(row.get("build", ""))) for one in found]
 
 
 def _row(
