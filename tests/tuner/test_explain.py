@@ -22,6 +22,9 @@ from tuner.optimize.checks import (
     judge,
 )
 from tuner.optimize.explain import SEEDS, TRIES, explain
+from tuner.report import conclusion
+from tuner.report.conclusion import Conclusion
+from tuner.report.importance import Importance
 from tuner.run.pool import without_result
 from tuner.run.trial import Status, StreamRequest, Trial, TrialResult
 from tuner.study import log
@@ -161,6 +164,20 @@ def test_the_verdict_has_the_bounds_and_pairs_of_held_out_seeds(tmp_path: Path) 
     assert [t.scenario.seed for t in sorted(best, key=lambda t: t.scenario.seed)] == verdict.seeds
     # 3 references and one other policy; default, best and the other on each seed.
     assert len(study.pool.ran) == 4 + 3 * HELD_OUT
+
+
+def test_the_terminal_names_the_best_of_the_other_policies(tmp_path: Path) -> None:
+    study = Study(tmp_path, noisy)
+    few = {f"p{i}": 100.0 + i for i in range(5)}  # and `other`
+    forest = Importance({}, 0.0, 0, "none")
+    verdict = study.judge().model_copy(update={"untuned": few})
+    lines = conclusion.text(study.log.data, Conclusion(verdict, None, forest)).splitlines()
+    assert sum(line.startswith("  untuned ") for line in lines) == 6
+    verdict = verdict.model_copy(update={"untuned": few | {"p6": 1000.0, "p7": 2000.0}})
+    lines = conclusion.text(study.log.data, Conclusion(verdict, None, forest)).splitlines()
+    assert sum(line.startswith("  untuned ") for line in lines) == 5
+    (rest,) = (line for line in lines if "more untuned" in line)
+    assert rest == "  3 more untuned: 102 ops/s to 100 ops/s (the report has all)"
 
 
 def test_repeats_of_a_trial_and_held_out_seeds_do_not_overlap(tmp_path: Path) -> None:

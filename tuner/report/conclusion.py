@@ -15,6 +15,8 @@ from tuner.study.verdict import CONFIDENCE, Advice, Kind, Verdict
 from tuner.text import change, quantity, short
 
 MOST = 5  # knobs in the terminal's summary
+MOST_RIVALS = 5  # other policies with their defaults, there
+UNTUNED = "untuned "
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def rows(study: StudyData, verdict: Verdict) -> list[tuple[str, float, str]]:
         for c in verdict.contenders
         if c.kind is not Kind.off and c.mean is not None
     }
-    values = {f"untuned {other}": value for other, value in verdict.untuned.items()}
+    values = {f"{UNTUNED}{other}": value for other, value in verdict.untuned.items()}
     values |= verdict.references | {key: mean for key, mean in means.items() if mean is not None}
     default = values.get("default")
 
@@ -82,15 +84,21 @@ def rows(study: StudyData, verdict: Verdict) -> list[tuple[str, float, str]]:
 def _values(study: StudyData, verdict: Verdict) -> list[str]:
     objective = OBJECTIVES[study.header.request.scenario.objective]
     found = rows(study, verdict)
-    cells = [(name, quantity(value, objective.unit), text) for name, value, text in found]
-    widths = [max(len(cell[k]) for cell in cells) for k in range(2)] if cells else [0, 0]
-    return [
-        f"{objective.name} (contenders: mean of {len(verdict.seeds)} held-out seeds)",
-        *(
-            f"  {name:<{widths[0]}}  {value:>{widths[1]}}{f'  ({text})' if text else ''}"
-            for name, value, text in cells
-        ),
+    rivals = [row for row in found if row[0].startswith(UNTUNED)]
+    left_out = rivals[MOST_RIVALS:] if len(rivals) > MOST_RIVALS + 1 else []
+    cells = [
+        (name, quantity(value, objective.unit), text)
+        for name, value, text in (row for row in found if row not in left_out)
     ]
+    widths = [max(len(cell[k]) for cell in cells) for k in range(2)] if cells else [0, 0]
+    lines = [
+        f"  {name:<{widths[0]}}  {value:>{widths[1]}}{f'  ({text})' if text else ''}"
+        for name, value, text in cells
+    ]
+    if left_out:
+        ends = [quantity(value, objective.unit) for _, value, _ in (left_out[0], left_out[-1])]
+        lines.append(f"  {len(left_out)} more untuned: {' to '.join(ends)} (the report has all)")
+    return [f"{objective.name} (contenders: mean of {len(verdict.seeds)} held-out seeds)", *lines]
 
 
 def share(value: float, half_width: float | None) -> str:
