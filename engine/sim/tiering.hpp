@@ -65,8 +65,8 @@ class TieringThread {
     lines_ += static_cast<double>(times) * work_lines(kind) * (per_page(kind) ? scale_ : 1);
   }
 
-  /// One core's worth of work in the block that ends now: what it still owes, then the rings and the
-  /// ticks. `fresh` are the block's samples, in random order; end() takes them.
+  /// One core's worth of work in the block that ends now: what it still owes, then the rings and
+  /// the ticks. `fresh` are the block's samples, in random order; end() takes them.
   void begin(double block_ns, double now_ns, std::vector<Sample>& fresh, const Policy& policy);
   /// The ticks until then, each with the samples before it.
   void run(double until_ns, Policy& policy);

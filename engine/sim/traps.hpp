@@ -3,8 +3,8 @@
 // A page is armed in the page table; the replay loop tells each entry that touches an armed page. A
 // clear accessed bit is set at once. First accesses of protected pages are drawn before the block
 // is solved, because faults take the application's time; they get their times after it, when probes
-// are answered, too, and reach the policy in order of time, part by part. Draws are made in order of pages, or of probes, so that results do not depend
-// on the order in which entries are found.
+// are answered, too, and reach the policy in order of time, part by part. Draws are made in order
+// of pages, or of probes, so that results do not depend on the order in which entries are found.
 #pragma once
 
 #include <array>

@@ -93,9 +93,9 @@ PolicyInfo by_object() {
   return info;
 }
 
-/// Policies that miss the bound of 3 %, and what they come within. NBT promotes into the room between
-/// two watermarks, a thousandth of the fast tier: of this miniature's 1024 to 16384 pages the
-/// coarsest has one page there, so that two pages that fault together cannot both be promoted.
+/// Policies that miss the bound of 3 %, and what they come within. NBT promotes into the room
+/// between two watermarks, a thousandth of the fast tier: the coarsest of these miniatures has one
+/// page there, so that two pages that fault together cannot both be promoted.
 const std::map<std::string_view, double> by_scale{{"nbt", 0.09}};
 
 }  // namespace
