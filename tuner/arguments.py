@@ -211,6 +211,12 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     workers(parser)
     out(parser, "folder of compare-NAME")
     parser.add_argument("--name", help="of the comparison (default: made from the options)")
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="add to the comparison that OUT/compare-NAME has: its workloads stay, with the "
+        "figures that were measured under the same conditions, by whichever engine build",
+    )
     parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
     json(parser)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from conftest import POLICIES, FakeNative
 from tuner import cli, engine
 from tuner.declarations import PolicyDecl
 from tuner.optimize import jobs
-from tuner.run import pool, runner, settings
+from tuner.run import cache, pool, runner, settings
 from tuner.run.trial import Status, Trial, TrialResult
 
 HUGE = 2 << 20
@@ -143,7 +144,8 @@ def test_json_prints_one_object(native: Native, capsys: pytest.CaptureFixture[st
     assert {cell["status"] for cell in found["cells"]} == {"success"}
     (toy,) = (cell for cell in found["cells"] if cell["policy"] == "toy")
     assert toy["objectives"] == [2, 3, 4]
-    assert toy["metrics"]["fast_hit_ratio"] == 0.75
+    assert toy["metrics"]["fast_hit_ratio"] == [0.75] * 3
+    assert toy["engine_build"] == found["engine_build"]
 
 
 def test_a_second_command_runs_nothing(native: Native) -> None:
@@ -158,6 +160,95 @@ def test_a_second_command_runs_nothing(native: Native) -> None:
     assert content() == first
     assert compare("--seeds", "5") == 0  # two more seeds of the one policy that samples
     assert sorted(call["seed"] for call in seen) == [3, 4]
+
+
+def test_a_comparison_is_added_to_on_another_machine(
+    native: Native, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def on_another_machine(build: str) -> None:
+        shutil.rmtree(cache.folder(engine.build_id()))
+        found = content()
+        for cell in found["cells"]:
+            cell["engine_build"] = build
+        Path("results/compare-x/compare.json").write_text(json.dumps(found))
+        seen.clear()
+
+    seen = simulations(native)
+    assert compare("--update") == 0
+    assert len(seen) == 3 + 3
+    first = content()
+    on_another_machine("older")
+    assert compare("--update", workloads="walker:small") == 0
+    assert "4 cells kept of 8" in capsys.readouterr().err
+    assert len(seen) == 3 + 3
+    second = content()
+    assert second["workloads"] == ["walker", "walker:small"]
+    builds = [(cell["workload"], cell["engine_build"]) for cell in second["cells"]]
+    build = engine.build_id()
+    assert builds == [("walker", "older")] * 4 + [("walker:small", build)] * 4
+    for old, new in zip(first["cells"], second["cells"], strict=False):
+        assert old | {"engine_build": "older"} == new
+    page = Path("results/compare-x/compare.md").read_text()
+    assert f"Engine builds: 4 cells by older, 4 cells by {build}." in page
+
+    # Whatever a cell's figures depend on has to be the same.
+    on_another_machine("older")
+    assert compare("--update", "--window", "steady", workloads="walker") == 0
+    assert len(seen) == 2 * (3 + 3)
+    on_another_machine("older")
+    assert compare("--update", "--window", "steady", "--seeds", "2") == 0
+    assert len(seen) == 2 * (3 + 2)
+
+
+def test_an_update_searches_what_is_new(native: Native) -> None:
+    seen = simulations(native)
+    assert compare("--update", "--tuned", "3") == 0
+    first = content()
+    shutil.rmtree(cache.folder(engine.build_id()))
+    seen.clear()
+    assert compare("--update", "--tuned", "3") == 0
+    assert seen == []
+    assert content() == first
+    assert compare("--update", "--tuned", "4") == 0
+    assert len(seen) == 4 + 3
+
+
+def test_what_failed_is_run_again_by_an_update(
+    native: Native, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = simulations(native)
+    assert compare("--update") == 0
+    found = content()
+    for cell in found["cells"]:
+        if cell["policy"] == "toy":
+            cell |= {"status": "timeout", "reason": "x", "seeds": [], "objectives": []}
+            cell["metrics"] = {}
+    Path("results/compare-x/compare.json").write_text(json.dumps(found))
+    shutil.rmtree(cache.folder(engine.build_id()))
+    seen.clear()
+    assert compare("--update") == 0
+    assert [call["policy"] for call in seen] == ["toy"] * 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compare", "--workloads", "walker", "--update"], "say with --name"),
+        (
+            ["compare", "--workloads", "walker", "--update", "--name", "x"],
+            "compare.json: not a compare.json",
+        ),
+    ],
+)
+def test_what_cannot_be_added_to_is_refused(
+    native: Native, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path("results/compare-x/compare.json")
+    file.parent.mkdir(parents=True)
+    file.write_text('{"cells": [1]}')
+    assert cli.main(words) == 2
+    assert message in capsys.readouterr().err
+    assert file.read_text() == '{"cells": [1]}'
 
 
 def test_another_objective_is_read_from_the_same_runs(native: Native) -> None:
@@ -449,7 +540,7 @@ def test_a_comparison_of_real_policies_is_in_mlflow(
         for run in children
         if run.data.params["policy"] == "hemem" and run.data.params["ratio"] == cell["ratio"]
     )
-    assert child.data.metrics["fast_hit_ratio"] == cell["metrics"]["fast_hit_ratio"]
+    assert child.data.metrics["fast_hit_ratio"] == cell["metrics"]["fast_hit_ratio"][0]
     history = client.get_metric_history(child.info.run_id, "objective")
     assert [point.value for point in sorted(history, key=lambda p: p.step)] == cell["objectives"]
     names = {item.path for item in client.list_artifacts(parent.info.run_id)}

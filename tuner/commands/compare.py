@@ -7,14 +7,14 @@ interrupted one stopped.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tuner import engine, text
 from tuner.commands.run import ALL, tunable
-from tuner.compare import cells, page
-from tuner.compare.cells import Comparison, Runs
-from tuner.compare.figures import Figures, measure
+from tuner.compare import cells, earlier, page
+from tuner.compare.cells import Comparison, Place, Runs
+from tuner.compare.figures import Figures, Measured, measure
 from tuner.compare.tracking import track
 from tuner.declarations import PolicyDecl
 from tuner.documents import catalog
@@ -33,13 +33,15 @@ from tuner.terminal import print_json, progress, say, table
 
 def run(args: Namespace) -> int:
     """Exit code 0 when every cell ran or was refused, and some ran."""
-    comparison = _planned(args)
-    runs = Runs(comparison)
+    comparison, kept = _planned(args)
+    runs = Runs(comparison, kept)
+    if args.update:
+        say(f"{text.plural(len(kept), 'cell')} kept of {len(comparison.cells)}")
     for what in ("", " of best configurations"):
         run_missing(runs, args, what)
     cache.prune(engine.build_id())
-    figures = Figures(comparison, measure(runs))
-    written = _write(figures, Path(args.out) / f"compare-{comparison.name}")
+    figures = Figures(comparison, measure(runs, kept))
+    written = _write(figures, _folder(args, comparison.name))
     _track(figures, written, args)
     if args.json:
         print_json(page.content(figures) | {"files": [str(path) for path in written]})
@@ -53,12 +55,25 @@ def run(args: Namespace) -> int:
     return 1 if bad or not any(m.objectives for m in figures.measured) else 0
 
 
-def _planned(args: Namespace) -> Comparison:
+def _folder(args: Namespace, name: str) -> Path:
+    return Path(args.out) / f"compare-{name}"
+
+
+def _planned(args: Namespace) -> tuple[Comparison, Mapping[Place, Measured]]:
+    """With the figures that are kept."""
     chosen = policies(args.policies)
     workloads = args.workloads.split(",")
     if args.workloads == ALL:
         workloads = catalog.names(Kind.workload)
-    return cells.plan(
+    before = None
+    if args.update:
+        if not args.name:
+            raise UserError("--update: say with --name which comparison is added to")
+        file = _folder(args, args.name) / "compare.json"
+        before = earlier.read(file) if file.exists() else None
+    if before is not None:
+        workloads = [*before["workloads"], *workloads]
+    comparison = cells.plan(
         [characteristics.split(name) for name in dict.fromkeys(workloads)],
         chosen,
         args.ratios.split(","),
@@ -70,6 +85,7 @@ def _planned(args: Namespace) -> Comparison:
         name=args.name,
         given=settings.given(args),
     )
+    return comparison, earlier.recall(comparison, before) if before is not None else {}
 
 
 def policies(names: str) -> list[PolicyDecl]:

@@ -3,9 +3,9 @@ pages of one size, at its defaults or tuned."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from tuner import text
 from tuner.declarations import KnobValue, PolicyDecl
@@ -42,6 +42,10 @@ class Row(Model):
         return self.model_copy(update={"tuned": False})
 
 
+Place: TypeAlias = tuple[str, Row, str]
+"""Workload, row and ratio of a cell."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One configuration on one workload at one ratio. Its runs differ in their sampling seeds."""
@@ -53,6 +57,10 @@ class Cell:
     @property
     def ratio(self) -> str:
         return self.setting.scenario.ratio
+
+    @property
+    def place(self) -> Place:
+        return self.workload, self.row, self.ratio
 
     @property
     def name(self) -> str:
@@ -75,6 +83,11 @@ class Comparison:
     budget: int
     tune_ratio: str
     cells: list[Cell]
+
+    @property
+    def searches(self) -> dict[str, Any] | None:
+        """What tuned rows are of; None if there are none."""
+        return {"trials": self.budget, "ratio": self.tune_ratio} if self.budget else None
 
     @property
     def identity(self) -> str:
@@ -204,20 +217,23 @@ def _word(ratio: str) -> str:
 
 
 class Runs:
-    """What a comparison needs to run, and what has come of it so far."""
+    """What a comparison needs to run, and what has come of it so far. Cells that are `kept` from
+    before need nothing."""
 
-    def __init__(self, comparison: Comparison) -> None:
+    def __init__(self, comparison: Comparison, kept: Collection[Place] = ()) -> None:
         self.comparison = comparison
+        self._kept = kept
         self._results: dict[str, Result] = {}
         self._studies: dict[tuple[str, Row], Study] = {}
-        self._trials: dict[tuple[str, Row, str], dict[str, Trial]] = {}
+        self._trials: dict[Place, dict[str, Trial]] = {}
 
     def jobs(self) -> list[Job]:
         """What can be done now and has not been, each once. Studies come first, since runs of their
         best configurations follow them."""
         found: dict[str, Job] = {}
         for cell in self.comparison.cells:
-            found |= self._needed(cell)
+            if cell.place not in self._kept:
+                found |= self._needed(cell)
         left = [job for key, job in found.items() if key not in self._results]
         return sorted(left, key=lambda job: isinstance(job, Trial))
 
@@ -234,7 +250,7 @@ class Runs:
 
     def _needed(self, cell: Cell) -> Mapping[str, Job]:
         """By key."""
-        place = (cell.workload, cell.row, cell.ratio)
+        place = cell.place
         if place in self._trials:
             return self._trials[place]
         knobs: Mapping[str, KnobValue] = {}

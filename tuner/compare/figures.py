@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
 from tuner import ranking
-from tuner.compare.cells import Cell, Comparison, Row, Runs
+from tuner.compare.cells import Cell, Comparison, Place, Row, Runs
 from tuner.declarations import KnobValue
 from tuner.objective import OBJECTIVES
 from tuner.optimize.jobs import objective_of
@@ -38,6 +38,7 @@ class Measured:
     objectives: Sequence[float] = ()
     metrics: Sequence[Mapping[str, float]] = ()
     knobs: Mapping[str, KnobValue] | None = None
+    build: str = ""  # of the engine
 
     @property
     def ratio(self) -> str:
@@ -63,14 +64,18 @@ class Measured:
         return sum(values) / len(values) if values else None
 
 
-def measure(runs: Runs) -> list[Measured]:
-    """Of all cells, in order."""
-    return [_measured(runs, cell) for cell in runs.comparison.cells]
+def measure(runs: Runs, kept: Mapping[Place, Measured] | None = None) -> list[Measured]:
+    """Of all cells, in order; of some from before."""
+    before = kept or {}
+    return [before.get(cell.place) or _measured(runs, cell) for cell in runs.comparison.cells]
 
 
 def _measured(runs: Runs, cell: Cell) -> Measured:
     status, reason = runs.outcome(cell)
-    found = Measured(cell.workload, cell.row, cell.setting.scenario, status, reason)
+    found = Measured(
+        cell.workload, cell.row, cell.setting.scenario, status, reason,
+        build=cell.setting.engine_build,
+    )  # fmt: skip
     if status is not Status.success:
         return found
     pairs = runs.of(cell)

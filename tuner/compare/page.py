@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tuner import engine, ranking
+from tuner import engine, ranking, text
+from tuner.compare.earlier import conditions
 from tuner.compare.figures import METRICS, Figure, Figures, Line, Measured
 from tuner.objective import OBJECTIVES
 from tuner.optimize.checks import BOUND
@@ -247,9 +249,7 @@ def content(figures: Figures) -> dict[str, Any]:
         "ratios": comparison.ratios,
         "seeds": comparison.seeds,
         "base": comparison.base.model_dump(),
-        "tuned": {"trials": comparison.budget, "ratio": comparison.tune_ratio}
-        if comparison.budget
-        else None,
+        "tuned": comparison.searches,
         "notes": notes(figures),
         "tables": [
             {
@@ -280,18 +280,18 @@ def _figure(figure: Figure | None) -> dict[str, Any] | None:
 
 
 def _cell(found: Measured) -> dict[str, Any]:
-    scenario = found.scenario.plain()
-    del scenario["seed"], scenario["repeats"]
+    names = found.metrics[0] if found.metrics else {}
     return {
-        **scenario,
+        **conditions(found.scenario),
         "workload": found.workload,
         "tuned": found.row.tuned,
         "status": found.outcome,
         "reason": found.reason,
         "seeds": list(found.seeds),
         "objectives": list(found.objectives),
-        "metrics": {name: value for name in METRICS if (value := found.mean(name)) is not None},
+        "metrics": {name: [run[name] for run in found.metrics] for name in names},
         "knobs": dict(found.knobs or {}),
+        "engine_build": found.build,
     }
 
 
@@ -313,7 +313,9 @@ def markdown(figures: Figures, picture: str) -> str:
     changed = [found for found in figures.measured if found.knobs]
     if changed:
         lines += ["", "## What tuning changed", "", *_changes(changed)]
-    lines += ["", f"Engine {engine.version()}, build {engine.build_id()}."]
+    builds = Counter(found.build for found in figures.measured)
+    cells = ", ".join(f"{text.plural(n, 'cell')} by {build}" for build, n in builds.items())
+    lines += ["", f"Engine builds: {cells}."]
     return "\n".join(lines) + "\n"
 
 

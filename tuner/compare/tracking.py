@@ -101,7 +101,7 @@ class _Store:
             "workload": found.workload,
             "policy": found.row.policy,
             "tuned": str(found.row.tuned).lower(),
-            "engine.build": self._build,
+            "engine.build": found.build,
             "status": found.outcome,
         }
         if found.reason:
