@@ -540,7 +540,8 @@ def test_a_comparison_of_real_policies_is_in_mlflow(
         for run in children
         if run.data.params["policy"] == "hemem" and run.data.params["ratio"] == cell["ratio"]
     )
-    assert child.data.metrics["fast_hit_ratio"] == cell["metrics"]["fast_hit_ratio"][0]
+    hits = cell["metrics"]["fast_hit_ratio"]
+    assert child.data.metrics["fast_hit_ratio"] == pytest.approx(sum(hits) / len(hits))
     history = client.get_metric_history(child.info.run_id, "objective")
     assert [point.value for point in sorted(history, key=lambda p: p.step)] == cell["objectives"]
     names = {item.path for item in client.list_artifacts(parent.info.run_id)}

@@ -33,6 +33,7 @@ from tuner.optimize.jobs import (
 from tuner.run import settings, streams
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
+from tuner.terminal import say
 
 DEADLINE = 900.0  # seconds for one replay; the longest take some ten
 
@@ -62,7 +63,11 @@ def execute(jobs: Sequence[Job], workers: int, done: Callable[[Job, Result], Non
         try:
             while ready or leaders or running:
                 while len(running) < workers and (ready or leaders):
-                    job = ready.popleft() if ready else waiting[leaders.popleft()].pop()
+                    if ready:
+                        job = ready.popleft()
+                    else:
+                        job = waiting[leaders.popleft()].pop()
+                        say(f"making the stream of {job.stream.workload} ({job.stream.input})")
                     running[_submit(pool, job)] = job
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     job = running.pop(future)
