@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 
 def si(value: float) -> str:
     """1234567 as `1.23 M`."""
@@ -86,6 +89,13 @@ def exact(value: bool | int | float | str) -> str:
 def short(value: bool | int | float | str) -> str:
     """A knob's value with four digits."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def engine_builds(noun: str, builds: Iterable[str]) -> str:
+    """`Engine builds: 2 cells by 1a2b, 1 cell by an earlier one.` An empty build is not known."""
+    counts = Counter(build or "an earlier one" for build in builds)
+    parts = [f"{plural(count, noun)} by {build}" for build, count in counts.items()]
+    return f"Engine builds: {', '.join(parts) or 'none'}."
 
 
 def plural(count: int, noun: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from conftest import FakeNative
 
-from tuner import cli, engine, ranking
+from tuner import cli, engine, ranking, text
 from tuner.claims import document, runs, verdict
 from tuner.claims.document import Claim
 from tuner.claims.runs import Plan
@@ -513,6 +513,14 @@ def test_an_update_runs_what_the_file_lacks(
     assert [row["build"] for row in rows] == ["older", engine.build_id(), engine.build_id()]
     page = Path("results/claims.md").read_text()
     assert f"1 verdict by older, 2 verdicts by {engine.build_id()}" in page
+
+
+def test_builds_that_are_not_known_are_earlier_ones() -> None:
+    assert text.engine_builds("cell", []) == "Engine builds: none."
+    assert (
+        text.engine_builds("cell", ["1a", "", "1a"])
+        == "Engine builds: 2 cells by 1a, 1 cell by an earlier one."
+    )
 
 
 def test_the_list_runs_nothing(

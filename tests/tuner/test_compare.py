@@ -231,6 +231,35 @@ def test_what_failed_is_run_again_by_an_update(
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        (
+            "metrics",
+            {"promotions": 1.5},
+            "promotions of a cell: found 1.5; one value for each seed",
+        ),
+        ("objectives", [1.0], "objectives of a cell: found [1.0]; one value for each seed"),
+        ("engine_build", None, "'engine_build'"),
+    ],
+)
+def test_a_file_that_lacks_figures_is_refused(
+    native: Native, name: str, value: Any, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compare("--update") == 0
+    found = content()
+    for cell in found["cells"]:
+        if cell["policy"] == "toy":
+            if value is None:
+                del cell[name]
+            else:
+                cell[name] = value
+    Path("results/compare-x/compare.json").write_text(json.dumps(found))
+    assert compare("--update") == 2
+    assert message in capsys.readouterr().err
+    assert content() == found
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         (["compare", "--workloads", "walker", "--update"], "say with --name"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,9 +108,8 @@ def markdown(claims: Sequence[Claim], verdicts: Sequence[Verdict], summary: Summ
         ]
     for verdict in verdicts:
         lines += ["", f"## {verdict.id}", "", *_section(verdict)]
-    builds = Counter(verdict.build for verdict in verdicts if verdict.build)
-    measured = ", ".join(f"{text.plural(n, 'verdict')} by {build}" for build, n in builds.items())
-    lines += ["", f"Engine builds: {measured or 'none'}."]
+    measured = [verdict for verdict in verdicts if verdict.verdict is not Outcome.unknown]
+    lines += ["", text.engine_builds("verdict", (verdict.build for verdict in measured))]
     return "\n".join(lines) + "\n"
 
 

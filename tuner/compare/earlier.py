@@ -16,13 +16,19 @@ from tuner.scenario import Scenario
 KEPT = {"success": Status.success, "refused": Status.failed}
 """Outcomes that another run would not change."""
 
+NEEDED = ("workload", "ratio", "status", "reason", "seeds", "knobs", "engine_build")
+"""What a cell has besides its row and its values."""
+
 
 def read(path: Path) -> dict[str, Any]:
     """A compare.json. UserError if it is none."""
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         for cell in found["cells"]:
-            _ = Row.model_validate(_row(cell)), cell["status"], cell["seeds"], cell["metrics"]
+            _ = Row.model_validate(_row(cell)), [cell[name] for name in NEEDED]
+            for name, values in {"objectives": cell["objectives"], **cell["metrics"]}.items():
+                if not isinstance(values, list) or len(values) != len(cell["seeds"]):
+                    raise ValueError(f"{name} of a cell: found {values}; one value for each seed")
         _ = found["workloads"], found["seeds"], found["tuned"]
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -313,9 +312,7 @@ def markdown(figures: Figures, picture: str) -> str:
     changed = [found for found in figures.measured if found.knobs]
     if changed:
         lines += ["", "## What tuning changed", "", *_changes(changed)]
-    builds = Counter(found.build for found in figures.measured)
-    cells = ", ".join(f"{text.plural(n, 'cell')} by {build}" for build, n in builds.items())
-    lines += ["", f"Engine builds: {cells}."]
+    lines += ["", text.engine_builds("cell", (found.build for found in figures.measured))]
     return "\n".join(lines) + "\n"
 
 
