@@ -23,7 +23,7 @@ HUGE = 2 << 20
 
 # --- What is run ----------------------------------------------------------------------------------
 
-SECONDS = {"first-touch": 20.0, "all-fast": 2.0, "static-hot": 10.0}
+SECONDS = {"first-touch": 20.0, "all-fast": 2.0, "static-hot": 10.0, "offline-optimal": 4.0}
 
 
 class Native(FakeNative):
@@ -119,13 +119,14 @@ def test_a_comparison_writes_its_files(native: Native, capsys: pytest.CaptureFix
         {
             ("all-fast", False): 10,
             ("static-hot", False): 2,
+            ("offline-optimal", False): 5,
             ("toy", False): mean,
             ("first-touch", False): 1,
         }
     )
     assert f"{mean:.3f} ± " in out
     rows = list(csv.DictReader((folder / "compare.csv").open()))
-    assert len(rows) == 2 * 2 * (3 + 3)
+    assert len(rows) == 2 * 2 * (3 + 4)
     toy = [row for row in rows if row["policy"] == "toy" and row["ratio"] == "1:4"]
     assert [row["seed"] for row in toy] == ["0", "1", "2"] * 2
     assert [row["input"] for row in toy] == ["big"] * 3 + ["small"] * 3
@@ -151,7 +152,7 @@ def test_json_prints_one_object(native: Native, capsys: pytest.CaptureFixture[st
 def test_a_second_command_runs_nothing(native: Native) -> None:
     seen = simulations(native)
     assert compare(ratios="1:8,1:4") == 0
-    assert len(seen) == 2 * (3 + 3)  # references run once
+    assert len(seen) == 2 * (3 + 4)  # references run once
     first = content()
     seen.clear()
     Inline.opened = 0
@@ -175,29 +176,29 @@ def test_a_comparison_is_added_to_on_another_machine(
 
     seen = simulations(native)
     assert compare("--update") == 0
-    assert len(seen) == 3 + 3
+    assert len(seen) == 3 + 4
     first = content()
     on_another_machine("older")
     assert compare("--update", workloads="walker:small") == 0
-    assert "4 cells kept of 8" in capsys.readouterr().err
-    assert len(seen) == 3 + 3
+    assert "5 cells kept of 10" in capsys.readouterr().err
+    assert len(seen) == 3 + 4
     second = content()
     assert second["workloads"] == ["walker", "walker:small"]
     builds = [(cell["workload"], cell["engine_build"]) for cell in second["cells"]]
     build = engine.build_id()
-    assert builds == [("walker", "older")] * 4 + [("walker:small", build)] * 4
+    assert builds == [("walker", "older")] * 5 + [("walker:small", build)] * 5
     for old, new in zip(first["cells"], second["cells"], strict=False):
         assert old | {"engine_build": "older"} == new
     page = Path("results/compare-x/compare.md").read_text()
-    assert f"Engine builds: 4 cells by older, 4 cells by {build}." in page
+    assert f"Engine builds: 5 cells by older, 5 cells by {build}." in page
 
     # Whatever a cell's figures depend on has to be the same.
     on_another_machine("older")
     assert compare("--update", "--window", "steady", workloads="walker") == 0
-    assert len(seen) == 2 * (3 + 3)
+    assert len(seen) == 2 * (3 + 4)
     on_another_machine("older")
     assert compare("--update", "--window", "steady", "--seeds", "2") == 0
-    assert len(seen) == 2 * (3 + 2)
+    assert len(seen) == 2 * (4 + 2)
 
 
 def test_an_update_searches_what_is_new(native: Native) -> None:
@@ -295,12 +296,12 @@ def test_an_interrupted_command_goes_on(native: Native, capsys: pytest.CaptureFi
 
     native.on_simulate = interrupt
     assert compare() == 130
-    assert "of 6 runs, which are kept" in capsys.readouterr().err
+    assert "of 7 runs, which are kept" in capsys.readouterr().err
     done = len(list(Path("cache/runs/build-1").glob("*.json")))
-    assert 0 < done < 6
+    assert 0 < done < 7
     seen = simulations(native)
     assert compare() == 0
-    assert len(seen) == 6 - done
+    assert len(seen) == 7 - done
 
 
 def test_a_refused_cell_leaves_the_others(
@@ -332,7 +333,7 @@ def test_a_stream_that_cannot_be_made_is_the_reason(
     native.on_record = fail
     assert compare(workloads="walker,walker:small") == 0
     out = capsys.readouterr().out
-    assert "refused on walker:small: all-fast at 1:8; static-hot at 1:8; toy at 1:8" in out
+    assert "refused on walker:small: all-fast at 1:8; offline-optimal at 1:8; " in out
     assert "too small for the kernel" in out
     assert performance()["toy", False] is not None
 
@@ -560,7 +561,7 @@ def test_a_comparison_of_real_policies_is_in_mlflow(
         return parents, [run for run in runs if "tiertune.cell" in run.data.tags]
 
     (parent,), children = stored()
-    assert len(children) == len(found["cells"]) == 2 * (2 + 6)
+    assert len(children) == len(found["cells"]) == 2 * (2 + 8)
     assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
     assert {run.info.status for run in (parent, *children)} == {"FINISHED"}
     cell = next(cell for cell in found["cells"] if cell["policy"] == "hemem")

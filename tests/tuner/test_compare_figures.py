@@ -19,6 +19,7 @@ from tuner.scenario import Scenario
 BASE = Row(policy="first-touch", page_bytes=4096)
 FAST = Row(policy="all-fast", page_bytes=4096)
 HOT = Row(policy="static-hot", page_bytes=4096)
+BEST = Row(policy="offline-optimal", page_bytes=4096)
 ONE, TWO, THREE = (Row(policy=name, page_bytes=4096) for name in ("one", "two", "three"))
 
 
@@ -160,7 +161,7 @@ def test_the_order_of_policies_and_what_tuning_makes_of_it() -> None:
 
 def test_the_picture_has_a_bar_for_each_figure() -> None:
     found = figures(
-        *(measured(name, row, 1.0) for name in ("a", "b") for row in (FAST, HOT)),
+        *(measured(name, row, 1.0) for name in ("a", "b") for row in (FAST, BEST, HOT)),
         *(measured(name, BASE, 10.0) for name in ("a", "b")),
         *(measured(name, ONE, 4.0, 5.0) for name in ("a", "b")),
         measured("a", TWO, 20.0, 20.0),
@@ -178,7 +179,7 @@ def test_the_picture_has_a_bar_for_each_figure() -> None:
 
 
 def test_figures_that_are_close_have_a_linear_axis() -> None:
-    rows = ((FAST, 9.0), (HOT, 9.5), (BASE, 10.0), (ONE, 9.8))
+    rows = ((FAST, 9.0), (BEST, 9.2), (HOT, 9.5), (BASE, 10.0), (ONE, 9.8))
     (axes,) = picture.draw(figures(*(measured("a", row, s) for row, s in rows))).axes
     assert axes.get_yscale() == "linear"
 

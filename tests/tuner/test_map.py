@@ -97,7 +97,7 @@ def native(fake: FakeNative, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(pool, "open_pool", Inline)
     bare = {"family": "test", "summary": "s", "citation": "c", "knobs": []}
     static = {"page_bytes": 4096, "needs": ""}
-    references = ("first-touch", "all-fast", "static-hot")
+    references = ("first-touch", "all-fast", "static-hot", "offline-optimal")
     declared = [
         *POLICIES,
         POLICIES[0] | {"name": "huge", "traits": {"page_bytes": 2 << 20}},

@@ -13,7 +13,7 @@ from pathlib import Path
 from tuner import engine, text
 from tuner.commands.run import ALL, tunable
 from tuner.compare import cells, earlier, page
-from tuner.compare.cells import Comparison, Place, Runs
+from tuner.compare.cells import REFERENCES, Comparison, Place, Runs
 from tuner.compare.figures import Figures, Measured, measure
 from tuner.compare.tracking import track
 from tuner.declarations import PolicyDecl
@@ -21,7 +21,6 @@ from tuner.documents import catalog
 from tuner.documents.catalog import Kind
 from tuner.errors import UserError
 from tuner.files import write_files
-from tuner.optimize.checks import REFERENCES
 from tuner.optimize.jobs import Job, Study, StudyResult, known, run_on
 from tuner.report import characteristics
 from tuner.report.pictures import png

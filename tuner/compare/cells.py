@@ -12,12 +12,19 @@ from tuner.declarations import KnobValue, PolicyDecl
 from tuner.documents.workload import BASE_PAGE_BYTES
 from tuner.errors import UserError
 from tuner.model import Model, content_hash
-from tuner.optimize.checks import OFF, REFERENCES
+from tuner.optimize.checks import BOUND, OFF
 from tuner.optimize.jobs import Job, Result, Study, StudyResult, key_of, study, trials
 from tuner.run import settings
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import options
+
+
+BOUNDS = ("all-fast", "offline-optimal", BOUND)
+"""Shown beside the policies: all memory fast; the best schedule and the best placement, known in
+advance."""
+
+REFERENCES = (OFF, *BOUNDS)
 
 
 class Row(Model):
@@ -167,8 +174,7 @@ def _rows(
     """The bounds, the policies, and first-touch; then the references with pages of other sizes."""
 
     def references(size: int) -> list[Row]:
-        off, *bounds = REFERENCES
-        return [Row(policy=name, page_bytes=size) for name in (*bounds, off)]
+        return [Row(policy=name, page_bytes=size) for name in (*BOUNDS, OFF)]
 
     rows = []
     for policy in policies:

@@ -139,8 +139,9 @@ def _reading(figures: Figures) -> Iterator[str]:
             "chance in sampling alone; references sample nothing and run once"
         )
     yield (
-        f"all-fast is the upper bound; {BOUND} is an oracle that places the hottest pages of the "
-        "whole run once, which a policy that follows changes may beat"
+        f"all-fast is the upper bound; offline-optimal and {BOUND} are oracles: the one plays the "
+        "best schedule of moves that it finds, the other places the hottest pages of the whole run "
+        "once, which a policy that follows changes may beat"
     )
     sizes = {row.page_bytes for row in comparison.rows} - {comparison.base.page_bytes}
     for size in sorted(sizes):

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-BOUNDS: dict[str, Literal["-", "--"]] = {"all-fast": "-", BOUND: "--"}
+BOUNDS: dict[str, Literal["-", "--", ":"]] = {
+    "all-fast": "-",
+    "offline-optimal": ":",
+    BOUND: "--",
+}
 """Lines over a group of bars."""
 
 LINEAR = 1.5

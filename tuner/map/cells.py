@@ -15,7 +15,7 @@ from tuner.declarations import PolicyDecl
 from tuner.documents.workload import BASE_PAGE_BYTES
 from tuner.errors import UserError
 from tuner.model import content_hash
-from tuner.optimize.checks import OFF, REFERENCES
+from tuner.optimize.checks import OFF
 from tuner.run import settings
 from tuner.run.settings import Setting
 from tuner.scenario import fast_share, options
@@ -237,7 +237,7 @@ def _others(
         workloads,
         policies,
         ratios,
-        references={name: engine.policy(name) for name in REFERENCES},
+        references={name: engine.policy(name) for name in cells.REFERENCES},
         seeds=1,
         budget=0,
         tune_ratio=ratios[0],
