@@ -177,7 +177,8 @@ def _compare(parser: argparse.ArgumentParser) -> None:
         "--policies",
         default="all",
         metavar="P,...",
-        help="tiering policies, or `all` that have knobs (default: %(default)s)",
+        help="tiering policies, or `all` that have knobs (default: %(default)s); P@BYTES for pages "
+        "of another size than the policy's, as hemem@4096",
     )
     parser.add_argument(
         "--ratios",

@@ -137,6 +137,20 @@ def test_a_comparison_writes_its_files(native: Native, capsys: pytest.CaptureFix
     assert "| geometric mean |" in text
 
 
+def test_a_policy_can_have_pages_of_another_size(
+    native: Native, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(monkeypatch, page_bytes=HUGE)
+    assert compare("--policies", "toy,huge,huge@4096,toy@4096") == 0
+    rows = [(row["policy"], row["page_bytes"]) for row in content()["tables"][0]["performance"]]
+    assert [row for row in rows if row[0] in ("toy", "huge")] == [
+        *(("toy", 4096), ("huge", HUGE), ("huge", 4096))
+    ]
+    assert compare("--policies", "huge@5000") == 2
+    error = capsys.readouterr().err
+    assert "--policies huge@5000: pages: found '5000'; must be 4096 or 2097152" in error
+
+
 def test_json_prints_one_object(native: Native, capsys: pytest.CaptureFixture[str]) -> None:
     assert compare("--json") == 0
     found = json.loads(capsys.readouterr().out)

@@ -27,6 +27,7 @@ from tuner.report.pictures import png
 from tuner.report.tracking import default_store
 from tuner.run import cache, pool, runner, settings, streams
 from tuner.run.trial import Status
+from tuner.scenario import options
 from tuner.terminal import print_json, progress, say, table
 
 
@@ -60,7 +61,7 @@ def _folder(args: Namespace, name: str) -> Path:
 
 def _planned(args: Namespace) -> tuple[Comparison, Mapping[Place, Measured]]:
     """With the figures that are kept."""
-    chosen = policies(args.policies)
+    chosen = with_pages(args.policies)
     workloads = args.workloads.split(",")
     if args.workloads == ALL:
         workloads = catalog.names(Kind.workload)
@@ -91,6 +92,23 @@ def policies(names: str) -> list[PolicyDecl]:
     if names == ALL:
         return tunable()
     return [engine.policy(name) for name in dict.fromkeys(names.split(","))]
+
+
+def with_pages(words: str) -> list[tuple[PolicyDecl, int]]:
+    """Policies and the bytes of their pages, from `P`, `P@BYTES` and `all`."""
+    found = []
+    for word in dict.fromkeys(words.split(",")):
+        names, at, size = word.partition("@")
+        for policy in policies(names):
+            found.append((policy, _page_bytes(word, size) if at else policy.page_bytes))
+    return found
+
+
+def _page_bytes(word: str, size: str) -> int:
+    try:
+        return int(options()["page_bytes"].check(int(size) if size.isdigit() else size))
+    except ValueError as error:
+        raise UserError(f"--policies {word}: pages: found '{size}'; {error}") from error
 
 
 # --- Runs -----------------------------------------------------------------------------------------

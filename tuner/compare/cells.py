@@ -108,7 +108,7 @@ class Comparison:
 
 def plan(
     workloads: Sequence[tuple[str, str | None]],
-    policies: Sequence[PolicyDecl],
+    policies: Sequence[tuple[PolicyDecl, int]],
     ratios: Sequence[str],
     *,
     references: Mapping[str, PolicyDecl],
@@ -121,16 +121,22 @@ def plan(
 ) -> Comparison:
     """UserError for what does not exist or does not fit.
 
-    Every policy keeps its own page size unless `given` sets one. References stand beside them with
-    pages of each size, and start in the fast tier as those of a study do.
+    Policies come with the size of their pages in bytes; `given` may set one for all. References
+    stand beside them with pages of each size, and start in the fast tier as those of a study do.
     """
-    if budget and not any(policy.knobs for policy in policies):
+    if budget and not any(policy.knobs for policy, _ in policies):
         raise UserError("--tuned: none of the policies has knobs; leave it out")
     ratios = [_ratio("--ratios", ratio) for ratio in dict.fromkeys(ratios)]
     _ratio("--tune-ratio", tune_ratio)
     base_bytes = given.get("page_bytes") or BASE_PAGE_BYTES
-    rows = _rows(policies, given.get("page_bytes"), base_bytes, tuned=bool(budget))
-    declared = {policy.name: policy for policy in policies} | dict(references)
+    names = [
+        policy.name if size == policy.page_bytes else f"{policy.name}@{size}"
+        for policy, size in policies
+    ]
+    if asked := given.get("page_bytes"):
+        policies = [(policy, asked) for policy, _ in policies]
+    rows = _rows(policies, base_bytes, tuned=bool(budget))
+    declared = {policy.name: policy for policy, _ in policies} | dict(references)
     cells: dict[str, list[Cell]] = {}
     shared: dict[str, Any] = {"study": "compare", "deadline_seconds": deadline}
     for workload, input in workloads:
@@ -157,7 +163,7 @@ def plan(
         tune_ratio=tune_ratio,
         cells=every,
     )
-    made = _name(comparison, [policy.name for policy in policies], given)
+    made = _name(comparison, names, given)
     return replace(comparison, name=settings.checked_name(name) or made)
 
 
@@ -169,7 +175,7 @@ def _ratio(option: str, ratio: str) -> str:
 
 
 def _rows(
-    policies: Sequence[PolicyDecl], asked: int | None, base_bytes: int, *, tuned: bool
+    policies: Sequence[tuple[PolicyDecl, int]], base_bytes: int, *, tuned: bool
 ) -> list[Row]:
     """The bounds, the policies, and first-touch; then the references with pages of other sizes."""
 
@@ -177,8 +183,7 @@ def _rows(
         return [Row(policy=name, page_bytes=size) for name in (*BOUNDS, OFF)]
 
     rows = []
-    for policy in policies:
-        size = asked or policy.page_bytes
+    for policy, size in policies:
         rows.append(Row(policy=policy.name, page_bytes=size))
         if tuned and policy.knobs:
             rows.append(Row(policy=policy.name, page_bytes=size, tuned=True))

@@ -235,7 +235,7 @@ def _others(
         return []
     found = cells.plan(
         workloads,
-        policies,
+        [(policy, policy.page_bytes) for policy in policies],
         ratios,
         references={name: engine.policy(name) for name in cells.REFERENCES},
         seeds=1,
