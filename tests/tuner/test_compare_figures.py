@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from matplotlib.patches import Rectangle
 
 from tuner import engine
-from tuner.compare import page, picture
+from tuner.compare import page, picture, tables
 from tuner.compare.cells import Comparison, Row
 from tuner.compare.figures import Figure, Figures, Measured, figure, over
 from tuner.declarations import PolicyDecl
@@ -103,7 +105,7 @@ def test_a_mean_of_some_workloads_is_marked_and_has_no_place_in_the_order() -> N
     assert line.figures["b"] is None
     assert (line.mean.value, line.mean.workloads, line.full_mean) == (10, 1, None)
     assert found.ranked("1:8", tuned=False) == [ONE]
-    columns, rows = page.speeds(found, "1:8")
+    columns, rows = tables.speeds(found, "1:8")
     assert columns == ["1:8", ">a", ">b", ">geometric mean"]
     assert rows[2] == ["two", "10.00 ± 0.00", "refused", "10.00 ± 0.00 (of 1)"]
     notes = page._missing(found)
@@ -113,21 +115,21 @@ def test_a_mean_of_some_workloads_is_marked_and_has_no_place_in_the_order() -> N
 
 def test_without_its_base_a_workload_has_no_figures() -> None:
     found = figures(measured("a", BASE, reason="full disk"), measured("a", ONE, 5.0))
-    assert page.speeds(found, "1:8")[1] == [["first-touch", "refused"], ["one", "-"]]
+    assert tables.speeds(found, "1:8")[1] == [["first-touch", "refused"], ["one", "-"]]
     (first, second) = csv.DictReader(page.csv_text(found).splitlines())
     assert (first["status"], first["reason"]) == ("refused", "full disk")
     assert (second["objective"], second["performance"]) == ("5.0", "")
 
 
 def test_many_workloads_are_rows() -> None:
-    names = [f"w{i}" for i in range(page.MOST_ACROSS + 1)]
+    names = [f"w{i}" for i in range(tables.MOST_ACROSS + 1)]
     found = figures(
         *(measured(name, BASE, 10.0) for name in names),
         *(measured(name, ONE, 5.0) for name in names),
     )
-    columns, rows = page.speeds(found, "1:8")
+    columns, rows = tables.speeds(found, "1:8")
     assert columns == ["1:8", ">first-touch", ">one"]
-    assert [row[0] for row in rows] == [*names, page.MEAN]
+    assert [row[0] for row in rows] == [*names, tables.MEAN]
     assert {tuple(row[1:]) for row in rows} == {("1.000", "2.000")}
 
 
@@ -152,7 +154,7 @@ def test_the_order_of_policies_and_what_tuning_makes_of_it() -> None:
     assert found.order("1:8", tuned=True) == "three > one = two"
     # One pair of three as before, one reversed, one tied.
     assert found.tau("1:8") == pytest.approx((1 - 1) / 6**0.5)
-    assert [row[2:] for row in page.gains(found, "1:8")[1]] == [
+    assert [row[2:] for row in tables.gains(found, "1:8")[1]] == [
         ["1.250 ± 0.000", "2.500 ± 0.000", "+100.0 ± 0.0 %"],
         ["2.500 ± 0.000", "2.494 ± 0.000", "-0.2 ± 0.0 %"],
         ["2.000 ± 0.000", "3.333 ± 0.000", "+66.7 ± 0.0 %"],
@@ -172,7 +174,7 @@ def test_the_picture_has_a_bar_for_each_figure() -> None:
     # By workload: one and two of a, one of b, and the mean of one, which alone has both.
     assert bars == pytest.approx([2.25, 0.5, 2.25, 2.25])
     assert [text.get_text().strip() for text in axes.texts] == ["refused"]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b", page.MEAN]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b", tables.MEAN]
     assert axes.get_yscale() == "log"
     low, high = axes.get_ylim()
     assert low < 0.5 and high > 10
@@ -197,3 +199,67 @@ def test_the_references_run_once() -> None:
     assert [name for name, p in engine.policies().items() if not p.seeded] == [
         *("offline-optimal", "static-hot", "all-fast", "all-slow", "first-touch")
     ]
+
+
+def many_workloads(budget: int = 0) -> Figures:
+    """One takes twice as long as two on the last workload, and half as long on the others."""
+    names = [f"w{i}" for i in range(tables.MOST_ACROSS + 1)]
+    policies = (ONE, TWO, *([tuned(ONE)] if budget else []))
+    seconds = {ONE: 2.0, TWO: 4.0, tuned(ONE): 2.5}
+    found = []
+    for name in names:
+        last = name == names[-1]
+        found += [measured(name, row, 1.0) for row in (FAST, BEST, HOT)]
+        found += [measured(name, BASE, 10.0)]
+        for row in policies:
+            factor = 4 if last and row.policy == "one" else 1
+            found.append(measured(name, row, seconds[row] * factor, seconds[row] * factor))
+    return figures(*found, budget=budget)
+
+
+def test_a_summary_says_how_far_policies_are_behind_the_best() -> None:
+    found = many_workloads()
+    count = len(found.comparison.workloads)
+    assert {name: line.row for name, line in found.best("1:8").items()} == {
+        name: TWO if name == f"w{count - 1}" else ONE for name in found.comparison.workloads
+    }
+    assert found.shares("1:8")[ONE]["w0"] == 1
+    assert found.shares("1:8")[ONE][f"w{count - 1}"] == 0.5
+    columns, rows = tables.summary(found, "1:8")
+    assert columns == ["1:8", ">default", ">of the best, default", ">worst, default"]
+    share = f"{100 * 0.5 ** (1 / count):.1f} %"
+    assert rows[0] == ["one", f"{5 / 4 ** (1 / count):.3f} ± 0.000", share, "1.250 (w5)"]
+    assert [row[0] for row in rows] == ["one", "two"]
+    columns, rows = tables.bests(found, "1:8")
+    assert columns == ["1:8", "best default", ">all-fast", ">offline-optimal", ">static-hot"]
+    assert rows[0] == ["w0", "one: 5.000", "10.00", "10.00", "10.00"]
+    assert rows[-1][1] == "two: 2.500"
+
+
+def test_a_page_of_many_workloads_has_means_and_what_tuning_changed_where_it_was_best() -> None:
+    found = many_workloads(budget=9)
+    columns, rows = tables.summary(found, "1:8")
+    assert [len(row) for row in rows] == [len(columns)] * 2
+    assert rows[1][0] == "two" and rows[1][-1] == "-"
+    assert [row[1] for row in tables.costs(found, "1:8")[1]] == ["mean of 6"] * 4
+    text = page.markdown(found, "p.png")
+    assert "| best tuned |" in text and "Default and tuned" not in text
+
+
+def test_many_figures_are_a_heat_map(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(picture, "MOST_BARS", 10)
+    panels = picture.draw(many_workloads(budget=9)).axes
+    default, best, _scale = panels
+    assert [label.get_text() for label in default.get_yticklabels()] == [
+        *("all-fast", "offline-optimal", "static-hot", "one", "two")
+    ]
+    assert [label.get_text() for label in best.get_yticklabels()][3:] == ["one"]
+    assert [text.get_text() for text in default.texts[-7:]] == ["2.50"] * 7
+    assert default.get_title(loc="left") == "1:8, default"
+
+
+def test_hours_are_of_all_runs() -> None:
+    rows = [measured("a", BASE, 10.0), measured("a", ONE, 5.0, 5.0)]
+    found = figures(*(replace(row, run_seconds=3600.0) for row in rows))
+    assert "all runs, one after the other, took 2.0 h" in page.notes(found)
+    assert json.loads(page.json_text(found))["cells"][1]["run_seconds"] == 3600

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tuner import engine, text
 from tuner.commands.run import ALL, tunable
-from tuner.compare import cells, earlier, page
+from tuner.compare import cells, earlier, page, tables
 from tuner.compare.cells import REFERENCES, Comparison, Place, Runs
 from tuner.compare.figures import Figures, Measured, measure
 from tuner.compare.tracking import track
@@ -198,10 +198,13 @@ def _track(figures: Figures, files: Sequence[Path], args: Namespace) -> None:
 
 def _show(figures: Figures) -> None:
     for ratio in figures.comparison.ratios:
-        table(*page.speeds(figures, ratio))
-        print()
-        if figures.comparison.budget:
-            table(*page.gains(figures, ratio))
+        shown = [tables.speeds(figures, ratio)]
+        if tables.many(figures):
+            shown = [tables.summary(figures, ratio), tables.bests(figures, ratio)]
+        elif figures.comparison.budget:
+            shown.append(tables.gains(figures, ratio))
+        for each in shown:
+            table(*each)
             print()
     for note in page.notes(figures):
         print(f"- {note}")

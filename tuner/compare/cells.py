@@ -19,7 +19,6 @@ from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import options
 
-
 BOUNDS = ("all-fast", "offline-optimal", BOUND)
 """Shown beside the policies: all memory fast; the best schedule and the best placement, known in
 advance."""
@@ -174,9 +173,7 @@ def _ratio(option: str, ratio: str) -> str:
         raise UserError(f"{option}: found '{ratio}'; {error}") from error
 
 
-def _rows(
-    policies: Sequence[tuple[PolicyDecl, int]], base_bytes: int, *, tuned: bool
-) -> list[Row]:
+def _rows(policies: Sequence[tuple[PolicyDecl, int]], base_bytes: int, *, tuned: bool) -> list[Row]:
     """The bounds, the policies, and first-touch; then the references with pages of other sizes."""
 
     def references(size: int) -> list[Row]:
@@ -286,6 +283,13 @@ class Runs:
             assert isinstance(trial, Trial) and isinstance(result, TrialResult)
             found.append((trial, result))
         return found
+
+    def seconds(self, cell: Cell) -> float:
+        """Wall time of the cell's runs. That of a search counts at the first ratio."""
+        spent = sum(result.seconds for _, result in self.of(cell))
+        if cell.row.tuned and cell.ratio == self.comparison.ratios[0]:
+            spent += self._results[self.search(cell).key].seconds
+        return spent
 
     def outcome(self, cell: Cell) -> tuple[Status, str]:
         """Success if every run was one; else what became of the first that was not, and why."""

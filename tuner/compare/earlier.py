@@ -16,7 +16,10 @@ from tuner.scenario import Scenario
 KEPT = {"success": Status.success, "refused": Status.failed}
 """Outcomes that another run would not change."""
 
-NEEDED = ("workload", "ratio", "status", "reason", "seeds", "knobs", "engine_build")
+NEEDED = (
+    *("workload", "ratio", "status", "reason", "seeds", "knobs"),
+    *("run_seconds", "engine_build"),
+)
 """What a cell has besides its row and its values."""
 
 
@@ -84,4 +87,5 @@ def _measured(cell: Cell, row: Mapping[str, Any]) -> Measured:
         metrics=[{name: values[k] for name, values in metrics.items()} for k in range(len(seeds))],
         knobs=row["knobs"],
         build=row["engine_build"],
+        run_seconds=row["run_seconds"],
     )

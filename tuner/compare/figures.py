@@ -27,7 +27,8 @@ METRICS = (
 @dataclass(frozen=True)
 class Measured:
     """The runs of a cell. `objectives` and `metrics` have a value for each of the seeds, or are
-    empty unless the status is success. `knobs` are those that a search has changed."""
+    empty unless the status is success. `knobs` are those that a search has changed. `run_seconds`
+    is the wall time of its runs, and of the search's trials at the first ratio."""
 
     workload: str
     row: Row
@@ -39,6 +40,7 @@ class Measured:
     metrics: Sequence[Mapping[str, float]] = ()
     knobs: Mapping[str, KnobValue] | None = None
     build: str = ""  # of the engine
+    run_seconds: float = 0
 
     @property
     def ratio(self) -> str:
@@ -74,7 +76,7 @@ def _measured(runs: Runs, cell: Cell) -> Measured:
     status, reason = runs.outcome(cell)
     found = Measured(
         cell.workload, cell.row, cell.setting.scenario, status, reason,
-        build=cell.setting.engine_build,
+        build=cell.setting.engine_build, run_seconds=runs.seconds(cell),
     )  # fmt: skip
     if status is not Status.success:
         return found
@@ -176,6 +178,31 @@ class Figures:
         figures = {name: figure([given]) if given else None for name, given in values.items()}
         return Line(row, figures, figure([given for given in values.values() if given]))
 
+    def best(self, ratio: str, *, tuned: bool | None = None) -> dict[str, Line]:
+        """The fastest policy on each workload: at its defaults, tuned, or either."""
+        lines = [
+            line
+            for line in self.table(ratio)
+            if not line.row.reference and tuned in (None, line.row.tuned)
+        ]
+        found = {}
+        for workload in self.comparison.workloads:
+            if ran := [line for line in lines if line.figures[workload]]:
+                found[workload] = max(ran, key=lambda line: _value(line.figures[workload]))
+        return found
+
+    def shares(self, ratio: str) -> dict[Row, dict[str, float]]:
+        """Each row's performance over that of the best policy of the workload, default or tuned."""
+        best = self.best(ratio)
+        return {
+            line.row: {
+                name: _value(found) / _value(best[name].figures[name])
+                for name, found in line.figures.items()
+                if found and name in best
+            }
+            for line in self.table(ratio)
+        }
+
     def ranked(self, ratio: str, *, tuned: bool) -> list[Row]:
         """The policies, best first by their mean, at their defaults or tuned. Those that did not
         run on every workload have no place."""
@@ -216,5 +243,9 @@ class Figures:
 
 
 def _mean(line: Line) -> float:
-    assert line.mean is not None
-    return line.mean.value
+    return _value(line.mean)
+
+
+def _value(figure: Figure | None) -> float:
+    assert figure is not None
+    return figure.value

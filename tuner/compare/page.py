@@ -1,4 +1,4 @@
-"""compare.csv, compare.json and compare.md, and the tables of the terminal."""
+"""compare.csv, compare.json and compare.md."""
 
 from __future__ import annotations
 
@@ -11,110 +11,12 @@ from typing import Any
 from tuner import engine, ranking, text
 from tuner.compare.earlier import conditions
 from tuner.compare.figures import METRICS, Figure, Figures, Line, Measured
+from tuner.compare.tables import bests, costs, gains, many, markdown_table, speeds, summary
 from tuner.objective import OBJECTIVES
 from tuner.optimize.checks import BOUND
 from tuner.optimize.loop import everything_fits
 from tuner.run.trial import Status
-from tuner.text import change, page_size
-
-MEAN = "geometric mean"
-
-MOST_ACROSS = 5
-"""Workloads that a table has as columns."""
-
-Table = tuple[list[str], list[list[str]]]
-"""Columns, where '>' sets one to the right, and rows."""
-
-
-# --- Tables ---------------------------------------------------------------------------------------
-
-
-def speeds(figures: Figures, ratio: str) -> Table:
-    """Performance over the base: workloads across, or down where they are many."""
-    workloads, lines = figures.comparison.workloads, figures.table(ratio)
-    groups: list[str | None] = [*workloads, *([None] if len(workloads) > 1 else [])]
-    names = [group or MEAN for group in groups]
-    cells = [[_shown(figures, ratio, group, line) for group in groups] for line in lines]
-    rows = [line.row.name for line in lines]
-    if len(workloads) > MOST_ACROSS:
-        names, rows = rows, names
-        cells = [list(column) for column in zip(*cells, strict=True)]
-    columns = [ratio, *(f">{name}" for name in names)]
-    return columns, [[name, *line] for name, line in zip(rows, cells, strict=True)]
-
-
-def gains(figures: Figures, ratio: str) -> Table:
-    """Default and tuned side by side, on equal budgets."""
-    workloads = figures.comparison.workloads
-    table = {line.row: line for line in figures.table(ratio)}
-    rows = []
-    for gain in figures.gains(ratio):
-        both = table[gain.row.untuned], table[gain.row]
-        for group in [*workloads, *([None] if len(workloads) > 1 else [])]:
-            shown = [_shown(figures, ratio, group, line) for line in both]
-            found = gain.mean if group is None else gain.figures[group]
-            last = "-" if found is None else _gain(found)
-            rows.append([gain.row.untuned.name, group or MEAN, *shown, last])
-    return [ratio, "workload", ">default", ">tuned", ">tuned over default"], rows
-
-
-def costs(figures: Figures, ratio: str) -> Table:
-    """What tiering does and takes: of the policies, and of the base for comparison."""
-    columns = [
-        *(ratio, "workload", ">fast hits", ">demand hits", ">moved, GiB", ">metadata, MiB"),
-        *(">tiering CPU, s", ">moving CPU, s", ">CPUs for tiering"),
-    ]
-    forms = {
-        "fast_hit_ratio": (1.0, ".3f"),
-        "demand_hit_ratio": (1.0, ".3f"),
-        "migrated_bytes": (1 << 30, ",.4g"),
-        "peak_metadata_bytes": (1 << 20, ",.4g"),
-        "tiering_cpu_seconds": (1.0, ",.4g"),
-        "mover_cpu_seconds": (1.0, ",.4g"),
-        "policy_cpu_share": (1.0, ".3g"),
-    }
-
-    def cell(found: Measured, metric: str) -> str:
-        unit, form = forms[metric]
-        value = found.mean(metric)
-        return "-" if value is None else format(value / unit, form)
-
-    rows = []
-    shown = [r for r in figures.comparison.rows if not r.reference or r == figures.comparison.base]
-    for row in shown:
-        for workload in figures.comparison.workloads:
-            found = figures.at(ratio, workload, row)
-            if found.status is Status.success:
-                rows.append([row.name, workload, *(cell(found, metric) for metric in forms)])
-    return columns, rows
-
-
-def _shown(figures: Figures, ratio: str, workload: str | None, line: Line) -> str:
-    """The figure, or what became of the runs. Without a workload the mean, marked if it is not of
-    all of them."""
-    if workload is None:
-        if line.mean is None:
-            return "-"
-        return _speed(line.mean) + ("" if line.full_mean else f" (of {line.mean.workloads})")
-    if found := line.figures[workload]:
-        return _speed(found)
-    measured = figures.at(ratio, workload, line.row)
-    return "-" if measured.status is Status.success else measured.outcome
-
-
-def _speed(figure: Figure) -> str:
-    """1.234 ± 0.005; fewer digits of larger ones."""
-    places = 3 if figure.value < 10 else 2 if figure.value < 100 else 1
-    spread = "" if figure.half_width is None else f" ± {figure.half_width:.{places}f}"
-    return f"{figure.value:.{places}f}{spread}"
-
-
-def _gain(figure: Figure) -> str:
-    """+12.3 ± 0.4 %"""
-    if figure.half_width is None:
-        return change(figure.value - 1)
-    return f"{100 * (figure.value - 1):+.1f} ± {100 * figure.half_width:.1f} %"
-
+from tuner.text import page_size
 
 # --- Notes ----------------------------------------------------------------------------------------
 
@@ -157,6 +59,14 @@ def _reading(figures: Figures) -> Iterator[str]:
             f"tuned: the best of {comparison.budget} trials for each policy and workload at "
             f"{comparison.tune_ratio}, searched on a seed that is not among the {comparison.seeds}"
         )
+    if many(figures):
+        yield (
+            "of the best: geometric mean of performance over that of the best policy of each "
+            "workload, default or tuned; worst: the least performance over the base, and where"
+        )
+    hours = sum(found.run_seconds for found in figures.measured) / 3600
+    if hours >= 0.1:
+        yield f"all runs, one after the other, took {hours:.1f} h"
     if any(m.scenario.start != "fast" for m in figures.measured):
         yield "policies start with all pages in the slow tier, references in the fast one"
     tie = f"=: within {100 * ranking.NOISE:g} %"
@@ -257,6 +167,13 @@ def content(figures: Figures) -> dict[str, Any]:
                 "order": [row.model_dump() for row in figures.ranked(ratio, tuned=False)],
                 "performance": [_line(line) for line in figures.table(ratio)],
                 "gain": [_line(line) for line in figures.gains(ratio)],
+                "best": {
+                    kind: {name: line.row.model_dump() for name, line in found.items()}
+                    for kind, found in (
+                        ("default", figures.best(ratio, tuned=False)),
+                        ("tuned", figures.best(ratio, tuned=True)),
+                    )
+                },
             }
             for ratio in comparison.ratios
         ],
@@ -291,12 +208,16 @@ def _cell(found: Measured) -> dict[str, Any]:
         "objectives": list(found.objectives),
         "metrics": {name: [run[name] for run in found.metrics] for name in names},
         "knobs": dict(found.knobs or {}),
+        "run_seconds": round(found.run_seconds, 2),
         "engine_build": found.build,
     }
 
 
 def json_text(figures: Figures) -> str:
-    return json.dumps(content(figures), indent=1) + "\n"
+    """One line for each cell, so that an update changes few."""
+    found = content(figures)
+    cells = ",\n".join(f"  {json.dumps(cell)}" for cell in found.pop("cells"))
+    return f'{json.dumps(found, indent=1)[:-2]},\n "cells": [\n{cells}\n ]\n}}\n'
 
 
 def markdown(figures: Figures, picture: str) -> str:
@@ -304,15 +225,25 @@ def markdown(figures: Figures, picture: str) -> str:
     lines = [f"# {comparison.name}", "", *(f"- {note}" for note in notes(figures)), ""]
     lines += [f"![Performance of all policies]({picture})"]
     for ratio in comparison.ratios:
-        lines += ["", f"## {ratio}", "", *markdown_table(speeds(figures, ratio))]
-        if comparison.budget:
+        lines += ["", f"## {ratio}", ""]
+        if many(figures):
+            lines += [*markdown_table(summary(figures, ratio)), ""]
+            lines += [*markdown_table(bests(figures, ratio)), ""]
+            lines += [f"### Performance over {comparison.base.policy}, {ratio}", ""]
+        lines += markdown_table(speeds(figures, ratio))
+        if comparison.budget and not many(figures):
             lines += ["", f"### Default and tuned, {ratio}", ""]
             lines += markdown_table(gains(figures, ratio))
         lines += ["", f"### What tiering does and takes, {ratio}", ""]
         lines += markdown_table(costs(figures, ratio))
     changed = [found for found in figures.measured if found.knobs]
+    if many(figures):
+        best = [figures.best(ratio, tuned=True) for ratio in comparison.ratios]
+        rows = {(name, line.row) for found in best for name, line in found.items()}
+        changed = [found for found in changed if (found.workload, found.row) in rows]
     if changed:
-        lines += ["", "## What tuning changed", "", *_changes(changed)]
+        which = ", where it was the best" if many(figures) else ""
+        lines += ["", f"## What tuning changed{which}", "", *_changes(changed)]
     lines += ["", text.engine_builds("cell", (found.build for found in figures.measured))]
     return "\n".join(lines) + "\n"
 
@@ -324,11 +255,3 @@ def _changes(changed: Sequence[Measured]) -> list[str]:
         knobs = ", ".join(f"`{name}` {value}" for name, value in (found.knobs or {}).items())
         said.setdefault(f"{found.row.untuned.name} on {found.workload}", knobs)
     return [f"- {where}: {knobs}" for where, knobs in said.items()]
-
-
-def markdown_table(table: Table) -> list[str]:
-    """As lines of Markdown."""
-    columns, rows = table
-    names = [column.removeprefix(">") for column in columns]
-    rule = ["---:" if column.startswith(">") else "---" for column in columns]
-    return [f"| {' | '.join(cells)} |" for cells in (names, rule, *rows)]

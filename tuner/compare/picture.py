@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from tuner.compare.cells import Row
+from tuner.compare.cells import BOUNDS, Row
 from tuner.compare.figures import Figure, Figures, Line
-from tuner.compare.page import MEAN
+from tuner.compare.tables import MEAN
 from tuner.optimize.checks import BOUND
 from tuner.report.pictures import COLOURS
 from tuner.text import page_size
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-BOUNDS: dict[str, Literal["-", "--", ":"]] = {
+DASHES: dict[str, Literal["-", "--", ":"]] = {
     "all-fast": "-",
     "offline-optimal": ":",
     BOUND: "--",
 }
 """Lines over a group of bars."""
+
+MOST_BARS = 150
+"""Figures that are drawn as bars; more are a heat map."""
 
 LINEAR = 1.5
 """Figures that differ by a larger factor are drawn on a logarithmic axis."""
@@ -31,6 +35,8 @@ def draw(figures: Figures) -> Picture:
     comparison = figures.comparison
     bars = [row for row in comparison.rows if not row.reference]
     groups = [*comparison.workloads, *([MEAN] if len(comparison.workloads) > 1 else [])]
+    if len(bars) * len(groups) > MOST_BARS:
+        return _heat(figures, groups)
     width = max(7.0, 1.6 + len(groups) * (0.5 + 0.3 * len(bars)))
     picture = _picture(width, 1.1 + 2.7 * len(comparison.ratios))
     panels = picture.subplots(len(comparison.ratios), squeeze=False)[:, 0]
@@ -85,7 +91,7 @@ def _panel(
                 axes.bar(x, found.value - 1, 0.74 / len(bars), bottom=1, zorder=2, **style)
                 axes.errorbar(x, found.value, spread, color="#222222", capsize=2, lw=1, zorder=3)
                 drawn += [found.value + spread, max(found.value - spread, found.value / 2)]
-        for name, dashes in BOUNDS.items():
+        for name, dashes in DASHES.items():
             row = Row(policy=name, page_bytes=base.page_bytes)
             if found := _of(table[row], group):
                 ends = (number - 0.44, number + 0.44)
@@ -105,6 +111,66 @@ def _panel(
     axes.set_xlim(-0.6, len(groups) - 0.4)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.25)
+
+
+def _heat(figures: Figures, groups: Sequence[str]) -> Picture:
+    """Defaults and tuned configurations side by side, a panel for each ratio, the best policy by
+    its mean at the top."""
+    comparison = figures.comparison
+    kinds = [False, True] if comparison.budget else [False]
+    tables = {
+        ratio: {line.row: line for line in figures.table(ratio)} for ratio in comparison.ratios
+    }
+    rows = {tuned: _by_mean(figures, tables, tuned) for tuned in kinds}
+    height = 0.2 * len(rows[False]) + 1.2
+    size = (2 + 0.52 * len(groups)) * len(kinds), 1 + height * len(comparison.ratios)
+    picture = _picture(*size)
+    panels = picture.subplots(len(comparison.ratios), len(kinds), squeeze=False)
+    for across, ratio in zip(panels, comparison.ratios, strict=True):
+        for axes, tuned in zip(across, kinds, strict=True):
+            lines = [tables[ratio][row] for row in rows[tuned]]
+            drawn = _cells(axes, [[_of(line, group) for group in groups] for line in lines])
+            axes.set_yticks(
+                range(len(lines)), [line.row.untuned.name for line in lines], fontsize=7
+            )
+            axes.set_xticks(range(len(groups)), groups, rotation=45, ha="right", fontsize=7)
+            axes.set_title(f"{ratio}, {'tuned' if tuned else 'default'}", loc="left", fontsize=10)
+    base = comparison.base
+    bar = picture.colorbar(drawn, ax=panels, fraction=0.012, extend="both")
+    bar.set_label(f"performance over {base.policy}, {page_size(base.page_bytes)} pages", fontsize=9)
+    bar.set_ticks([-2, -1, 0, 1, 2], labels=["1/4", "1/2", "1", "2", "4"])
+    return picture
+
+
+def _by_mean(figures: Figures, tables: Mapping[str, Mapping[Row, Line]], tuned: bool) -> list[Row]:
+    """The bounds, and below them the policies by the mean over ratios."""
+    comparison = figures.comparison
+    size = comparison.base.page_bytes
+    bounds = [Row(policy=name, page_bytes=size) for name in BOUNDS]
+    rows = [row for row in comparison.rows if not row.reference and row.tuned == tuned]
+
+    def mean(row: Row) -> float:
+        means = [table[row].mean for table in tables.values()]
+        return sum(math.log(found.value) for found in means if found)
+
+    return [*bounds, *sorted(rows, key=mean, reverse=True)]
+
+
+def _cells(axes: Axes, rows: Sequence[Sequence[Figure | None]]) -> Any:
+    """A coloured cell with its figure for each; grey where there is none."""
+    values = [[math.log2(found.value) if found else math.nan for found in row] for row in rows]
+    drawn = axes.imshow(values, cmap="RdBu", vmin=-2, vmax=2, aspect="auto")
+    axes.set_facecolor("#bbbbbb")
+    for y, row in enumerate(rows):
+        for x, found in enumerate(row):
+            if found:
+                dark = abs(values[y][x]) > 1.3
+                shown = f"{found.value:.2f}" if found.value < 10 else f"{found.value:.1f}"
+                colour = "white" if dark else "black"
+                axes.text(x, y, shown, ha="center", va="center", fontsize=5.5, color=colour)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    return drawn
 
 
 def _of(line: Line, group: str) -> Figure | None:
@@ -129,6 +195,6 @@ def _legend(bars: Sequence[Row]) -> list[Any]:
     from matplotlib.patches import Patch
 
     handles: list[Any] = [Patch(label=row.name, **_style(row, bars)) for row in bars]
-    for name, dashes in BOUNDS.items():
+    for name, dashes in DASHES.items():
         handles.append(Line2D([], [], color="black", linestyle=dashes, lw=1.3, label=name))
     return handles

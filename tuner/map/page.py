@@ -10,7 +10,7 @@ from statistics import fmean, geometric_mean
 from typing import Any
 
 from tuner.compare.cells import Row
-from tuner.compare.page import Table, markdown_table
+from tuner.compare.tables import Table, markdown_table
 from tuner.map.cells import NEVER, drift_text
 from tuner.map.points import DERIVED, HELD_OUT, OTHER, PARTS, Found, Point, part_of
 from tuner.map.rule import ALL, AVOID, HARM, LOSE, Case, Confusion, Rule, judge

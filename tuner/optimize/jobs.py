@@ -51,11 +51,12 @@ class Study(Model):
 
 
 class StudyResult(Model):
-    """The best configuration of a study, by the cost of its trials."""
+    """The best configuration of a study, by the cost of its trials, and their wall time."""
 
     status: Status
     error: str = ""
     knobs: dict[str, KnobValue] = Field(default_factory=dict)
+    seconds: float = 0
 
 
 Job = Trial | Study
@@ -151,18 +152,20 @@ def search(study: Study) -> Generator[Trial, TrialResult, StudyResult]:
         fixed={name: value for name, value in study.trial.knobs.items() if name not in tuned},
     )
     best: tuple[float, dict[str, KnobValue]] | None = None
+    seconds = 0.0
     for number in range(study.budget):
         knobs = dict(study.trial.knobs) | optimizer.ask().knobs
         result = yield study.trial.model_copy(update={"knobs": knobs})
         cost = result.cost
+        seconds += result.seconds
         optimizer.tell(number, cost)
         if cost is None:
             if number == 0:  # the default itself does not run, so nothing will
-                return StudyResult(status=result.status, error=result.error)
+                return StudyResult(status=result.status, error=result.error, seconds=seconds)
         elif best is None or cost < best[0]:
             best = cost, knobs
     assert best is not None
-    return StudyResult(status=Status.success, knobs=best[1])
+    return StudyResult(status=Status.success, knobs=best[1], seconds=seconds)
 
 
 @dataclass
