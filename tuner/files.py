@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from tuner.errors import UserError
+
+PARTIAL = ".partial"
+"""Ends the names of files that are being written, after the number of the process."""
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -15,7 +19,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     OSError if that fails; the file is then as it was.
     """
     data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    # Of a long name only the start: a name has at most 255 bytes.
+    temporary = path.with_name(f"{path.name[:50]}.{os.getpid()}{PARTIAL}")
     try:
         with temporary.open("wb") as file:
             file.write(data)
@@ -28,15 +33,42 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     sync_directory(path.parent)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Removes what processes that died in `write_atomically` have left in the folder, if there is
+    one. OSError if that fails."""
+    for path in folder.glob(f"*.*{PARTIAL}"):
+        process = path.name.removesuffix(PARTIAL).rpartition(".")[2]
+        if process.isdecimal() and not _runs(int(process)):
+            path.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):  # another user's; no process's
+        return True
+    return True
+
+
+def write_file(path: Path, content: str | bytes) -> None:
+    """Atomically, its folder included. UserError naming the file if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
 def write_files(files: Mapping[Path, str | bytes]) -> list[Path]:
-    """Each of them atomically, their folders included; returns their paths. UserError naming the
-    one that cannot be written."""
+    """Each of them as `write_file`; returns their paths. What killed processes left beside them is
+    removed."""
     for path, content in files.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, content)
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from error
+        write_file(path, content)
+    with suppress(OSError):  # the files are written; what is left over waits for the next time
+        for folder in {path.parent for path in files}:
+            remove_leftovers(folder)
     return list(files)
 
 

@@ -11,7 +11,7 @@ from tuner.documents.document import render
 from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
 from tuner.errors import UserError
-from tuner.files import write_atomically
+from tuner.files import write_file
 from tuner.model import NAME
 from tuner.report.characteristics import PAGE_BYTES
 
@@ -45,10 +45,11 @@ def document(
     machine: MachineSpec,
     sampling: Sampling,
 ) -> tuple[Path, int]:
-    """Writes the workload beside the trace; returns its path, and the footprint in bytes."""
+    """Writes the workload beside the trace; returns its path, and the footprint in bytes.
+    UserError if it cannot be written."""
     footprint = engine.characteristics(trace)["peak_pages"] * PAGE_BYTES
     path = trace.with_suffix(".yaml")
-    write_atomically(
+    write_file(
         path,
         render(
             {

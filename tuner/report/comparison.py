@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from tuner.files import write_atomically
+from tuner.files import write_files
 from tuner.objective import OBJECTIVES
 from tuner.report.page import STYLE
 from tuner.study.request import StudySummary
@@ -33,11 +33,11 @@ def _shared(words: Sequence[Sequence[str]]) -> list[str]:
 
 
 def write(directory: Path, summaries: Sequence[StudySummary]) -> Verdict:
-    """Writes the page and its data; returns the verdict over all studies."""
+    """Writes the page and its data; returns the verdict over all studies. UserError if they cannot
+    be written."""
     verdict = merge([(summary.scenario.policy, summary.verdict) for summary in summaries])
-    directory.mkdir(parents=True, exist_ok=True)
-    write_atomically(directory / DATA, verdict.model_dump_json(indent=1) + "\n")
-    write_atomically(directory / PAGE, _page(directory, verdict, summaries))
+    data, page = verdict.model_dump_json(indent=1) + "\n", _page(directory, verdict, summaries)
+    write_files({directory / DATA: data, directory / PAGE: page})
     return verdict
 
 

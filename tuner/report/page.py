@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.declarations import KnobValue
-from tuner.files import write_atomically
+from tuner.files import write_files
 from tuner.objective import OBJECTIVES
 from tuner.report.conclusion import Conclusion, rows, share, text
 from tuner.study.explanation import KEEP, Explanation
@@ -33,7 +33,8 @@ SERIES = ("operations_per_second", "fast_hit_ratio", "promotions", "demotions", 
 
 
 def write(study: StudyData, conclusion: Conclusion) -> list[Path]:
-    """Writes the page and the bar chart into the study's directory; returns their paths."""
+    """Writes the page and the bar chart into the study's directory; returns their paths. UserError
+    if that fails."""
     bars = _png(_share_bars(conclusion.explanation))
     pictures = [("What to do", _png(_standing(study, conclusion.verdict)))]
     pictures += [("Best so far", _png(_curve(study, conclusion.verdict)))]
@@ -42,9 +43,8 @@ def write(study: StudyData, conclusion: Conclusion) -> list[Path]:
     series = _series(study)
     if series is not None:
         pictures.append(("Default against best, over time", _png(series)))
-    write_atomically(study.directory / BARS, bars)
-    write_atomically(study.directory / PAGE, _page(study, conclusion, pictures))
-    return [study.directory / PAGE, study.directory / BARS]
+    page = _page(study, conclusion, pictures)
+    return write_files({study.directory / PAGE: page, study.directory / BARS: bars})
 
 
 def _default_of(study: StudyData, name: str) -> KnobValue:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from tuner.files import write_files
+from tuner.files import remove_leftovers, write_file
 from tuner.model import Model, content_hash
 from tuner.run import streams
 from tuner.run.trial import Trial, TrialResult
@@ -42,13 +42,18 @@ def get(build: str, name: str, model: type[M]) -> M | None:
 
 
 def put(build: str, name: str, result: Model) -> None:
-    write_files({folder(build) / f"{name}.json": result.model_dump_json()})
+    write_file(folder(build) / f"{name}.json", result.model_dump_json())
 
 
 def prune(build: str) -> None:
-    """Removes the results of old builds."""
-    folder(build).mkdir(parents=True, exist_ok=True)
-    folder(build).touch()
+    """Removes the results of old builds, and what killed processes left among this one's.
+    UserError if the folder cannot be used."""
+    try:
+        folder(build).mkdir(parents=True, exist_ok=True)
+        folder(build).touch()
+        remove_leftovers(folder(build))
+    except OSError as error:
+        raise streams.unusable(error) from error
     builds = sorted(folder(build).parent.iterdir(), key=lambda path: -path.stat().st_mtime)
     for path in builds[KEPT_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)

@@ -297,17 +297,18 @@ def _write_note(request: Stream, file: dict[str, Any], seconds: float | None = N
     try:
         write_atomically(note, json.dumps(content, indent=1))
     except OSError as error:
-        raise _failed(error) from error
+        raise unusable(error) from error
 
 
 def _make_folder() -> None:
     try:
         folder().mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _failed(error) from error
+        raise unusable(error) from error
 
 
-def _failed(error: OSError) -> UserError:
+def unusable(error: OSError) -> UserError:
+    """The error of a cache folder that cannot be used."""
     return UserError(
         f"cannot use the stream cache {folder()}: {error.strerror}; set TIERTUNE_CACHE to a folder "
         "that can be written"
@@ -369,6 +370,8 @@ def _run_kernel(request: StreamRequest, path: Path, progress: Progress | None) -
     except ValueError as error:
         raise UserError(f"workload {request.workload}, input {request.input}: {error}") from error
     except (RuntimeError, OSError) as error:
+        if os.strerror(errno.EFBIG) in str(error):
+            raise UserError(f"{error}: `ulimit -f` of this shell allows no larger file") from error
         if os.strerror(errno.ENOSPC) not in str(error):
             raise
         free = shutil.disk_usage(folder()).free + written
@@ -384,7 +387,7 @@ def _lock(key: str, note: Callable[[str], None] | None) -> Iterator[None]:
         try:
             handle = path.open("a")
         except OSError as error:
-            raise _failed(error) from error
+            raise unusable(error) from error
         with handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,7 +13,7 @@ from tuner.documents import catalog, document, placement
 from tuner.documents.document import Document
 from tuner.documents.placement import PlacementSpec
 from tuner.errors import UserError
-from tuner.files import write_atomically
+from tuner.files import write_file
 from tuner.model import Model
 from tuner.run.trial import Trial, TrialResult
 from tuner.scenario import Scenario, options
@@ -116,7 +116,8 @@ def render(best: BestConfiguration) -> str:
 
 
 def write(best: BestConfiguration, path: Path) -> None:
-    write_atomically(path, render(best))
+    """UserError if that fails; the file is then as it was."""
+    write_file(path, render(best))
 
 
 def read(path: Path) -> BestConfiguration:
