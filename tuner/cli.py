@@ -1,17 +1,20 @@
 """The command line. A command is a module of `tuner.commands` with `run(args)`, imported when it
 runs, so that `tune --help` answers at once.
 
-Exit codes: 0 done, 1 the command ran and failed (or has a defect), 2 the user can correct it,
-130 interrupted.
+Exit codes: 0 done, 1 the command ran and failed, its output could not be written, or it has a
+defect, 2 the user can correct it, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from tuner.arguments import COMMANDS
 
@@ -31,6 +34,7 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """The `tune` command; returns its exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
+    _prepare_streams()
     parser = parser_for(arguments)
     if not arguments:
         parser.print_help()
@@ -49,16 +53,66 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = importlib.import_module(f"tuner.commands.{name}").run(args)
         sys.stdout.flush()
     except UserError as error:
-        print(f"tune: error: {error}", file=sys.stderr)
+        _complain(f"error: {error}")
         return 2
     except KeyboardInterrupt:
-        print("tune: interrupted", file=sys.stderr)
+        _complain("interrupted")
         return 130
-    except BrokenPipeError:
-        # The reader (head, less) has left. Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        return _failed(error)
     return code
+
+
+def _prepare_streams() -> None:
+    """Standard input, output and error that are closed become empty ones: else the next file that
+    is opened, a log for example, gets the number of one, and what is printed. Characters that the
+    output's encoding lacks are shown as escapes."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""Of printing; what writes files names them itself."""
+
+
+def _failed(error: OSError) -> int:
+    """The exit code for an error of the system that no command has explained: of the output, or of
+    a file. Anything else is a defect and is raised again."""
+    if isinstance(error, BrokenPipeError):  # the reader (head, less) has left
+        code = 0
+    elif error.filename is not None:
+        _complain(f"error: {error.filename}: {error.strerror}")
+        code = 2
+    elif error.errno in OUTPUT_FAILS:
+        _complain(f"error: cannot write the output: {error.strerror}")
+        code = 1
+    else:
+        raise error
+    _settle(sys.stdout)
+    _settle(sys.stderr)
+    return code
+
+
+def _complain(message: str) -> None:
+    try:
+        print(f"tune: {message}", file=sys.stderr, flush=True)
+    except OSError:  # nobody can be told; the exit code still tells
+        _settle(sys.stderr)
+
+
+def _settle(stream: TextIO) -> None:
+    """Sends what cannot be written nowhere: Python would complain once more at exit."""
+    try:
+        stream.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _version(as_json: bool) -> int:

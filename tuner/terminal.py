@@ -17,7 +17,8 @@ from typing import Any
 def print_json(value: Any) -> None:
     """The only thing that a command with --json writes to standard output. JSON has no infinity and
     no NaN: they become null."""
-    print(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+    ascii = sys.stdout.encoding.lower() not in ("utf-8", "utf8")
+    print(json.dumps(_plain(value), indent=2, ensure_ascii=ascii, allow_nan=False))
 
 
 def _plain(value: Any) -> Any:

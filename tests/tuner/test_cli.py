@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -72,6 +73,7 @@ def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "run",
         "sim",
         "best",
+        "check",
         "smoke",
         "claims",
         "policies",
@@ -136,6 +138,71 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+
+
+def shell(command: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[bytes]:
+    """Of the shell; $TUNE stands for the program and $PYTHON for Python."""
+    words = {"PYTHON": sys.executable, "TUNE": f"{sys.executable} -m tuner"}
+    environment = os.environ | {"PYTHONPATH": python_path(ROOT)} | words | more
+    return subprocess.run(
+        ["sh", "-c", command], cwd=cwd, env=environment, capture_output=True, check=False
+    )
+
+
+@FULL
+@pytest.mark.parametrize("arguments", ["policies", "policies --json", "--version"])
+def test_output_that_cannot_be_written_is_one_line(tmp_path: Path, arguments: str) -> None:
+    done = shell(f"$TUNE {arguments} >/dev/full", tmp_path)
+    said = b"tune: error: cannot write the output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+@FULL
+def test_an_error_that_cannot_be_told_keeps_its_code(tmp_path: Path) -> None:
+    assert shell("$TUNE knobs nosuch 2>/dev/full", tmp_path).returncode == 2
+
+
+def test_closed_outputs_are_as_good_as_none(tmp_path: Path) -> None:
+    done = shell("$TUNE policies >&-", tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    done = shell("$TUNE knobs nosuch 2>&-", tmp_path)  # nor does the error go to standard output
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert shell("$TUNE policies <&- >&- 2>&-", tmp_path).returncode == 0
+
+
+FIRST_FILE = """
+import os
+from tuner import cli
+with os.fdopen(3, "w") as told:
+    cli.main(["--version"])
+    print(open("file", "w").fileno() > 2, file=told)
+"""
+
+
+def test_a_closed_output_is_no_file_of_ours(tmp_path: Path) -> None:
+    """Else the first file that is opened gets its number, and what is printed."""
+    (tmp_path / "first.py").write_text(FIRST_FILE)
+    done = shell("$PYTHON first.py 3>&1 >&- <&-", tmp_path)
+    assert (done.stdout, done.stderr) == (b"True\n", b"")
+
+
+def test_an_output_without_all_characters_gets_escapes(tmp_path: Path) -> None:
+    done = shell("$TUNE policies", tmp_path, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\xa7" in done.stdout
+    as_json = shell("$TUNE policies --json", tmp_path, PYTHONIOENCODING="ascii")
+    assert json.loads(as_json.stdout) == json.loads(shell("$TUNE policies --json", tmp_path).stdout)
+    assert as_json.stdout.isascii()
+
+
+def test_a_name_that_no_file_can_have_is_one_line(tmp_path: Path) -> None:
+    name = "n" * 300
+    done = shell(f"$TUNE best --workload gups --input smoke --out {name}", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.decode() == f"tune: error: {name}: File name too long\n"
 
 
 # --- Listings -------------------------------------------------------------------------------------

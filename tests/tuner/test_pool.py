@@ -15,6 +15,7 @@ import synthetic
 from conftest import Hang, python_path
 from synthetic import accident, request, smooth
 
+from tuner.errors import UserError
 from tuner.run.pool import Pool, ProcessPool, RayPool, Runner, hard_limit, open_pool
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study.request import StudyRequest
@@ -164,6 +165,21 @@ def test_trial_of_a_lost_host_is_started_again(hang: Hang, tmp_path: Path) -> No
             pool.close()
     finally:
         cluster.shutdown()
+
+
+@pytest.mark.slow
+def test_a_ray_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    def fail(**_: Any) -> None:
+        raise OSError("AF_UNIX path length cannot exceed 107 bytes: '/long'\nand more")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", fail)
+    said = r"exceed 107 bytes: '/long'; .* TMPDIR .*--workers 1"
+    with pytest.raises(UserError, match=said) as told:
+        RayPool(smooth, workers=2)
+    assert "\n" not in str(told.value)
 
 
 def test_close_ends_a_running_trial_and_its_children(hang: Hang, tmp_path: Path) -> None:

@@ -222,13 +222,20 @@ class RayPool:
             # Ray's own default is 15: beside any other load trials would get next to no time.
             os.environ.setdefault("RAY_worker_niceness", "0")
             # "local": never join another cluster because RAY_ADDRESS is set.
-            self._ray.init(
-                address="local",
-                num_cpus=self.workers,
-                include_dashboard=False,
-                object_store_memory=128 << 20,
-                **quiet,
-            )
+            try:
+                self._ray.init(
+                    address="local",
+                    num_cpus=self.workers,
+                    include_dashboard=False,
+                    object_store_memory=128 << 20,
+                    **quiet,
+                )
+            except Exception as error:  # Ray raises anything here, also a plain Exception
+                self._ray.shutdown()
+                raise UserError(
+                    f"Ray does not start here: {_line(error).splitlines()[0]}; it needs a short "
+                    "TMPDIR with some room; --workers 1 runs without Ray"
+                ) from error
             return
         try:
             self._ray.init(address=address, **quiet)
