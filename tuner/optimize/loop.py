@@ -90,6 +90,8 @@ def _open(directory: Path, request: StudyRequest) -> StudyLog:
     study = StudyLog(directory)
     try:
         _refuse_changes(study, request)
+        for damage in study.data.damage:
+            say(f"warning: {damage}")
     except BaseException:
         study.close()
         raise
@@ -108,7 +110,7 @@ def _refuse_changes(study: StudyLog, request: StudyRequest) -> None:
             f"trials were made with other settings:{shown}{more}\n"
             "start another study with --name, or go back to those settings"
         )
-    asked = len(study.data.trials)
+    asked = study.data.asked
     if request.budget < asked:
         raise UserError(
             f"study '{request.study}' has {asked} trials already, more than --budget "
@@ -223,7 +225,12 @@ def _optimizer(request: StudyRequest, study: StudyLog) -> Optimizer:
         lag=header.lag,
         fixed={knob.name: knob.default for knob in request.policy.knobs if knob.name not in tuned},
     )
-    for trial in study.data.trials:
+    for number in range(study.data.asked):
+        trial = study.data.trial(number)
+        if trial is None:  # its record is damaged
+            lost = optimizer.ask(again=True)
+            study.asked(lost.number, lost.origin, lost.knobs)
+            continue
         optimizer.replay(trial.number, trial.knobs)
         if trial.result is not None:
             optimizer.tell(trial.number, trial.result.cost)

@@ -88,9 +88,13 @@ class Optimizer:
         """Whether `ask` may be called: the costs of all trials that it learns from are known."""
         return all(number in self._costs for number in range(max(0, self.asked - self.lag + 1)))
 
-    def ask(self) -> Proposal:
-        """The next trial. SpaceExhausted when a finite space has no configuration left."""
-        if not self.ready():
+    def ask(self, *, again: bool = False) -> Proposal:
+        """The next trial. SpaceExhausted when a finite space has no configuration left.
+
+        `again`: it was asked for before and what came out was lost. It is the same unless results
+        that it learned from were lost as well.
+        """
+        if not (again or self.ready()):
             raise ValueError(f"trial {self.asked} needs the results of earlier trials first")
         number = self.asked
         rng = np.random.default_rng([self._seed, number])

@@ -10,7 +10,7 @@ from pydantic import Field
 from tuner.declarations import KnobValue, ParameterValue
 from tuner.documents.machine import MachineSpec
 from tuner.documents.placement import PlacementSpec
-from tuner.model import Model, Positive, Scale, content_hash
+from tuner.model import Model, NonNegative, Positive, Scale, content_hash
 from tuner.scenario import Scenario
 
 
@@ -101,17 +101,17 @@ class TrialResult(Model):
     """
 
     study: str
-    number: int
+    number: Annotated[int, Field(ge=0)]
     status: Status
-    objective: float | None = None
-    cost: float | None = None
+    objective: Positive | None = None
+    cost: Positive | None = None
     metrics: dict[str, float] = Field(default_factory=dict)
     latency: dict[str, dict[str, float]] = Field(default_factory=dict)
     breakdown: dict[str, float] = Field(default_factory=dict)
     series: dict[str, list[float]] = Field(default_factory=dict)
     rows: list[dict[str, Any]] = Field(default_factory=list)
     error: str = ""
-    seconds: float = 0
+    seconds: NonNegative = 0
     engine_version: str = ""
     engine_build: str = ""
     host: str = ""

@@ -1,14 +1,15 @@
 """A study on disk: what was asked for, and everything that happened, in the order it happened.
 
     study.json        the complete request, what its results depend on, and the format's version
-    trials.jsonl      one line per event, append-only: a trial asked for, a trial finished, a check
+    trials.jsonl      one line per event, append-only: a trial asked for, a trial finished, a check;
+                      each with a checksum and the hash of study.json (`tuner.study.events`)
     series/NNNN.json  time series of one trial
     lock              held by the one process that writes
 
 The log is the only truth about a study. Everything else (MLflow, best.yaml, the report, SMAC's
 model) is made from it and can be made again. A line is written and synced before anything acts on
 it, so killing the process at any moment loses at most trials that had not finished; those are run
-again under the same number with the same configuration.
+again under the same number with the same configuration. So is what a damaged line recorded.
 """
 
 from __future__ import annotations
@@ -17,36 +18,49 @@ import errno
 import fcntl
 import json
 import os
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import BinaryIO
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from tuner.declarations import KnobValue
 from tuner.errors import UserError
-from tuner.files import sync_directory, write_atomically
+from tuner.files import remove_leftovers, sync_directory, write_atomically
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
 from tuner.run.trial import Status, TrialResult
 from tuner.scenario import Scenario
+from tuner.study.events import (
+    Asked,
+    Checked,
+    Event,
+    Finished,
+    ForeignEvent,
+    first_problem,
+    header_hash,
+    seal,
+    unseal,
+)
 from tuner.study.request import Fingerprints, StudyRequest
 
-FORMAT = 3
-"""Of study.json. Version 0.1.0 wrote 1, with the scenario's fields among the request's own; 0.2.0
-wrote 2, which had no checks and is read like 3."""
-
-READABLE = (2, FORMAT)
+FORMAT = 4
+"""Of study.json and the log. Earlier ones are refused: their lines have no checksum, and no engine
+of now could go on with them. (0.1.0 wrote 1, 0.2.0 wrote 2.)"""
 
 HEADER = "study.json"
 EVENTS = "trials.jsonl"
 SERIES = "series"
 LOCK = "lock"
 
+ELSEWHERE = "start another study with --name"
+
 Series = dict[str, list[float]]
+_SERIES = TypeAdapter(Series)
 
 
 class StudyHeader(Model):
@@ -60,43 +74,6 @@ class StudyHeader(Model):
     lag: int
     initial: int
     git_commit: str | None = None
-
-
-class Asked(Model):
-    """A configuration was chosen for a trial. `knobs` are the tuned ones."""
-
-    event: Literal["asked"] = "asked"
-    time: str
-    number: int
-    origin: str
-    knobs: dict[str, KnobValue]
-
-
-class Finished(Model):
-    """A trial ended, well or badly. The result's series are kept beside the log."""
-
-    event: Literal["finished"] = "finished"
-    time: str
-    result: TrialResult
-
-
-class Checked(Model):
-    """A run beside the search ended: of a reference, of another policy, on a held-out seed, or to
-    explain the best configuration. `knobs` are all of its policy's.
-
-    Nothing is written when one starts: which checks are to be run follows from the log.
-    """
-
-    event: Literal["checked"] = "checked"
-    time: str
-    purpose: str
-    scenario: Scenario
-    knobs: dict[str, KnobValue]
-    result: TrialResult
-
-
-Event = Annotated[Asked | Finished | Checked, Field(discriminator="event")]
-_EVENT: TypeAdapter[Asked | Finished | Checked] = TypeAdapter(Event)
 
 
 @dataclass
@@ -121,13 +98,25 @@ class TrialRecord:
 
 @dataclass
 class StudyData:
-    """A study as read from its directory. Trials are in the order in which they were asked for,
-    checks in that in which they ended."""
+    """A study as read from its directory. Trials are in the order of their numbers, checks in that
+    in which they ended. `damage` has a line for each record that is left out, and why; the number
+    of a trial may be missing then."""
 
     directory: Path
     header: StudyHeader
-    trials: list[TrialRecord]
+    trials: list[TrialRecord] = field(default_factory=list)
     checks: list[Checked] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
+
+    @property
+    def asked(self) -> int:
+        """The number of the next trial."""
+        return self.trials[-1].number + 1 if self.trials else 0
+
+    def trial(self, number: int) -> TrialRecord | None:
+        index = bisect_left(self.trials, number, key=_number)
+        found = self.trials[index : index + 1]
+        return found[0] if found and found[0].number == number else None
 
     @property
     def done(self) -> list[TrialRecord]:
@@ -138,22 +127,23 @@ class StudyData:
         """The best trial that succeeded, the earliest of equals."""
         objective = OBJECTIVES[self.header.request.scenario.objective]
         good = [
-            (objective.cost(trial.result.objective), trial.number)
+            (objective.cost(trial.objective), trial.number, trial)
             for trial in self.trials
-            if trial.result is not None and trial.result.objective is not None
+            if trial.objective is not None
         ]
-        return self.trials[min(good)[1]] if good else None
+        return min(good)[2] if good else None
 
     @property
     def default(self) -> TrialRecord | None:
         """Trial 0, if it succeeded."""
-        return next((trial for trial in self.trials[:1] if trial.succeeded), None)
+        first = self.trial(0)
+        return first if first is not None and first.succeeded else None
 
     def series(self, number: int) -> Series:
-        """Time series of a finished trial; empty if it has none."""
+        """Time series of a finished trial; empty if it has none, or none that can be read."""
         try:
-            return read_series(self.directory, number)
-        except FileNotFoundError:
+            return _SERIES.validate_json(series_path(self.directory, number).read_bytes())
+        except (OSError, ValueError):
             return {}
 
 
@@ -162,18 +152,16 @@ def now() -> str:
 
 
 def exists(directory: Path) -> bool:
-    return (directory / HEADER).exists()
+    with _disk(directory):
+        return (directory / HEADER).exists()
 
 
 def load(directory: Path) -> StudyData:
-    """Reads a study, even while another process writes it. UserError if it is not readable."""
-    header = _read_header(directory)
-    try:
-        content = (directory / EVENTS).read_bytes()
-    except FileNotFoundError:
-        content = b""
-    data = StudyData(directory, header, [])
-    _parse(content, data)
+    """Reads a study, even while another process writes it. UserError if it is not readable, or its
+    log is not of its study.json; single damaged lines are left out (`StudyData.damage`)."""
+    header, key = _read_header(directory)
+    data = StudyData(directory, header)
+    _parse(_read_events(directory), data, key)
     return data
 
 
@@ -183,8 +171,8 @@ class StudyLog:
     def __init__(self, directory: Path, header: StudyHeader | None = None) -> None:
         """Creates the study if `header` is given, else opens it.
 
-        UserError if it exists already, is missing, is being written by another process, or does
-        not parse. A torn last line (the process was killed in mid-write) is cut off.
+        UserError if it exists already, is missing, is being written by another process, or cannot
+        be read as `load` does. A torn last line (the process was killed in mid-write) is cut off.
         """
         self.directory = directory
         with _disk(directory):
@@ -194,27 +182,29 @@ class StudyLog:
             if header is not None:
                 if exists(directory):
                     raise UserError(f"study '{header.request.study}' already exists in {directory}")
+                _refuse_orphans(directory)
                 with _disk(directory):
                     write_atomically(directory / HEADER, header.model_dump_json(indent=1) + "\n")
-            self._file, self.data = self._open()
+            self._file, self.data, self._key = self._open()
         except BaseException:
             self._lock.close()
             raise
 
-    def _open(self) -> tuple[BinaryIO, StudyData]:
-        header = _read_header(self.directory)
-        path = self.directory / EVENTS
+    def _open(self) -> tuple[BinaryIO, StudyData, str]:
+        header, key = _read_header(self.directory)
+        data = StudyData(self.directory, header)
         with _disk(self.directory):
-            file = path.open("a+b", buffering=0)
+            for folder in (self.directory, self.directory / SERIES):
+                remove_leftovers(folder)
+            whole = _parse(_read_events(self.directory), data, key)
+            file = (self.directory / EVENTS).open("ab", buffering=0)
             try:
-                file.seek(0)
-                data = StudyData(self.directory, header, [])
-                file.truncate(_parse(file.read(), data))
+                file.truncate(whole)
                 sync_directory(self.directory)
             except BaseException:
                 file.close()
                 raise
-        return file, data
+        return file, data, key
 
     def __enter__(self) -> StudyLog:
         return self
@@ -230,19 +220,17 @@ class StudyLog:
         """Records that a trial is about to run."""
         event = Asked(time=now(), number=number, origin=origin, knobs=dict(knobs))
         self._append(event)
-        _apply(event, self.data)
-        return self.data.trials[number]
+        return _apply_asked(event, self.data)
 
     def finished(self, result: TrialResult) -> TrialRecord:
         """Records the end of a trial, its series first: a line never refers to a missing file."""
         if result.series:
             with _disk(self.directory):
-                path = _series_path(self.directory, result.number)
+                path = series_path(self.directory, result.number)
                 write_atomically(path, json.dumps(result.series))
         event = Finished(time=now(), result=result.model_copy(update={"series": {}}))
         self._append(event)
-        _apply(event, self.data)
-        return self.data.trials[result.number]
+        return _apply_finished(event, self.data)
 
     def checked(
         self,
@@ -260,35 +248,33 @@ class StudyLog:
             result=result.model_copy(update={"series": {}}),
         )
         self._append(event)
-        _apply(event, self.data)
+        self.data.checks.append(event)
 
-    def _append(self, event: Asked | Finished | Checked) -> None:
-        line = event.model_dump_json().encode() + b"\n"
+    def _append(self, event: Event) -> None:
+        line = seal(event, self._key)
         with _disk(self.directory):
             before = os.fstat(self._file.fileno()).st_size
             try:
-                written = self._file.write(line)
-                if written != len(line):  # a nearly full disk takes part of a line
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                while line:  # a nearly full disk takes part of a line, and says why next time
+                    line = line[self._file.write(line) :]
                 os.fsync(self._file.fileno())
             except OSError:
-                self._file.truncate(before)
+                with suppress(OSError):  # else it is cut off when the study is opened again
+                    self._file.truncate(before)
                 raise
 
 
-def read_series(directory: Path, number: int) -> Series:
-    """Time series of a trial. FileNotFoundError if it has none."""
-    content: Series = json.loads(_series_path(directory, number).read_text())
-    return content
-
-
-def _series_path(directory: Path, number: int) -> Path:
+def series_path(directory: Path, number: int) -> Path:
     return directory / SERIES / f"{number:04d}.json"
+
+
+def _number(trial: TrialRecord) -> int:
+    return trial.number
 
 
 @contextmanager
 def _disk(directory: Path) -> Iterator[None]:
-    """Turns a full disk, or one that cannot be written, into one clear message."""
+    """Turns a full disk, or a folder that cannot be used, into one clear message."""
     try:
         yield
     except OSError as error:
@@ -297,73 +283,129 @@ def _disk(directory: Path) -> Iterator[None]:
                 f"the disk is full: cannot write to {directory}; finished trials are safe, "
                 "free some space and continue with --resume"
             ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
-            raise UserError(f"cannot write to {directory}: {error.strerror}") from error
-        raise
+        if error.errno == errno.EFBIG:
+            raise UserError(
+                f"cannot write to {directory}: a file would be larger than this shell allows "
+                "(`ulimit -f`); finished trials are safe, continue with --resume"
+            ) from error
+        raise UserError(f"cannot use {error.filename or directory}: {error.strerror}") from error
 
 
 def _acquire(directory: Path) -> BinaryIO:
     """The lock file, held until closed. The kernel releases it when the process dies."""
     with _disk(directory):
         file = (directory / LOCK).open("a+b", buffering=0)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.seek(0)
-        owner = file.read().decode(errors="replace").strip() or "unknown"
-        file.close()
-        raise UserError(
-            f"another process (pid {owner}) is working on the study in {directory}"
-        ) from None
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n".encode())
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n".encode())
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read().decode(errors="replace").strip() or "unknown"
+            file.close()
+            raise UserError(
+                f"another process (pid {owner}) is working on the study in {directory}"
+            ) from None
+        except BaseException:
+            file.close()
+            raise
     return file
 
 
-def _read_header(directory: Path) -> StudyHeader:
-    path = directory / HEADER
-    try:
-        content: dict[str, Any] = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"no study in {directory}") from None
-    except ValueError as error:
-        raise UserError(f"{path}: not JSON: {error}") from error
-    found = content.get("format") if isinstance(content, dict) else None
-    if found not in READABLE:
+def _refuse_orphans(directory: Path) -> None:
+    """UserError for a log without a header: what its trials measured is not known."""
+    if events := _read_events(directory):
         raise UserError(
-            f"{path}: format {found}{' (of tiertune 0.1.0)' if found == 1 else ''}, this version "
-            f"reads {' and '.join(map(str, READABLE))}; start another study with --name"
+            f"{directory} has a log of {len(events.splitlines())} records ({EVENTS}) but no "
+            f"{HEADER}, so what they measured is not known; put {HEADER} back, or {ELSEWHERE}"
+        )
+
+
+def _read_header(directory: Path) -> tuple[StudyHeader, str]:
+    """study.json, and the hash that the log's lines have of it."""
+    path = directory / HEADER
+    with _disk(directory):
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            _refuse_orphans(directory)
+            raise UserError(f"no study in {directory}") from None
+    damaged = f"{path} is damaged; put it back from a copy, or {ELSEWHERE}"
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{damaged} (not JSON: {error})") from error
+    found = content.get("format") if isinstance(content, dict) else None
+    if isinstance(found, int) and found != FORMAT:
+        raise UserError(
+            f"{path}: format {found}, this version reads {FORMAT}; {ELSEWHERE} (`tune best` and "
+            "`tune sim --config` read its best.yaml all the same)"
         )
     try:
-        return StudyHeader.model_validate_json(path.read_bytes())
+        return StudyHeader.model_validate_json(text), header_hash(text)
     except ValidationError as error:
-        raise UserError(f"{path}: {error}") from error
+        raise UserError(f"{damaged} ({first_problem(error)})") from error
 
 
-def _parse(content: bytes, data: StudyData) -> int:
-    """Adds all events to the data; returns the length of the content without a torn last line."""
-    whole = content.rfind(b"\n") + 1
-    for index, line in enumerate(content[:whole].splitlines(), start=1):
+def _read_events(directory: Path) -> bytes:
+    """The log; empty if there is none yet. UserError if it was lost."""
+    with _disk(directory):
         try:
-            _apply(_EVENT.validate_json(line), data)
-        except (ValueError, IndexError) as error:
-            path = data.directory / EVENTS
-            raise UserError(f"{path}, line {index}: not an event of a study: {error}") from error
-    return whole
+            return (directory / EVENTS).read_bytes()
+        except FileNotFoundError:
+            if any((directory / SERIES).glob("*.json")):
+                raise UserError(
+                    f"{directory} has time series of finished trials but no {EVENTS}; put it "
+                    f"back, or {ELSEWHERE}"
+                ) from None
+            return b""
 
 
-def _apply(event: Asked | Finished | Checked, data: StudyData) -> None:
-    trials = data.trials
-    if isinstance(event, Checked):
-        data.checks.append(event)
-        return
-    if isinstance(event, Asked):
-        if event.number != len(trials):
-            raise ValueError(f"trial {event.number} asked where {len(trials)} is next")
-        trials.append(TrialRecord(event.number, event.origin, event.knobs, event.time))
-        return
-    trial = trials[event.result.number]
+def _parse(content: bytes, data: StudyData, key: str) -> int:
+    """Adds all events to the data; returns the length of the content without a torn last line.
+
+    UserError if the log is of another header, or no line of several can be read.
+    """
+    path = data.directory / EVENTS
+    *lines, torn = content.split(b"\n")
+    for index, line in enumerate(lines, start=1):
+        try:
+            event = unseal(line, key)
+            if isinstance(event, Asked):
+                _apply_asked(event, data)
+            elif isinstance(event, Finished):
+                _apply_finished(event, data)
+            else:
+                data.checks.append(event)
+        except ForeignEvent:
+            raise UserError(
+                f"{path}, line {index}: written under another {HEADER} than the one beside it, "
+                f"which was replaced or changed; put the right one back, or {ELSEWHERE}"
+            ) from None
+        except ValueError as error:
+            data.damage.append(f"{path}, line {index}: {error}; the record is left out")
+    if len(lines) == len(data.damage) > 1:
+        raise UserError(f"{path}: none of its {len(lines)} lines can be read; {ELSEWHERE}")
+    for number in range(data.asked):
+        if data.trial(number) is None:
+            data.damage.append(f"{path}: no record asks for trial {number}; it is asked for again")
+    return len(content) - len(torn)
+
+
+def _apply_asked(event: Asked, data: StudyData) -> TrialRecord:
+    if data.trial(event.number) is not None:
+        raise ValueError(f"trial {event.number} was asked for before")
+    trial = TrialRecord(event.number, event.origin, event.knobs, event.time)
+    insort(data.trials, trial, key=_number)
+    return trial
+
+
+def _apply_finished(event: Finished, data: StudyData) -> TrialRecord:
+    trial = data.trial(event.result.number)
+    if trial is None:
+        raise ValueError(f"trial {event.result.number} finished, but no record before asks for it")
     if trial.result is not None:
-        raise ValueError(f"trial {trial.number} finished twice")
+        raise ValueError(f"trial {trial.number} finished before")
     trial.result = event.result
     trial.finished = event.time
+    return trial
