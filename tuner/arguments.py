@@ -436,6 +436,15 @@ def _cache(parser: argparse.ArgumentParser) -> None:
     json(parser)
 
 
+def _check(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Reads a study's folder and prints what is damaged, missing or contradictory: header, each "
+        "record of the log, time series, best.yaml. Changes nothing. Exit code 1 if anything is."
+    )
+    parser.add_argument("study", metavar="STUDY", help="the study's folder: OUT/NAME of `tune run`")
+    json(parser)
+
+
 def _ui(parser: argparse.ArgumentParser) -> None:
     out(parser)
     parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
@@ -447,6 +456,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("find good knobs for a workload", _run),
     "sim": ("run one configuration", _sim),
     "best": ("print the best known configuration of a workload", _best),
+    "check": ("tell whether a study's folder is undamaged", _check),
     "smoke": ("a few trials of every policy on every workload's smoke input", _smoke),
     "compare": ("compare policies on several workloads and ratios", _compare),
     "map": ("map where promotion helps and where it hurts", _map),

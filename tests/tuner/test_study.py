@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from conftest import Hang, python_path
 from synthetic import KNOBS, MACHINE, WORKLOAD, accident, always_fails, answer, request, smooth
 
+from tuner import cli
 from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.errors import UserError
 from tuner.optimize.loop import everything_fits, run_study
@@ -264,6 +266,113 @@ def test_resuming_a_complete_study_runs_nothing(tmp_path: Path, store: str) -> N
     again = run(tmp_path, store, always_fails, budget=3, resume=True)
     assert (tmp_path / "synthetic-study" / log.EVENTS).read_bytes() == before
     assert again.model_copy(update={"seconds": 0.0}) == first.model_copy(update={"seconds": 0.0})
+
+
+ASKED_3 = b'"asked".*"number":3,'
+FINISHED_3 = b'"finished".*"number":3,'
+ASKED_4 = b'"asked".*"number":4,'
+
+
+@pytest.mark.parametrize(
+    "lost", [[ASKED_3], [FINISHED_3], [ASKED_3, FINISHED_3], [FINISHED_3, ASKED_4]]
+)
+def test_what_a_damaged_record_held_is_run_again(
+    tmp_path: Path, store: str, lost: list[bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, store, budget=6)
+    before = study_of(tmp_path)
+    path = tmp_path / "synthetic-study" / log.EVENTS
+    lines = path.read_bytes().splitlines(keepends=True)
+    damaged = []
+    for pattern in lost:
+        ((index, line),) = [(i, x) for i, x in enumerate(lines) if re.search(pattern, x)]
+        lines[index] = line.replace(b'"event"', b'"evemt"')
+        damaged.append(f"warning: {path}, line {index + 1}: its checksum does not fit")
+    path.write_bytes(b"".join(lines))
+    capsys.readouterr()
+    summary = run(tmp_path, store, budget=6, resume=True)
+    assert summary.trials == 6
+    told = capsys.readouterr().err
+    assert all(line in told for line in damaged)
+    after = study_of(tmp_path)
+    assert [t.number for t in after.done] == list(range(6))
+    if lost != [FINISHED_3, ASKED_4]:  # else trial 4 was asked for without the result of trial 3
+        assert sequence(after) == sequence(before)
+        assert [t.result for t in after.trials] == [t.result for t in before.trials]
+
+
+def test_a_study_without_its_header_is_not_begun_again(tmp_path: Path, store: str) -> None:
+    """Its trials would count under the settings of whoever comes next."""
+    run(tmp_path, store, budget=2)
+    path = tmp_path / "synthetic-study"
+    (path / log.HEADER).unlink()
+    before = (path / log.EVENTS).read_bytes()
+    for resume in (False, True):
+        with pytest.raises(UserError, match=r"no study\.json, so what they measured is not known"):
+            run(tmp_path, store, budget=2, resume=resume, machine=SLOWER)
+    assert (path / log.EVENTS).read_bytes() == before
+
+
+def test_check_tells_what_is_wrong(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, store, budget=3)
+    folder = tmp_path / "synthetic-study"
+
+    def check() -> list[str]:
+        capsys.readouterr()
+        code = cli.main(["check", str(folder), "--json"])
+        found = json.loads(capsys.readouterr().out)
+        assert found["study"] == str(folder)
+        assert code == bool(found["problems"])
+        problems: list[str] = found["problems"]
+        return problems
+
+    def changed(name: str, before: str, after: str) -> list[str]:
+        path = folder / name
+        content = path.read_text()
+        assert before in content
+        path.write_text(content.replace(before, after, 1))
+        found = check()
+        path.write_text(content)
+        return found
+
+    assert check() == []
+    assert cli.main(["check", str(folder)]) == 0
+    said = (
+        f"{folder}: nothing wrong; 3 of 3 trials finished, {len(study_of(tmp_path).checks)} checks"
+    )
+    assert capsys.readouterr().out.strip() == said
+
+    (damage,) = changed(log.EVENTS, "reference first", "reference last")
+    assert "trials.jsonl, line 1: its checksum does not fit" in damage
+    (header,) = changed(log.HEADER, "paper-machine", "other-machine")
+    assert "written under another study.json" in header
+    (series,) = changed("series/0001.json", "[", "{")
+    assert f"{folder}/series/0001.json: cannot be read" in series
+    (value,) = changed(best.FILE, "  value: ", "  value: 1")
+    assert "best.yaml: objective.value: not as in trials.jsonl" in value
+    (several,) = changed(best.FILE, "input: small", "input: large")
+    assert "best.yaml: scenario: not as in trials.jsonl" in several
+    (broken,) = changed(best.FILE, "knobs:", "knobs: [")
+    assert "best.yaml:" in broken and "--resume" in broken
+    (folder / best.FILE).unlink()
+    (missing,) = check()
+    assert "best.yaml: missing" in missing
+    (folder / log.HEADER).unlink()
+    assert cli.main(["check", str(folder)]) == 1
+    assert "no study.json" in capsys.readouterr().out
+    assert cli.main(["check", str(tmp_path)]) == 1
+
+
+def test_a_report_that_cannot_be_written_costs_no_trial(tmp_path: Path, store: str) -> None:
+    folder = tmp_path / "synthetic-study"
+    (folder / "report.html").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"cannot write .*report\.html: Is a directory"):
+        run(tmp_path, store, budget=3)
+    assert len(study_of(tmp_path).done) == 3
+    (folder / "report.html").rmdir()
+    assert run(tmp_path, store, always_fails, budget=3, resume=True).failed == 0
 
 
 @pytest.mark.slow
