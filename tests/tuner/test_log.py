@@ -244,9 +244,14 @@ def test_a_log_without_one_readable_line_is_refused(tmp_path: Path) -> None:
 
 def test_damaged_series_are_none(tmp_path: Path) -> None:
     directory = filled(tmp_path / "s")
-    for content in (b"{", b"\xff", b"[]", b'{"a": 1}'):
-        (directory / log.SERIES / "0001.json").write_bytes(content)
+    path = directory / log.SERIES / "0001.json"
+    content = path.read_bytes()
+    assert log.load(directory).series(1)
+    for changed in (content.replace(b"0.5", b"0.6"), content[:-1], b"", content + b" "):
+        path.write_bytes(changed)
         assert log.load(directory).series(1) == {}
+    path.unlink()
+    assert log.load(directory).series(1) == {}
 
 
 def test_only_one_writer(tmp_path: Path) -> None:

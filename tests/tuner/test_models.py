@@ -94,7 +94,7 @@ def test_floats_are_bit_exact_after_json(value: float) -> None:
         study="s",
         number=0,
         status=Status.success,
-        objective=value,
+        objective=value if 0 < value < math.inf else None,
         metrics={"x": value},
         series={"second": [0.0, value]},
     )

@@ -348,8 +348,8 @@ def test_check_tells_what_is_wrong(
     assert "trials.jsonl, line 1: its checksum does not fit" in damage
     (header,) = changed(log.HEADER, "paper-machine", "other-machine")
     assert "written under another study.json" in header
-    (series,) = changed("series/0001.json", "[", "{")
-    assert f"{folder}/series/0001.json: cannot be read" in series
+    (series,) = changed("series/0001.json", "0.5", "0.6")
+    assert f"{folder}/series/0001.json: missing or damaged" in series
     (value,) = changed(best.FILE, "  value: ", "  value: 1")
     assert "best.yaml: objective.value: not as in trials.jsonl" in value
     (several,) = changed(best.FILE, "input: small", "input: large")

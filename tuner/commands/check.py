@@ -38,12 +38,12 @@ def run(args: Namespace) -> int:
 
 
 def _series(data: StudyData) -> list[str]:
-    """Of trials that finished. A study that was killed may have left those of one that did not."""
-    paths = [log.series_path(data.directory, trial.number) for trial in data.done]
+    """Those that the log knows of and that are not as they were written."""
     return [
-        f"{path}: cannot be read; the report is drawn without"
-        for path, trial in zip(paths, data.done, strict=True)
-        if path.exists() and not data.series(trial.number)
+        f"{log.series_path(data.directory, trial.number)}: missing or damaged; the report leaves "
+        "these time series out"
+        for trial in data.done
+        if trial.series is not None and not data.series(trial.number)
     ]
 
 

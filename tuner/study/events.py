@@ -49,11 +49,13 @@ class Asked(Model):
 
 
 class Finished(Model):
-    """A trial ended, well or badly. The result's series are kept beside the log."""
+    """A trial ended, well or badly. The result's series are kept beside the log, in a file with the
+    CRC-32 `series`."""
 
     event: Literal["finished"] = "finished"
     time: Moment
     result: Outcome
+    series: int | None = None
 
 
 class Checked(Model):

@@ -18,6 +18,7 @@ import errno
 import fcntl
 import json
 import os
+import zlib
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from tuner.declarations import KnobValue
 from tuner.errors import UserError
@@ -60,7 +61,6 @@ LOCK = "lock"
 ELSEWHERE = "start another study with --name"
 
 Series = dict[str, list[float]]
-_SERIES = TypeAdapter(Series)
 
 
 class StudyHeader(Model):
@@ -78,7 +78,8 @@ class StudyHeader(Model):
 
 @dataclass
 class TrialRecord:
-    """One trial as the log has it; `result` is None while it runs, and has no series."""
+    """One trial as the log has it; `result` is None while it runs, and has no series: the file that
+    has them has the CRC-32 `series`."""
 
     number: int
     origin: str
@@ -86,6 +87,7 @@ class TrialRecord:
     asked: str
     finished: str | None = None
     result: TrialResult | None = None
+    series: int | None = None
 
     @property
     def objective(self) -> float | None:
@@ -140,11 +142,18 @@ class StudyData:
         return first if first is not None and first.succeeded else None
 
     def series(self, number: int) -> Series:
-        """Time series of a finished trial; empty if it has none, or none that can be read."""
-        try:
-            return _SERIES.validate_json(series_path(self.directory, number).read_bytes())
-        except (OSError, ValueError):
+        """Time series of a finished trial; empty if it has none, or they are damaged."""
+        trial = self.trial(number)
+        if trial is None or trial.series is None:
             return {}
+        try:
+            content = series_path(self.directory, number).read_bytes()
+        except OSError:
+            return {}
+        if zlib.crc32(content) != trial.series:
+            return {}
+        series: Series = json.loads(content)
+        return series
 
 
 def now() -> str:
@@ -224,11 +233,14 @@ class StudyLog:
 
     def finished(self, result: TrialResult) -> TrialRecord:
         """Records the end of a trial, its series first: a line never refers to a missing file."""
+        crc = None
         if result.series:
+            content = json.dumps(result.series).encode()
+            crc = zlib.crc32(content)
             with _disk(self.directory):
-                path = series_path(self.directory, result.number)
-                write_atomically(path, json.dumps(result.series))
-        event = Finished(time=now(), result=result.model_copy(update={"series": {}}))
+                write_atomically(series_path(self.directory, result.number), content)
+        kept = result.model_copy(update={"series": {}})
+        event = Finished(time=now(), result=kept, series=crc)
         self._append(event)
         return _apply_finished(event, self.data)
 
@@ -407,5 +419,6 @@ def _apply_finished(event: Finished, data: StudyData) -> TrialRecord:
     if trial.result is not None:
         raise ValueError(f"trial {trial.number} finished before")
     trial.result = event.result
+    trial.series = event.series
     trial.finished = event.time
     return trial
