@@ -449,7 +449,28 @@ def _ui(parser: argparse.ArgumentParser) -> None:
     out(parser)
     parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
     parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
-    parser.add_argument("--port", type=positive, default=5000, help="default: %(default)s")
+    parser.add_argument("--port", type=_port, default=5000, help="default: %(default)s")
+
+
+def _port(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 65535:
+        raise argparse.ArgumentTypeError(f"found {text}; must be 1 to 65535")
+    return value
+
+
+_port.__name__ = "integer"  # argparse says "invalid integer value: 'x'"
+
+
+def _repair(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Adds to the MLflow store what it lacks of the folder's studies, from their logs, which "
+        "have everything: for when a store was deleted, damaged or out of reach. Nothing is added "
+        "twice. A damaged OUT/mlflow.db is kept under another name, and made anew."
+    )
+    out(parser)
+    parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
+    json(parser)
 
 
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
@@ -472,5 +493,6 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "machines": ("list the machine profiles", json),
     "cache": ("list or clear the cached access streams", _cache),
     "ui": ("open the studies in the MLflow UI", _ui),
+    "repair": ("make the MLflow store of studies again, from their logs", _repair),
 }
 """What each command is for, and what declares its arguments. It runs in `tuner.commands`."""

@@ -24,7 +24,7 @@ from tuner.files import write_files
 from tuner.optimize.jobs import Job, Study, StudyResult, known, run_on
 from tuner.report import characteristics
 from tuner.report.pictures import png
-from tuner.report.tracking import default_store
+from tuner.report.store import default_store
 from tuner.run import cache, pool, runner, settings, streams
 from tuner.run.trial import Status
 from tuner.scenario import options

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from argparse import Namespace
 from pathlib import Path
 
 from tuner.errors import UserError
-from tuner.report.tracking import default_store, experiments
+from tuner.report.store import default_store, experiments, repair_command
+from tuner.study import log
 from tuner.terminal import say
 
 
 def run(args: Namespace) -> int:
     """Becomes the MLflow server; does not return."""
     out = Path(args.out)
-    if args.mlflow_uri is None and not (out / "mlflow.db").is_file():
-        raise UserError(
-            f"no studies are tracked in {out.absolute()} (no mlflow.db); "
-            "run `tune run` first, or name their folder with --out"
-        )
     uri = args.mlflow_uri or default_store(out)
+    if args.mlflow_uri is None and not (out / "mlflow.db").is_file():
+        there_are = any(out.glob(f"*/{log.HEADER}"))
+        hint = (
+            f"`{repair_command(uri, out)}` makes it from their logs"
+            if there_are
+            else ("run `tune run` first, or name their folder with --out")
+        )
+        raise UserError(f"no studies are tracked in {out.absolute()} (no mlflow.db); {hint}")
+    _refuse_taken(args.host, args.port)
+    found = experiments(uri, out)
     server = f"http://{args.host}:{args.port}"
     say(f"MLflow UI of {uri} on {server} (Ctrl-C ends it)")
     # MLflow opens an experiment on a page of traces, which studies do not have.
-    for name, identity in experiments(uri):
+    for name, identity in found:
         say(f"  {name}: {server}/#/experiments/{identity}/runs?workflowType=machine_learning")
     sys.stderr.flush()
     os.execv(
@@ -35,3 +42,15 @@ def run(args: Namespace) -> int:
             *("--host", args.host, "--port", str(args.port)),
         ],
     )
+
+
+def _refuse_taken(host: str, port: int) -> None:
+    """MLflow's server would say so among much else, and exit with 0."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        socket.create_server(address[:2], family=family).close()
+    except OSError as error:
+        raise UserError(
+            f"cannot listen on --host {host} --port {port}: {error.strerror}; "
+            "choose another --port, or another --host"
+        ) from error

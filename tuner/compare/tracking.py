@@ -9,16 +9,11 @@ from pathlib import Path
 from tuner.compare.figures import Figures, Measured
 from tuner.compare.page import notes
 from tuner.model import content_hash
-from tuner.report.tracking import (
-    EXPERIMENT,
-    PARENT_TAG,
-    children_of,
-    client_of,
-    experiment_of,
-    name_for,
-)
+from tuner.report.store import EXPERIMENT, PARENT_TAG, children_of, client_of, experiment_of
+from tuner.report.tracking import name_for
 from tuner.run.trial import Status
 from tuner.scenario import label
+from tuner.terminal import say
 
 COMPARISON_TAG = "tiertune.comparison"
 CELL_TAG = "tiertune.cell"
@@ -42,7 +37,7 @@ def track(
 
 class _Store:
     def __init__(self, figures: Figures, uri: str, out: Path) -> None:
-        self._client = client_of(uri)
+        self._client = client_of(uri, out, say)
         from mlflow.entities import Metric, Param
 
         self._metric, self._param = Metric, Param

@@ -23,7 +23,8 @@ from tuner.errors import UserError
 from tuner.optimize.checks import POLL_SECONDS, Check, Checks, Workers, bounds, judge
 from tuner.optimize.explain import explain
 from tuner.report.live import Live, Progress
-from tuner.report.tracking import Tracker, default_store
+from tuner.report.store import default_store
+from tuner.report.tracking import Tracker
 from tuner.run.pool import Pool, Runner
 from tuner.run.settings import Setting
 from tuner.run.trial import TrialResult

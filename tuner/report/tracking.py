@@ -3,115 +3,40 @@ source.
 
 All of it happens on a thread of its own, so that no trial waits for a database. What cannot be
 tracked is reported once and does no other harm: trials that are missing in MLflow, for whatever
-reason, are added when the study is resumed, and none is added twice.
+reason, are added by `tune repair` or when the study is resumed, and none is added twice.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import math
-import os
 import queue
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tuner.errors import UserError
 from tuner.model import content_hash
+from tuner.objective import OBJECTIVES
 from tuner.report.conclusion import Conclusion
+from tuner.report.store import (
+    EXPERIMENT,
+    PARENT_TAG,
+    children_of,
+    client_of,
+    experiment_of,
+    repair_command,
+)
 from tuner.run.trial import Status
 from tuner.scenario import label
 from tuner.study.log import HEADER, StudyData, TrialRecord
 from tuner.study.verdict import Difference
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities import Run
-
 POINTS = 200  # of a time series, at most
 ROWS = 1000  # metric values per trial, at most; also MLflow's limit for one call
-EXPERIMENT = "tiertune-"
-LOCAL = "sqlite:///"
 STUDY_TAG = "tiertune.study"
 TRIAL_TAG = "tiertune.trial"
-PARENT_TAG = "mlflow.parentRunId"
-
-
-def default_store(out: Path) -> str:
-    """URI of the tracking store of a folder of studies."""
-    return f"{LOCAL}{out.absolute() / 'mlflow.db'}"
-
-
-def experiments(uri: str) -> list[tuple[str, str]]:
-    """Name and id of the experiments of studies, the latest first. UserError if the store does not
-    answer."""
-    _patience()
-    from mlflow import MlflowClient
-    from mlflow.exceptions import MlflowException
-
-    try:
-        found = MlflowClient(tracking_uri=uri).search_experiments(
-            filter_string=f"name LIKE '{EXPERIMENT}%'", order_by=["last_update_time DESC"]
-        )
-    except MlflowException as error:
-        raise UserError(f"no MLflow store answers at {uri}: {error}") from error
-    return [(experiment.name, str(experiment.experiment_id)) for experiment in found]
-
-
-def _patience() -> None:
-    """A server that does not answer must not hold up the end of a study for minutes."""
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    import mlflow  # noqa: F401 - it sets its loggers' levels
-
-    for name in ("mlflow", "alembic"):  # both announce every migration of a new database
-        logging.getLogger(name).setLevel(logging.ERROR)
-
-
-def client_of(uri: str) -> MlflowClient:
-    """A client of the store; the folder of a database is made."""
-    _patience()
-    from mlflow import MlflowClient
-
-    if uri.startswith(LOCAL):
-        Path(uri.removeprefix(LOCAL)).parent.mkdir(parents=True, exist_ok=True)
-    return MlflowClient(tracking_uri=uri)
-
-
-def experiment_of(client: MlflowClient, name: str, uri: str, out: Path) -> str:
-    """Identity of the experiment of that name, made if it is not there."""
-    found = client.get_experiment_by_name(name)
-    if found is not None:
-        return str(found.experiment_id)
-    # MLflow's own default for a database is ./mlruns of whatever directory we are in.
-    place = (out.absolute() / "mlartifacts").as_uri() if uri.startswith(LOCAL) else None
-    try:
-        return str(client.create_experiment(name, artifact_location=place))
-    except Exception:
-        found = client.get_experiment_by_name(name)  # another process was quicker
-        if found is None:
-            raise
-        return str(found.experiment_id)
-
-
-def children_of(client: MlflowClient, experiment: str, parent: str) -> Iterator[Run]:
-    """All runs that belong to a parent run, page by page."""
-    token = None
-    while True:
-        page = client.search_runs(
-            [experiment],
-            filter_string=f"tags.`{PARENT_TAG}` = '{parent}'",
-            max_results=1000,
-            page_token=token,
-        )
-        yield from page
-        token = page.token
-        if not token:
-            return
 
 
 class Tracker:
@@ -157,7 +82,7 @@ class Tracker:
 
     def _work(self) -> None:
         try:
-            store = _Store(self._study, self._uri)
+            store = _Store(self._study, self._uri, self._notify)
         except Exception as error:
             self._report(error)
             return
@@ -180,8 +105,37 @@ class Tracker:
             self._notify(
                 f"warning: MLflow at {self._uri} does not take this study "
                 f"({type(error).__name__}: {text[0] if text else 'no message'}); the study "
-                "continues without it, and --resume adds what is missing"
+                "continues without it, and afterwards "
+                f"`{repair_command(self._uri, self._study.directory.parent)}` adds what is missing"
             )
+
+
+def restore(
+    study: StudyData,
+    conclusion: Conclusion | None,
+    files: Sequence[Path],
+    *,
+    uri: str,
+    notify: Callable[[str], None],
+    verify: bool = False,
+) -> int:
+    """Adds what the store lacks of a study that no process is working on; returns how many trials
+    those were. Whatever the store raises, an exception of any kind, is the caller's to report.
+
+    Args:
+        conclusion: None if the study is not complete.
+        files: that are stored with the conclusion.
+        notify: is told if the store's database was broken and is made anew.
+        verify: reads all of a local database to find damage.
+    """
+    store = _Store(study, uri, notify, verify=verify)
+    missing = [trial for trial in study.done if trial.number not in store.tracked]
+    store.add_missing(study.done)
+    if conclusion is None:
+        store.interrupted()
+    else:
+        store.conclude(conclusion, files)
+    return len(missing)
 
 
 def study_id(study: StudyData) -> str:
@@ -193,8 +147,16 @@ def study_id(study: StudyData) -> str:
 class _Store:
     """The study's runs in one tracking store. Used by one thread."""
 
-    def __init__(self, study: StudyData, uri: str) -> None:
-        self._client = client_of(uri)
+    def __init__(
+        self,
+        study: StudyData,
+        uri: str,
+        notify: Callable[[str], None],
+        *,
+        verify: bool = False,
+    ) -> None:
+        out = study.directory.parent
+        self._client = client_of(uri, out, notify, verify=verify)
         from mlflow.entities import Metric, Param, RunTag
 
         self._metric, self._param, self._run_tag = Metric, Param, RunTag
@@ -202,9 +164,9 @@ class _Store:
         self._request = study.header.request
         # One experiment per workload: its studies are what people compare.
         name = f"{EXPERIMENT}{self._request.workload.name}"
-        self._experiment = experiment_of(self._client, name, uri, Path(self._request.out))
+        self._experiment = experiment_of(self._client, name, uri, out)
         self._parent = self._find_parent()
-        self._tracked = self._find_children()
+        self.tracked = self._find_children()
 
     def _find_parent(self) -> str:
         identity = study_id(self._study)
@@ -261,15 +223,21 @@ class _Store:
     def add_missing(
         self, trials: Sequence[TrialRecord], stop: threading.Event | None = None
     ) -> None:
-        for trial in trials:
+        """In the order in which they finished, with what was the best at the time."""
+        objective = OBJECTIVES[self._request.scenario.objective]
+        best: float | None = None
+        for trial in sorted(trials, key=lambda trial: trial.finished or ""):
             if stop is not None and stop.is_set():
                 return
-            self.add(trial, None)
+            value = trial.objective
+            if value is not None and (best is None or objective.better(value, best)):
+                best = value
+            self.add(trial, best)
 
     def add(self, trial: TrialRecord, best: float | None) -> None:
         """One child run, unless the trial has one."""
         result = trial.result
-        if result is None or trial.number in self._tracked:
+        if result is None or trial.number in self.tracked:
             return
         assert trial.finished is not None
         ended = _milliseconds(trial.finished)
@@ -308,7 +276,7 @@ class _Store:
             )
         ok = result.status is Status.success
         self._client.set_terminated(run_id, "FINISHED" if ok else "FAILED", ended)
-        self._tracked.add(trial.number)
+        self.tracked.add(trial.number)
 
     def conclude(self, conclusion: Conclusion, files: Sequence[Path]) -> None:
         done = self._study.done

@@ -1,0 +1,288 @@
+"""The database of a folder of studies: made whole or not at all, and made again from the logs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import python_path, started
+from synthetic import request, smooth
+
+from tuner.optimize.loop import run_study
+from tuner.report.store import client_of, default_store, repair_command
+from tuner.study import log
+from tuner.study.log import StudyLog
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+from tuner.report.store import client_of, default_store
+
+@event.listens_for(Engine, "after_cursor_execute")
+def die(connection, cursor, statement, *rest):
+    if "CREATE TABLE traces" in statement or "CREATE TABLE trace_info" in statement:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+client_of(default_store(Path(sys.argv[1])), Path(sys.argv[1]), print)
+"""
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": python_path(HERE, *sys.path)}
+
+
+def tune(*words: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own: MLflow keeps databases open that are replaced here."""
+    command = [sys.executable, "-m", "tuner", *words]
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+
+
+def database(out: Path) -> Path:
+    return out / "mlflow.db"
+
+
+def left(out: Path) -> set[str]:
+    """Files beside the database that are of no study."""
+    return {path.name for path in out.iterdir() if path.is_file()}
+
+
+def tracked(out: Path, *, copy: str) -> dict[str, Any]:
+    """Everything that the store has of studies, without what MLflow chooses itself."""
+    from mlflow import MlflowClient
+
+    shutil.copy(database(out), out / copy)
+    client = MlflowClient(tracking_uri=f"sqlite:///{out / copy}")
+    experiments = [e.experiment_id for e in client.search_experiments()]
+    found: dict[str, Any] = {}
+    for run in client.search_runs(experiments, max_results=1000):
+        tags = {k: v for k, v in run.data.tags.items() if k != "mlflow.parentRunId"}
+        name = tags.get("tiertune.study") or f"{tags['mlflow.runName']} {run.info.start_time}"
+        histories = {
+            metric: sorted(
+                (point.step, point.timestamp, point.value)
+                for point in client.get_metric_history(run.info.run_id, metric)
+            )
+            for metric in run.data.metrics
+        }
+        artifacts = sorted(item.path for item in client.list_artifacts(run.info.run_id))
+        assert name not in found
+        found[name] = (run.info.status, run.data.params, tags, histories, artifacts)
+    (out / copy).unlink()
+    return found
+
+
+def test_a_kill_in_mid_migration_leaves_nothing_that_matters(tmp_path: Path) -> None:
+    died = subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], env=environment())
+    assert died.returncode == -signal.SIGKILL
+    assert not database(tmp_path).exists()
+    assert any(name.endswith(".partial") for name in left(tmp_path))
+    told: list[str] = []
+    run_study(request(tmp_path, budget=2), runner=smooth)
+    client_of(default_store(tmp_path), tmp_path, told.append)
+    assert not told
+    assert left(tmp_path) == {"mlflow.db", "mlflow.db.lock"}
+    assert len(tracked(tmp_path, copy="read.db")) == 3
+
+
+def half_made(out: Path, template: Path) -> None:
+    """What a kill leaves in a database that is migrated in place: steps of which its version does
+    not tell."""
+    shutil.copy(template, database(out))
+    with closing(sqlite3.connect(database(out))) as file, file:
+        file.execute("UPDATE alembic_version SET version_num = ?", (revisions()[-12],))
+
+
+def revisions() -> list[str]:
+    """Versions of MLflow's schema, the oldest first."""
+    from alembic.script import ScriptDirectory
+    from mlflow.store import db_migrations
+
+    scripts = ScriptDirectory(str(Path(db_migrations.__file__).parent))
+    return [script.revision for script in scripts.walk_revisions()][::-1]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database as MLflow makes it."""
+    folder = tmp_path_factory.mktemp("template")
+    client_of(default_store(folder), folder, print)
+    return database(folder)
+
+
+@pytest.mark.parametrize("fault", ["half made", "no database"])
+def test_a_broken_database_is_set_aside(
+    tmp_path: Path, template: Path, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if fault == "half made":
+        half_made(tmp_path, template)
+    else:
+        database(tmp_path).write_text("not at all a database\n" * 100)
+    before = database(tmp_path).read_bytes()
+    run_study(request(tmp_path, budget=2), runner=smooth)
+    told = capsys.readouterr().err
+    assert f"{database(tmp_path)}: MLflow's database is broken (" in told
+    assert f"`tune repair --out {tmp_path}` adds the studies that were in it" in told
+    assert "does not take this study" not in told
+    assert left(tmp_path) == {"mlflow.db", "mlflow.db.broken-1", "mlflow.db.lock"}
+    assert (tmp_path / "mlflow.db.broken-1").read_bytes() == before
+    assert len(tracked(tmp_path, copy="read.db")) == 3
+
+
+OLD_EXPERIMENT = """
+INSERT INTO experiments (experiment_id, name, lifecycle_stage) VALUES (7, 'of old', 'active')
+"""
+
+
+def test_a_database_of_an_older_mlflow_is_brought_up_to_date(tmp_path: Path) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from mlflow.store import db_migrations
+    from mlflow.store.tracking.dbmodels.initial_models import Base
+    from sqlalchemy import create_engine
+
+    engine = create_engine(default_store(tmp_path))
+    Base.metadata.create_all(engine)
+    config = Config()
+    config.set_main_option("script_location", str(Path(db_migrations.__file__).parent))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revisions()[-12])
+    engine.dispose()
+    with closing(sqlite3.connect(database(tmp_path))) as file, file:
+        file.execute(OLD_EXPERIMENT)
+    told: list[str] = []
+    client = client_of(default_store(tmp_path), tmp_path, told.append)
+    assert not told
+    assert client.get_experiment("7").name == "of old"
+    assert left(tmp_path) == {"mlflow.db", "mlflow.db.lock"}
+
+
+def test_a_database_of_a_newer_mlflow_is_left_alone(
+    tmp_path: Path, template: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(template, database(tmp_path))
+    with closing(sqlite3.connect(database(tmp_path))) as file, file:
+        file.execute("UPDATE alembic_version SET version_num = 'of tomorrow'")
+    before = database(tmp_path).read_bytes()
+    run_study(request(tmp_path, budget=1), runner=smooth)
+    assert "of a newer MLflow (its schema is of tomorrow)" in capsys.readouterr().err
+    assert database(tmp_path).read_bytes() == before
+    assert "mlflow.db.broken-1" not in left(tmp_path)
+
+
+def test_a_disk_that_fails_for_a_moment_breaks_nothing(tmp_path: Path, template: Path) -> None:
+    shutil.copy(template, database(tmp_path))
+    with closing(sqlite3.connect(database(tmp_path))) as file:
+        file.execute("BEGIN EXCLUSIVE")
+        held = subprocess.run(
+            [sys.executable, "-c", LOCKED, str(tmp_path)],
+            env=environment(), capture_output=True, text=True,
+        )  # fmt: skip
+    assert held.stdout == "OperationalError: database is locked\n", held.stderr
+    assert left(tmp_path) == {"mlflow.db", "mlflow.db.lock"}
+
+
+LOCKED = """
+import functools, sqlite3, sys
+from pathlib import Path
+from tuner.report import store
+
+sqlite3.connect = functools.partial(sqlite3.connect, timeout=0)
+try:
+    store.client_of(store.default_store(Path(sys.argv[1])), Path(sys.argv[1]), print)
+except Exception as error:
+    print(f"{type(error).__name__}: {error}")
+"""
+
+
+def test_two_first_studies_at_once(tmp_path: Path) -> None:
+    program = [sys.executable, str(HERE / "synthetic.py"), "smooth", str(tmp_path), "budget=1"]
+    options: dict[str, Any] = {"env": environment(), "stderr": subprocess.PIPE, "text": True}
+    options["stdout"] = subprocess.DEVNULL
+    with (
+        started([*program, 'study="one"'], **options) as one,
+        started([*program, 'study="two"'], **options) as two,
+    ):
+        for process in (one, two):
+            told = process.stderr.read() if process.stderr else ""
+            assert process.wait() == 0, told
+            assert "warning" not in told
+    studies = [
+        name for name in tracked(tmp_path, copy="read.db") if name.startswith(("one", "two"))
+    ]
+    assert len(studies) == 2
+
+
+def test_repair_makes_the_same_store_from_the_logs(tmp_path: Path, template: Path) -> None:
+    shutil.copy(template, database(tmp_path))
+    for name in ("one", "two"):
+        run_study(request(tmp_path, budget=4, study=name), runner=smooth)
+    before = tracked(tmp_path, copy="before.db")
+    database(tmp_path).unlink()
+    shutil.rmtree(tmp_path / "mlartifacts")
+    done = tune("repair", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "one: 4 trials, 4 of them added; complete" in done.stderr
+    assert tracked(tmp_path, copy="after.db") == before
+    again = tune("repair", "--out", str(tmp_path), "--json")
+    assert "two: 4 trials, 0 of them added; complete" in again.stderr
+    assert tracked(tmp_path, copy="again.db") == before
+    assert '"added": 0' in again.stdout
+
+
+def test_repair_tells_of_studies_that_it_cannot_conclude(tmp_path: Path, template: Path) -> None:
+    shutil.copy(template, database(tmp_path))
+    for name in ("stopped", "busy", "whole"):
+        run_study(request(tmp_path, budget=4, study=name), runner=smooth)
+    events = tmp_path / "stopped" / log.EVENTS
+    events.write_bytes(b"".join(events.read_bytes().splitlines(keepends=True)[:9]))
+    database(tmp_path).write_text("damaged")
+    with StudyLog(tmp_path / "busy"):
+        done = tune("repair", "--out", str(tmp_path))
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "it is kept as mlflow.db.broken-1" in done.stderr
+    assert "is working on the study in" in done.stderr
+    assert "stopped: 2 trials, 2 of them added; was stopped before its end" in done.stderr
+    assert "whole: 4 trials, 4 of them added; complete" in done.stderr
+    found = tracked(tmp_path, copy="read.db")
+    states = {name.rsplit("-", 1)[0]: run[0] for name, run in found.items() if " " not in name}
+    assert states == {"stopped": "KILLED", "whole": "FINISHED"}
+
+
+def test_repair_finds_damage_that_a_run_does_not_look_for(tmp_path: Path, template: Path) -> None:
+    shutil.copy(template, database(tmp_path))
+    run_study(request(tmp_path, budget=4), runner=smooth)
+    content = database(tmp_path).read_bytes()
+    half = len(content) // 2 // 4096 * 4096
+    database(tmp_path).write_bytes(content[:half] + b"\xff" * 40960 + content[half + 40960 :])
+    done = tune("repair", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "MLflow's database is broken (" in done.stderr
+    assert len(tracked(tmp_path, copy="read.db")) == 5
+
+
+def test_repair_needs_studies(tmp_path: Path) -> None:
+    done = tune("repair", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert f"no studies in {tmp_path}" in done.stderr
+
+
+def test_the_command_that_is_told_is_the_one_that_helps(tmp_path: Path) -> None:
+    assert repair_command(default_store(tmp_path), tmp_path) == f"tune repair --out {tmp_path}"
+    other = repair_command("http://there:5000", tmp_path)
+    assert other == f"tune repair --out {tmp_path} --mlflow-uri http://there:5000"

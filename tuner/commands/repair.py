@@ -1,0 +1,65 @@
+"""`tune repair`: adds to the MLflow store what it lacks of a folder's studies, from their logs."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from tuner import text
+from tuner.errors import UserError
+from tuner.optimize.recall import recall
+from tuner.report import page
+from tuner.report.store import default_store
+from tuner.report.tracking import restore
+from tuner.study import best, log
+from tuner.study.log import StudyLog
+from tuner.terminal import print_json, say
+
+FILES = (page.PAGE, page.BARS, best.FILE, best.MINIMAL)
+
+
+def run(args: Namespace) -> int:
+    """Exit code 0 when the store has all studies completely."""
+    out = Path(args.out)
+    uri = args.mlflow_uri or default_store(out)
+    folders = sorted(path.parent for path in out.glob(f"*/{log.HEADER}"))
+    if not folders:
+        raise UserError(f"no studies in {out.absolute()}; name their folder with --out")
+    found, failed = [], False
+    for number, folder in enumerate(folders):
+        try:
+            found.append(_repair(folder, uri, verify=number == 0))
+        except UserError as error:
+            failed = True
+            say(f"tune: error: {error}")
+    for path in sorted(out.glob("compare-*/compare.json")):
+        say(f"{path.parent.name}: its `tune compare` command adds it again, and runs nothing twice")
+    if args.json:
+        print_json(found)
+    return 1 if failed else 0
+
+
+def _repair(folder: Path, uri: str, *, verify: bool) -> dict[str, object]:
+    """Nobody writes to the study meanwhile: whoever runs it tracks it, too."""
+    with StudyLog(folder) as study:
+        conclusion = recall(study)
+        try:
+            added = restore(
+                study.data,
+                conclusion,
+                [folder / name for name in FILES],
+                uri=uri,
+                notify=say,
+                verify=verify,
+            )
+        except UserError:
+            raise
+        except Exception as error:  # a store of any kind can fail in any way
+            first, *_ = str(error).strip().splitlines() or ["no message"]
+            raise UserError(
+                f"MLflow at {uri} does not take {folder.name} ({type(error).__name__}: {first})"
+            ) from error
+        trials = len(study.data.done)
+    state = "complete" if conclusion else "was stopped before its end"
+    say(f"{folder.name}: {text.plural(trials, 'trial')}, {added} of them added; {state}")
+    return {"study": folder.name, "trials": trials, "added": added, "complete": bool(conclusion)}

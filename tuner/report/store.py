@@ -1,0 +1,273 @@
+"""The MLflow store of a folder of studies, and how its database comes to be.
+
+MLflow makes a database in many small steps. Of a process that is killed meanwhile SQLite keeps the
+steps that were committed, and what is left can be neither used nor completed; two processes that
+start together get into each other's way. A local database is therefore made, or brought up to the
+schema of a newer MLflow, under a lock and in a file of its own, which takes its place in one step.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import logging
+import os
+import shlex
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from tuner.errors import UserError
+from tuner.files import sync_directory
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+EXPERIMENT = "tiertune-"
+LOCAL = "sqlite:///"
+PARENT_TAG = "mlflow.parentRunId"
+
+
+def default_store(out: Path) -> str:
+    """URI of the tracking store of a folder of studies."""
+    return f"{LOCAL}{out.absolute() / 'mlflow.db'}"
+
+
+def database_of(uri: str) -> Path | None:
+    """The file of a local database; None for a server, or a database of another kind."""
+    if not uri.startswith(LOCAL) or "?" in uri or uri.endswith(":memory:"):
+        return None
+    return Path(uri.removeprefix(LOCAL))
+
+
+def repair_command(uri: str, out: Path) -> str:
+    """The command that adds to the store what it lacks of the folder's studies."""
+    words = ["tune", "repair", "--out", str(out.absolute())]
+    return shlex.join(words + ["--mlflow-uri", uri] * (uri != default_store(out)))
+
+
+def client_of(
+    uri: str, out: Path, notify: Callable[[str], None], *, verify: bool = False
+) -> MlflowClient:
+    """A client of the store. A local database is made if it is not there, or set aside and made
+    anew if it is broken; `notify` is then told where the old one is.
+
+    Args:
+        out: folder of the studies that are tracked.
+        verify: reads all of a local database to find damage, which takes a while if it is large.
+
+    Raises:
+        UserError: the database is of a newer MLflow.
+        Exception: the store does not answer, in any way that it can fail.
+    """
+    _patience()
+    from mlflow import MlflowClient
+
+    if path := database_of(uri):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(path):
+            try:
+                _prepare(path, verify=verify)
+            except BrokenStore as error:
+                aside = _set_aside(path)
+                _prepare(path)
+                notify(
+                    f"warning: {error}; it is kept as {aside.name} and a new one is made, to which "
+                    f"`{repair_command(uri, out)}` adds the studies that were in it"
+                )
+    return MlflowClient(tracking_uri=uri)
+
+
+def experiments(uri: str, out: Path) -> list[tuple[str, str]]:
+    """Name and id of the experiments of studies, the latest first. UserError if the store does not
+    answer, or is a database that is broken."""
+    _patience()
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    path = database_of(uri)
+    if path and os.access(path.parent, os.W_OK):  # else MLflow may still be able to read it
+        try:
+            with _lock(path):
+                _prepare(path)
+        except BrokenStore as error:
+            raise UserError(
+                f"{error}; `{repair_command(uri, out)}` keeps it under another name and makes it "
+                "again from the logs of the studies"
+            ) from error
+    try:
+        found = MlflowClient(tracking_uri=uri).search_experiments(
+            filter_string=f"name LIKE '{EXPERIMENT}%'", order_by=["last_update_time DESC"]
+        )
+    except MlflowException as error:
+        raise UserError(f"no MLflow store answers at {uri}: {error}") from error
+    return [(experiment.name, str(experiment.experiment_id)) for experiment in found]
+
+
+def experiment_of(client: MlflowClient, name: str, uri: str, out: Path) -> str:
+    """Identity of the experiment of that name, made if it is not there."""
+    found = client.get_experiment_by_name(name)
+    if found is not None:
+        return str(found.experiment_id)
+    # MLflow's own default for a database is ./mlruns of whatever directory we are in.
+    place = (out.absolute() / "mlartifacts").as_uri() if database_of(uri) else None
+    try:
+        return str(client.create_experiment(name, artifact_location=place))
+    except Exception:
+        found = client.get_experiment_by_name(name)  # another process was quicker
+        if found is None:
+            raise
+        return str(found.experiment_id)
+
+
+def children_of(client: MlflowClient, experiment: str, parent: str) -> Iterator[Run]:
+    """All runs that belong to a parent run, page by page."""
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment],
+            filter_string=f"tags.`{PARENT_TAG}` = '{parent}'",
+            max_results=1000,
+            page_token=token,
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _patience() -> None:
+    """A server that does not answer must not hold up the end of a study for minutes."""
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    import mlflow  # noqa: F401 - it sets its loggers' levels
+
+    for name in ("mlflow", "alembic"):  # both announce every migration of a new database
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+# --- A local database -----------------------------------------------------------------------------
+
+
+class BrokenStore(Exception):
+    """A file is not the database that it should be. The message names it and what is wrong."""
+
+    def __init__(self, path: Path, reason: object) -> None:
+        first, *_ = str(reason).strip().splitlines() or ["no reason given"]
+        super().__init__(f"{path}: MLflow's database is broken ({first})")
+
+
+BROKEN = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+"""What SQLite says of a wrong schema and of damage. All else is of the moment: a lock, a full disk,
+missing rights."""
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """One process at a time makes a database; the others wait until it is done."""
+    with path.with_name(f"{path.name}.lock").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _prepare(path: Path, *, verify: bool = False) -> None:
+    """Makes the database if it is missing or empty, and its schema that of the installed MLflow.
+    BrokenStore if that cannot be done; the file is then as it was."""
+    from alembic.script import ScriptDirectory
+    from mlflow.store import db_migrations
+
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*.partial*"):  # by one that was killed
+        left.unlink()
+    with _database(path):
+        revision = _revision(path, verify=verify)
+    known = ScriptDirectory(str(Path(db_migrations.__file__).parent))
+    if revision == known.get_current_head():
+        return
+    if revision and revision not in {script.revision for script in known.walk_revisions()}:
+        raise UserError(
+            f"{path}: the database is of a newer MLflow (its schema is {revision}); "
+            "upgrade MLflow, or name another store with --mlflow-uri"
+        )
+    # MLflow keeps connections to a database open by its name, so no name is used twice.
+    copy = path.with_name(f"{path.name}.{uuid4().hex[:8]}.partial")
+    try:
+        if revision is None:
+            _migrate(copy)
+        else:
+            with _database(path):
+                _copy(path, copy)
+                _migrate(copy, old=True)
+        with copy.open("rb") as file:
+            os.fsync(file.fileno())
+        copy.replace(path)
+        sync_directory(path.parent)
+    finally:
+        copy.unlink(missing_ok=True)
+
+
+@contextmanager
+def _database(path: Path) -> Iterator[None]:
+    """Turns what shows that an existing database is broken into BrokenStore."""
+    try:
+        yield
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # of SQLite, SQLAlchemy, alembic or MLflow
+        cause = _cause(error)
+        if isinstance(cause, sqlite3.Error) and cause.sqlite_errorcode & 0xFF not in BROKEN:
+            raise
+        raise BrokenStore(path, cause) from error
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What the database said, without what was wrapped around it."""
+    within = getattr(error, "orig", None) or error.__cause__
+    return error if within is None else _cause(within)
+
+
+def _revision(path: Path, *, verify: bool) -> str | None:
+    """The schema's version; empty if there are tables without one, None if there is no table."""
+    if not path.exists():
+        return None
+    # Not read-only: SQLite undoes what a process that was killed had not committed.
+    with closing(sqlite3.connect(path)) as database:
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+        if verify and (fault := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise ValueError(fault)
+        if "alembic_version" not in tables:
+            return "" if tables else None
+        row = database.execute("SELECT version_num FROM alembic_version").fetchone()
+        return str(row[0]) if row else ""
+
+
+def _copy(path: Path, copy: Path) -> None:
+    with closing(sqlite3.connect(path)) as old, closing(sqlite3.connect(copy)) as new:
+        old.backup(new)
+
+
+def _migrate(database: Path, *, old: bool = False) -> None:
+    """Gives the database MLflow's schema."""
+    from mlflow import MlflowClient
+    from mlflow.db import upgrade
+
+    uri = f"{LOCAL}{database}"
+    if old:
+        upgrade.callback(uri)
+    MlflowClient(tracking_uri=uri).search_experiments(max_results=1)
+
+
+def _set_aside(path: Path) -> Path:
+    """Renames a broken database, with what SQLite has beside it; returns its new path."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
+        number += 1
+    for suffix in ("-journal", "-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists():
+            beside.rename(f"{aside}{suffix}")
+    path.rename(aside)
+    return aside
