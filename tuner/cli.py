@@ -2,7 +2,7 @@
 runs, so that `tune --help` answers at once.
 
 Exit codes: 0 done, 1 the command ran and failed, its output could not be written, or it has a
-defect, 2 the user can correct it, 130 interrupted.
+defect, 2 the user can correct it, 130 interrupted, 143 terminated (SIGTERM).
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     from tuner.errors import UserError
+    from tuner.stop import Terminated, terminable
 
     try:
         args = parser.parse_args(arguments)
@@ -50,11 +51,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.command is None:
             parser.error("the following arguments are required: COMMAND")
         name = MODULES.get(args.command, args.command)
-        code: int = importlib.import_module(f"tuner.commands.{name}").run(args)
+        with terminable():
+            code: int = importlib.import_module(f"tuner.commands.{name}").run(args)
         sys.stdout.flush()
     except UserError as error:
         _complain(f"error: {error}")
-        return 2
+        return error.code
+    except Terminated:
+        _complain("terminated")
+        return 143
     except KeyboardInterrupt:
         _complain("interrupted")
         return 130

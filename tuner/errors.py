@@ -9,9 +9,11 @@ from collections.abc import Iterable
 class UserError(Exception):
     """Something that the user can correct: the message says what, where and how.
 
-    The command line prints it as ``tune: error: MESSAGE`` and exits with 2. Anything else that
+    The command line prints it as ``tune: error: MESSAGE`` and exits with `code`. Anything else that
     escapes is a defect and shows its traceback.
     """
+
+    code = 2
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ them fails. No test writes anywhere but into temporary folders.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -147,6 +148,26 @@ def started(words: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+def descendants(pid: int) -> list[int]:
+    """Processes that a process has started, those that they have started, and so on."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = stat.read_text().rpartition(")")[2].split()[1]
+            children.setdefault(int(parent), []).append(int(stat.parent.name))
+    found = list(children.get(pid, []))
+    for child in found:  # grows meanwhile
+        found += children.get(child, [])
+    return found
+
+
+def comm(pid: int) -> str:
+    """Name of a process; empty if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 class Hang:

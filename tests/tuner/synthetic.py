@@ -282,18 +282,22 @@ def die_at_write(number: int) -> None:
 def main(runner: str, out: str, *changes: str) -> int:
     from tuner.errors import UserError
     from tuner.optimize.loop import run_study
+    from tuner.stop import Terminated, terminable
 
     fields = {name: json.loads(value) for name, value in (c.split("=", 1) for c in changes)}
     import synthetic  # not __main__: workers import the runner by its module's name
 
     die_at_write(int(os.environ.get("SYNTHETIC_DIES", "0")))
     try:
-        run_study(request(Path(out), **fields), runner=getattr(synthetic, runner))
+        with terminable():
+            run_study(request(Path(out), **fields), runner=getattr(synthetic, runner))
+    except Terminated:
+        return 143
     except KeyboardInterrupt:
         return 130
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return error.code
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -83,6 +84,7 @@ def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "machines",
         "cache",
         "ui",
+        "repair",
     ):
         with pytest.raises(SystemExit) as left:
             cli.main([command, "--help"])
@@ -122,6 +124,15 @@ def test_an_interrupt_is_one_line(
     monkeypatch.setattr(engine, "policies", interrupt)
     outcome = run("policies")
     assert (outcome.code, outcome.out, outcome.err) == (130, "", "tune: interrupted\n")
+
+
+def test_sigterm_is_an_interrupt(
+    run: Any, user_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "policies", lambda: os.kill(os.getpid(), signal.SIGTERM))
+    outcome = run("policies")
+    assert (outcome.code, outcome.out, outcome.err) == (143, "", "tune: terminated\n")
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:

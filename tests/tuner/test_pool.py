@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import select
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
 import synthetic
-from conftest import Hang, python_path
+from conftest import Hang, comm, descendants, python_path, started
 from synthetic import accident, request, smooth
 
 from tuner.errors import UserError
@@ -206,6 +211,108 @@ def alive(pid: int) -> bool:
         return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except FileNotFoundError:
         return False
+
+
+@pytest.mark.slow
+def test_local_ray_cannot_be_reached_from_outside(tmp_path: Path) -> None:
+    """In a process of its own: where Ray binds is decided when it is imported."""
+    (tmp_path / "home").mkdir()
+    told = subprocess.run(
+        [sys.executable, "-c", LISTENS, str(tmp_path)],
+        env=os.environ | {"HOME": str(tmp_path / "home"), "PYTHONPATH": python_path(*sys.path)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    found = json.loads(told.stdout)
+    names = {name for name, _, _ in found["listening"]}
+    assert {"raylet", "gcs_server"} <= names, names
+    outside = [
+        socket
+        for socket in found["listening"]
+        if not ip_address(socket[1].removeprefix("::ffff:")).is_loopback
+    ]
+    assert not outside
+    assert found["mode"] == "token"
+    assert not list((tmp_path / "home").iterdir()), "a token that others might read"
+
+
+LISTENS = """
+import json, os, sys
+from pathlib import Path
+from synthetic import request, smooth
+from test_pool import listening, run_all
+from tuner.run.pool import RayPool
+
+if __name__ == "__main__":
+    pool = RayPool(smooth, workers=2)
+    run_all(pool, request(Path(sys.argv[1])), [0, 1, 2])
+    print(json.dumps({"listening": listening(), "mode": os.environ["RAY_AUTH_MODE"]}))
+    pool.close()
+"""
+
+
+def listening() -> list[tuple[str, str, int]]:
+    """Process, address and port of every TCP socket that this process, or one that it has started,
+    listens on."""
+    owners = {}
+    for pid in [os.getpid(), *descendants(os.getpid())]:
+        for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                owners[str(descriptor.readlink())] = comm(pid)
+    found = []
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            (
+                _,
+                local,
+                _,
+                state,
+                *_,
+            ) = words = line.split()
+            owner = owners.get(f"socket:[{words[9]}]")
+            if owner is not None and state == LISTEN:
+                address, port = local.split(":")
+                words32 = [int(address[i : i + 8], 16) for i in range(0, len(address), 8)]
+                packed = struct.pack(f"={len(words32)}I", *words32)
+                found.append((owner, socket.inet_ntop(family, packed), int(port, 16)))
+    return found
+
+
+LISTEN = "0A"
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_no_process_outlives_a_driver_that_was_killed(hang: Hang, workers: int) -> None:
+    words = [sys.executable, "-c", DRIVES, str(hang.pipe.parent), str(workers)]
+    env = os.environ | {"PYTHONPATH": python_path(*sys.path)}
+    with started(words, env=env) as driver:
+        hang.pipe.read_bytes()
+        ends = [os.pidfd_open(pid) for pid in descendants(driver.pid)]
+        driver.kill()
+        driver.wait()
+        assert len(ends) >= workers
+        for end in ends:
+            assert select.select([end], [], [], 30)[0]
+            os.close(end)
+    sessions = Path(os.environ["TMPDIR"], "ray")
+    if workers > 1:
+        assert list(sessions.glob("session_*/*.lock"))
+        RayPool(smooth, workers=2).close()
+    assert not list(sessions.glob("session_*/*.lock"))
+
+
+DRIVES = """
+import sys
+from pathlib import Path
+from synthetic import accident, request
+from tuner.run.pool import open_pool
+
+if __name__ == "__main__":
+    pool = open_pool(accident, workers=int(sys.argv[2]))
+    pool.submit(request(Path(sys.argv[1])).trial(3, {}))
+    while True:
+        pool.wait(60)
+"""
 
 
 def test_hard_limit_leaves_room_for_the_runners_own_deadline(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import python_path, started
-from synthetic import meet, request, smooth
+from conftest import comm, descendants, python_path, started
+from synthetic import request, smooth
 
 from tuner.optimize.loop import run_study
 from tuner.study import best, log
@@ -102,8 +102,7 @@ def test_kill_at_random_moments_then_resume(tmp_path: Path, store: str, seed: in
                 process.wait()
             if kind == "within":
                 running.unlink()
-                meet(go_on)
-            rest(process)
+            rest(process)  # returns: its worker has ended in the middle of the trial
             assert process.returncode == -signal.SIGKILL
         ran = [int(line) for line in runs.read_text().split()] if runs.exists() else []
         assert not set(ran[len(history) :]) & before, "a finished trial was run again"
@@ -152,19 +151,44 @@ def test_log_cut_at_any_event_resumes_to_the_same_study(tmp_path: Path, store: s
             assert (kept[0].knobs, kept[0].minimal) == (kept[1].knobs, kept[1].minimal)
 
 
-def test_interrupt_stops_cleanly_and_tells_how_to_go_on(tmp_path: Path, store: str) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("name, code", [("SIGINT", 130), ("SIGTERM", 143)])
+def test_signal_stops_cleanly_and_tells_how_to_go_on(
+    tmp_path: Path, store: str, name: str, code: int, workers: int
+) -> None:
     directory = tmp_path / "synthetic-study"
-    with start(tmp_path, store, "budget=500") as process:
+    with start(tmp_path, store, "budget=500", f"workers={workers}") as process:
         until(process, 3)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.Signals[name])
         errors = rest(process)
-        assert process.returncode == 130, errors
+        assert process.returncode == code, errors
     done = len(finished(directory))
     assert f"stopped: {done} of 500 trials" in errors
     assert "--resume" in errors
     assert "Traceback" not in errors
+    assert name not in errors  # Ray's own account of it
     with log.StudyLog(directory) as study:  # the lock is free
         assert len(study.data.done) == done >= 3
+
+
+@pytest.mark.parametrize("victim", ["raylet", "gcs_server"])
+def test_a_ray_that_is_killed_costs_one_line(tmp_path: Path, store: str, victim: str) -> None:
+    running, go_on = tmp_path / "running-3", tmp_path / "go-on-3"
+    os.mkfifo(running)
+    os.mkfifo(go_on)
+    with start(tmp_path, store, "budget=500", "workers=2") as process:
+        running.read_bytes()
+        (pid,) = (pid for pid in descendants(process.pid) if comm(pid) == victim)
+        os.kill(pid, signal.SIGKILL)
+        errors = rest(process)
+        assert process.returncode == 1, errors
+    done = len(finished(tmp_path / "synthetic-study"))
+    *_, stopped, resume, error = errors.splitlines()
+    assert stopped.startswith(f"stopped: {done} of 500 trials")
+    assert resume.startswith("continue with: tune run ")
+    assert error.startswith("error: the local Ray instance has died")
+    others = [line for line in errors.splitlines()[:-3] if not line.startswith("trial ")]
+    assert all(line.startswith(("reference ", "untuned ")) for line in others), others
 
 
 def test_resume_of_a_study_that_never_began_starts_it(tmp_path: Path, store: str) -> None:

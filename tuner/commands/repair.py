@@ -33,7 +33,7 @@ def run(args: Namespace) -> int:
             failed = True
             say(f"tune: error: {error}")
     for path in sorted(out.glob("compare-*/compare.json")):
-        say(f"{path.parent.name}: its `tune compare` command adds it again, and runs nothing twice")
+        say(f"{path.parent.name}: repeat its `tune compare` command to add it")
     if args.json:
         print_json(found)
     return 1 if failed else 0

@@ -48,7 +48,9 @@ def _refuse_taken(host: str, port: int) -> None:
     """MLflow's server would say so among much else, and exit with 0."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        socket.create_server(address[:2], family=family).close()
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
     except OSError as error:
         raise UserError(
             f"cannot listen on --host {host} --port {port}: {error.strerror}; "

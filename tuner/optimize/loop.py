@@ -25,7 +25,7 @@ from tuner.optimize.explain import explain
 from tuner.report.live import Live, Progress
 from tuner.report.store import default_store
 from tuner.report.tracking import Tracker
-from tuner.run.pool import Pool, Runner
+from tuner.run.pool import Pool, PoolLost, Runner
 from tuner.run.settings import Setting
 from tuner.run.trial import TrialResult
 from tuner.study import best, log
@@ -345,7 +345,7 @@ def _tracking(request: StudyRequest, study: StudyLog) -> Iterator[Tracker]:
         yield tracker
     except BaseException as error:
         tracker.close(interrupted=True)
-        if isinstance(error, KeyboardInterrupt):
+        if isinstance(error, KeyboardInterrupt | PoolLost):
             # Read from the file: the interrupt may have come between writing it and `study.data`.
             done = len(log.load(study.directory).done)
             say(

@@ -11,6 +11,7 @@ worker, `ProcessPool`: one child process, which starts in a fraction of Ray's fi
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import math
 import multiprocessing
@@ -24,6 +25,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from tuner.errors import UserError
+from tuner.run.local_ray import LocalRay, kept_handler, prepare_environment
 from tuner.run.trial import Status, Trial, TrialResult
 
 Runner = Callable[[Trial], TrialResult]
@@ -35,6 +37,12 @@ GRACE_SECONDS = 60.0
 logger = logging.getLogger(__name__)
 
 
+class PoolLost(UserError):
+    """The workers are gone, and with them the trials that were running, but no result."""
+
+    code = 1
+
+
 class Pool(Protocol):
     """Trials in, results out, at most `workers` at a time."""
 
@@ -44,7 +52,8 @@ class Pool(Protocol):
         """Starts the trial and returns at once."""
 
     def wait(self, timeout: float) -> list[TrialResult]:
-        """Results that are available, or the first one within `timeout` wall-clock seconds."""
+        """Results that are available, or the first one within `timeout` wall-clock seconds.
+        PoolLost if no trial can run any more."""
 
     def close(self) -> None:
         """Ends running trials, without results, and the processes."""
@@ -173,9 +182,21 @@ class ProcessPool:
 def _serve(runner: Runner, pipe: Connection) -> None:
     """The child: trials come in until the parent closes the pipe or dies."""
     os.setsid()  # Ctrl-C at the terminal is for the study, which decides what happens to trials
+    _die_with_parent()
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             pipe.send(execute(runner, pipe.recv()))
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    """A study that is killed takes its worker along, also in the middle of a trial."""
+    parent = multiprocessing.parent_process()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent is not None and parent.pid != os.getppid():  # it died before
+        os._exit(1)
 
 
 def _death(exitcode: int | None) -> str:
@@ -201,13 +222,16 @@ class RayPool:
     """
 
     def __init__(self, runner: Runner, *, workers: int, address: str | None = None) -> None:
-        # Both must be set before the import.
+        # All must be set before the import.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        if address is None:
+            prepare_environment()
         import ray
 
         self._ray = ray
         self.workers = workers
+        self._local: LocalRay | None = None
         self._owner = not ray.is_initialized()
         if self._owner:
             self._connect(address)
@@ -219,17 +243,8 @@ class RayPool:
     def _connect(self, address: str | None) -> None:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address is None:
-            # Ray's own default is 15: beside any other load trials would get next to no time.
-            os.environ.setdefault("RAY_worker_niceness", "0")
-            # "local": never join another cluster because RAY_ADDRESS is set.
             try:
-                self._ray.init(
-                    address="local",
-                    num_cpus=self.workers,
-                    include_dashboard=False,
-                    object_store_memory=128 << 20,
-                    **quiet,
-                )
+                self._local = LocalRay(self._ray, workers=self.workers, **quiet)
             except Exception as error:  # Ray raises anything here, also a plain Exception
                 self._ray.shutdown()
                 raise UserError(
@@ -238,7 +253,8 @@ class RayPool:
                 ) from error
             return
         try:
-            self._ray.init(address=address, **quiet)
+            with kept_handler():
+                self._ray.init(address=address, **quiet)
         except ConnectionError as error:
             raise UserError(f"no Ray cluster answers at {address}: {_line(error)}") from error
 
@@ -252,6 +268,11 @@ class RayPool:
     def wait(self, timeout: float) -> list[TrialResult]:
         if not self._flights:
             return []
+        if self._local is not None and not self._local.alive:
+            raise PoolLost(
+                "the local Ray instance has died (was it killed, or short of memory?); "
+                "the same command goes on, of a study with --resume"
+            )
         clock = time.monotonic()
         left = min(f.started + hard_limit(f.trial) - clock for f in self._flights.values())
         ready, _ = self._ray.wait(
@@ -295,8 +316,11 @@ class RayPool:
         return without_result(flight.trial, Status.crashed, reason, seconds)
 
     def close(self) -> None:
-        for reference in self._flights:
-            self._ray.cancel(reference, force=True)
+        if self._local is None or self._local.alive:
+            for reference in self._flights:
+                self._ray.cancel(reference, force=True)
         self._flights.clear()
-        if self._owner:
+        if self._local is not None:
+            self._local.close()
+        elif self._owner:
             self._ray.shutdown()
