@@ -26,10 +26,7 @@ from typing import Any
 ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_AUTH_MODE": "token",
-    # Ray's own default is 15: beside any other load trials would get next to no time.
-    "RAY_worker_niceness": "0",
 }
-"""Unless the user's says otherwise. It must be set before Ray is imported."""
 
 CORE = {"raylet", "gcs_server"}
 
@@ -50,6 +47,10 @@ minute to tell it that its instance is gone."""
 
 
 def prepare_environment() -> None:
+    """What of it the user's environment does not set. Ray reads it when it is imported: a process
+    that has done so, a notebook for example, keeps Ray's own settings."""
+    if "ray" in sys.modules:
+        return
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
@@ -60,6 +61,8 @@ class LocalRay:
     """A running instance, which this process has started. Only one per process at a time."""
 
     def __init__(self, ray: Any, *, workers: int, **options: Any) -> None:
+        # Ray's own default is 15: beside any other load trials would get next to no time.
+        os.environ.setdefault("RAY_worker_niceness", "0")
         with kept_handler():
             # "local": never join another cluster because RAY_ADDRESS is set.
             context = ray.init(

@@ -192,7 +192,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def _die_with_parent() -> None:
-    """A study that is killed takes its worker along, also in the middle of a trial."""
+    """A study that is killed takes its worker along, also in the middle of a trial. (For the kernel
+    the parent is the thread that started the worker: the main one.)"""
     parent = multiprocessing.parent_process()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent is not None and parent.pid != os.getppid():  # it died before
