@@ -269,16 +269,13 @@ class RayPool:
     def wait(self, timeout: float) -> list[TrialResult]:
         if not self._flights:
             return []
-        if self._local is not None and not self._local.alive:
-            raise PoolLost(
-                "the local Ray instance has died (was it killed, or short of memory?); "
-                "the same command goes on, of a study with --resume"
-            )
+        self._refuse_dead()
         clock = time.monotonic()
         left = min(f.started + hard_limit(f.trial) - clock for f in self._flights.values())
         ready, _ = self._ray.wait(
             list(self._flights), num_returns=1, timeout=max(0.0, min(timeout, left))
         )
+        self._refuse_dead()  # it may be why they are ready
         results = [self._collect(reference) for reference in ready]
         clock = time.monotonic()
         for reference, flight in list(self._flights.items()):
@@ -291,6 +288,13 @@ class RayPool:
                     without_result(flight.trial, Status.timeout, error, clock - flight.started)
                 )
         return [result for result in results if result is not None]
+
+    def _refuse_dead(self) -> None:
+        if self._local is not None and not self._local.alive:
+            raise PoolLost(
+                "the local Ray instance has died (was it killed, or short of memory?); "
+                "the same command goes on, of a study with --resume"
+            )
 
     def _collect(self, reference: Any) -> TrialResult | None:
         """The result, or None if the trial was started again because its host failed."""
