@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+LONGEST_NAME = 200
+"""Of what is looked up by name, and of what becomes the name of a file."""
+
 
 class UserError(Exception):
     """Something that the user can correct: the message says what, where and how.
@@ -16,8 +19,16 @@ class UserError(Exception):
     code = 2
 
 
+def brief(text: str, most: int = 60) -> str:
+    """What was found, fit for a message: one line of at most so many characters, all printable."""
+    short = text if len(text) <= most else f"{text[: most - 3]}..."
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in short)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` for a likely typo, else nothing."""
+    if len(name) > LONGEST_NAME:
+        return ""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
 
@@ -26,4 +37,4 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
     """``no policy 'hybridteir'; did you mean 'hybridtier'? known: ...``"""
     names = sorted(known)
     listed = ", ".join(names) if names else "none"
-    return UserError(f"no {what} '{name}'{nearest(name, names)} (known: {listed})")
+    return UserError(f"no {what} '{brief(name)}'{nearest(name, names)} (known: {listed})")

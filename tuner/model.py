@@ -14,6 +14,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from tuner.errors import LONGEST_NAME
+from tuner.scenario import MOST_GIB, MOST_SCALE
+
 
 class Model(BaseModel):
     """No coercion, no unknown keys, no change after construction, no NaN from outside."""
@@ -34,8 +37,10 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 
 def _name(value: str) -> str:
-    if not re.fullmatch(NAME, value):
-        raise ValueError("must consist of letters, digits, '.', '_' and '-'")
+    if len(value) > LONGEST_NAME or not re.fullmatch(NAME, value):
+        raise ValueError(
+            f"must consist of at most {LONGEST_NAME} letters, digits, '.', '_' and '-'"
+        )
     return value
 
 
@@ -44,7 +49,8 @@ Positive = Annotated[float, AfterValidator(_finite), Field(gt=0)]
 NonNegative = Annotated[float, AfterValidator(_finite), Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Name = Annotated[str, AfterValidator(_name)]
-Scale = Annotated[float, AfterValidator(_finite), Field(ge=1)]
+Scale = Annotated[float, AfterValidator(_finite), Field(ge=1, le=MOST_SCALE)]
+Gib = Annotated[float, AfterValidator(_finite), Field(gt=0, le=MOST_GIB)]
 
 
 def content_hash(content: Any) -> str:

@@ -8,7 +8,6 @@ The command line imports this module for its help, so it imports nothing heavy. 
 evaluated here and not postponed, because the declarations are in them.
 """
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
@@ -81,20 +80,38 @@ def label(argument: str) -> str:
     return re.sub(r"\.ya?ml$", "", argument.rpartition("/")[2])
 
 
-def at_least(least: float) -> Callable[[float], None]:
+# Far beyond what anybody has, and small enough that nothing made of them overflows.
+MOST_THREADS = 1 << 16
+MOST_GIB = 1 << 20
+MOST_SCALE = 1 << 20
+MOST_SEEDS = 1000
+MOST_BUDGET = 100_000
+_MOST_RATIO = 1000
+_LONGEST_RATIO = 20
+
+
+def between(least: float, most: float) -> Callable[[float], None]:
     def rule(value: float) -> None:
-        if not math.isfinite(value) or value < least:
+        if not value >= least:  # nor is NaN
             raise ValueError(f"must be at least {least:g}")
+        if value > most:
+            raise ValueError(f"must be at most {most:,}")
 
     return rule
 
 
 def fast_share(ratio: str) -> float:
     """Fast-tier capacity as a share of the footprint: 1:8 is 1/9. ValueError for a bad ratio."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?):(\d+(?:\.\d+)?)", ratio)
-    if not match or float(match[1]) <= 0 or float(match[2]) <= 0:
-        raise ValueError("must be FAST:SLOW with two positive numbers, such as 1:8")
-    fast, slow = float(match[1]), float(match[2])
+    number = r"([0-9]+(?:\.[0-9]+)?)"
+    match = re.fullmatch(f"{number}:{number}", ratio) if len(ratio) <= _LONGEST_RATIO else None
+    fast, slow = (float(match[1]), float(match[2])) if match else (0.0, 0.0)
+    if fast <= 0 or slow <= 0:
+        raise ValueError(
+            "must be FAST:SLOW with two positive numbers, such as 1:8, and at most "
+            f"{_LONGEST_RATIO} characters"
+        )
+    if not 1 / _MOST_RATIO <= fast / slow <= _MOST_RATIO:
+        raise ValueError(f"must be between 1:{_MOST_RATIO} and {_MOST_RATIO}:1")
     return fast / (fast + slow)
 
 
@@ -169,7 +186,7 @@ class Scenario:
             metavar="GIB",
             text="{:g} GiB fast",
             comparable=True,
-            rule=at_least(0),
+            rule=between(0, MOST_GIB),
             engine=lambda gib, machine: {"fast_bytes": round(gib * 2**30)} if gib else {},
         ),
     ] = 0.0
@@ -191,7 +208,7 @@ class Scenario:
             metavar="N",
             text="{:g} threads",
             comparable=True,
-            rule=at_least(1),
+            rule=between(1, MOST_THREADS),
             default=lambda workload, policy, input: workload.threads,
             engine=lambda threads, machine: {"threads": threads},
         ),
@@ -203,7 +220,7 @@ class Scenario:
             metavar="R",
             text="scale {:g}",
             comparable=True,
-            rule=at_least(1),
+            rule=between(1, MOST_SCALE),
             default=lambda workload, policy, input: workload.scale_of(input, policy.page_bytes),
         ),
     ]
@@ -264,7 +281,7 @@ class Scenario:
             "runs per trial, of which the median counts",
             metavar="N",
             text="{} repeats",
-            rule=at_least(1),
+            rule=between(1, MOST_SEEDS),
         ),
     ] = 1
     stream_seed: Annotated[

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tuner import engine
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
-from tuner.documents.document import Document
+from tuner.documents.document import Document, render
 from tuner.errors import UserError
 
 
@@ -72,9 +74,13 @@ def test_packaged_folders_exist() -> None:
     [
         ("threads: 16", "threds: 16", ":11: threds: unknown key; did you mean 'threads'? (allowed"),
         ("threads: 16", "threads: many", ":11: threads: found the text 'many'; must be a number"),
-        ("threads: 16", "threads: -1", ":11: threads: found -1; must be greater than 0"),
+        (
+            "threads: 16",
+            "threads: -1",
+            ":11: threads: found -1; must be greater than or equ",
+        ),
         ("threads: 16", "threads: '16'", ":11: threads: found the text '16'; must be a number"),
-        ("threads: 16", "threads: .inf", ":11: threads: found inf; must be a finite number"),
+        ("threads: 16", "threads: .inf", ":11: threads: found .inf; must be a finite number"),
         ("threads: 16\n", "", ":1: threads: missing"),
         ("scale: 64", "scale: 0.5", ":10: scale: found 0.5; must be greater than or equal to 1"),
         ("scale: 64", "scale: 64\nscale: 65", ":11: scale: written twice (first on line 10)"),
@@ -200,8 +206,29 @@ def test_yaml_scalars_mean_what_they_look_like(user_folder: Path) -> None:
         ("", "x.yaml:1: the file is empty"),
         ("- a\n- b\n", "x.yaml:1: found a list of 2 values; expected a mapping"),
         ("a: 1\n---\nb: 2\n", "x.yaml:2: not valid YAML"),
-        ("a: \x00", "x.yaml: not valid YAML"),
-        ("a: !!python/object:os.system 1", "x.yaml:1: not valid YAML"),
+        ("a: 1\nb: \x00", "x.yaml:2: not valid YAML: found the character '\\x00'"),
+        ("a: 1\n\tb: 2", "x.yaml:2: not valid YAML: found character '\\t' that cannot start"),
+        ("a: 1\r\nb: [\r\n", "x.yaml:3: not valid YAML: expected the node content"),
+        ("a: !!python/object:os.system 1", "x.yaml:1: a: found the tag !!python/object:os.system;"),
+        ("a: {b: !!int abc}", "x.yaml:1: a.b: found the tag !!int; must be a value without a tag"),
+        ("a: &x 1\nb: *x", "x.yaml:1: a: found the anchor &x; must be written out"),
+        ("a: [*x]", "x.yaml:1: a[0]: found the alias *x; must be written out"),
+        ("a:\n  b: " + "9" * 5000, "x.yaml:2: a.b: found a number of 5,000 characters; must be at"),
+        (
+            "a: 9223372036854775808",
+            "x.yaml:1: a: found 9223372036854775808; must be an integer",
+        ),
+        ("a: 1e999", "x.yaml:1: a: found 1e999; must be a finite number"),
+        ("a: -.inf", "x.yaml:1: a: found -.inf; must be a finite number"),
+        ("a: [.nan]", "x.yaml:1: a[0]: found .nan; must be a finite number"),
+        ("a: 1\nb: 2\na: 3", "x.yaml:3: a: written twice (first on line 1)"),
+        ("? [a]\n: 1", "x.yaml:1: a key must be plain text"),
+        ('a: "\\0"', "x.yaml:1: a: found the character '\\x00' in a text"),
+        ('a: "\\ud800"', "x.yaml:1: a: found the character '\\ud800' in a text"),
+        ('"\\e[31m": 1', "x.yaml:1: found the key '\\x1b[31m'; must be 1 to 200 printable"),
+        ("a: " + "[" * 100_000, "x.yaml:1: a: found more than 32 levels inside each other"),
+        ("a:\n" + "- " * 5000, "x.yaml:2: a: found more than 32 levels inside each other"),
+        ("a:\n- " + "1\n- " * 20_000, "found more than 20,000 values up to here; must be fewer"),
     ],
 )
 def test_unreadable_yaml(user_folder: Path, text: str, expected: str) -> None:
@@ -210,3 +237,62 @@ def test_unreadable_yaml(user_folder: Path, text: str, expected: str) -> None:
     with pytest.raises(UserError) as caught:
         Document.read(path)
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"a: 1\nb: \xff\n", "x.yaml:2: found the byte 0xff; must be text in UTF-8"),
+        ("a: 1".encode("utf-16"), "x.yaml:1: found the byte 0xff; must be text in UTF-8"),
+        (b"a: 1\n" * 300_000, "found more than 1,000,000 bytes up to here; must be smaller"),
+    ],
+)
+def test_a_document_is_a_short_text(user_folder: Path, content: bytes, expected: str) -> None:
+    path = user_folder / "x.yaml"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        Document.read(path)
+    assert expected in str(caught.value)
+
+
+def test_what_editors_leave_is_read(user_folder: Path) -> None:
+    path = user_folder / "x.yaml"
+    path.write_bytes(b"\xef\xbb\xbfa: 1\r\nb:\r\n- x\r\n")
+    assert Document.read(path).data == {"a": 1, "b": ["x"]}
+
+
+def test_only_regular_files_are_read(user_folder: Path) -> None:
+    os.mkfifo("pipe")
+    for path, found in (("pipe", "a pipe"), ("/dev/zero", "a device"), (".", "a folder")):
+        with pytest.raises(UserError) as caught:
+            Document.read(Path(path))
+        assert str(caught.value) == f"{path}: found {found}; must be a regular file"
+    with pytest.raises(UserError, match="File name too long"):
+        Document.read(Path("x" * 5000))
+
+
+BOMB = "".join(f"l{i}: &l{i} [{', '.join([f'*l{i - 1}' if i else 'x'] * 9)}]\n" for i in range(9))
+
+
+def test_aliases_count_as_what_they_stand_for(user_folder: Path) -> None:
+    def read(text: str) -> Any:
+        return Document(Path("x.yaml"), text, aliases=True).data
+
+    assert read("a: &a {x: [1]}\nb: *a\nc: {<<: *a, y: 2}") == {
+        "a": {"x": [1]}, "b": {"x": [1]}, "c": {"x": [1], "y": 2},
+    }  # fmt: skip
+    chain = "".join(f"l{i}: &l{i} [{f'*l{i - 1}' if i else 'x'}]\n" for i in range(40))
+    for text, expected in (
+        (BOMB, "x.yaml:5: l4[1]: found more than 20,000 values up to here; must be fewer"),
+        ("a: &a [*a]", "x.yaml:1: a[0]: found the alias *a inside of what it stands for"),
+        ("a: [*b]", "x.yaml:1: not valid YAML: found undefined alias"),
+        (chain, "x.yaml:32: l31: found more than 32 levels"),
+    ):
+        with pytest.raises(UserError) as caught:
+            read(text)
+        assert str(caught.value).startswith(expected)
+
+
+def test_what_is_written_twice_is_written_out() -> None:
+    knobs = {"a": 1}
+    assert render({"x": knobs, "y": knobs}) == "x:\n  a: 1\ny:\n  a: 1\n"

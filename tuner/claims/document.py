@@ -8,6 +8,7 @@ there are several lists.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,15 +18,19 @@ from pydantic import Field, create_model, model_validator
 
 from tuner.claims import expression
 from tuner.declarations import KnobValue
-from tuner.documents.document import Document, Key
-from tuner.errors import UserError, unknown
+from tuner.documents.document import Document
+from tuner.documents.loader import Key
+from tuner.errors import UserError, brief, unknown
 from tuner.files import shipped
 from tuner.model import Finite, Model, Name, NonNegative, content_hash
-from tuner.scenario import Scenario
+from tuner.scenario import MOST_BUDGET, MOST_SEEDS, Scenario
 
 Knobs = dict[str, KnobValue | list[KnobValue]]
-Seeds = Annotated[int, Field(ge=1)]
-Budget = Annotated[int, Field(ge=2)]
+Seeds = Annotated[int, Field(ge=1, le=MOST_SEEDS)]
+Budget = Annotated[int, Field(ge=2, le=MOST_BUDGET)]
+
+MOST_POINTS = 10_000
+"""Of a family."""
 
 
 class _Own(Model):
@@ -162,15 +167,18 @@ OWN = tuple(_Own.model_fields)
 
 
 def points(*layers: RunSpec) -> list[Point]:
-    """The points of a run that is written in layers, of which later ones win."""
+    """The points of a run that is written in layers, of which later ones win. ValueError if they
+    are too many."""
     merged = _merge(layer.model_dump(exclude_none=True) for layer in layers)
     each = merged.pop("each", None)
-    found = []
+    found: list[Point] = []
     for part in each or [{}]:
         plain = _merge([merged, part])
         knobs = plain.pop("knobs", {})
         lists = {n: v for n, v in (*plain.items(), *knobs.items()) if isinstance(v, list)}
         named = {"each": " ".join(map(str, _names(part)))} if each else {}
+        if len(found) + math.prod(map(len, lists.values())) > MOST_POINTS:
+            raise ValueError(f"found more than {MOST_POINTS:,} points; must be fewer")
         for values in itertools.product(*lists.values()):
             chosen = dict(zip(lists, values, strict=True))
             found.append(
@@ -241,7 +249,7 @@ def load(folder: Path) -> list[Claim]:
     errors = []
     for path in paths:
         try:
-            document = Document.read(path)
+            document = Document.read(path, aliases=True)
             file = document.parse(ClaimsSpec)
         except UserError as error:
             errors.append(str(error))
@@ -278,7 +286,14 @@ def _families(file: ClaimsSpec, spec: ClaimSpec) -> dict[str, list[Point]]:
 def _check(file: ClaimsSpec) -> Iterator[tuple[Key, str]]:
     for number, spec in enumerate(file.claims):
         at: Key = ("claims", number)
-        families = _families(file, spec)
+        families: dict[str, list[Point]] = {}
+        for name, run in spec.runs.items():
+            try:
+                families[name] = points(file.shared, spec.shared, run)
+            except ValueError as error:
+                yield (*at, "runs", name), str(error)
+        if len(families) < len(spec.runs):
+            continue
         for name, family in families.items():
             for point in family[:1]:
                 for field in ("workload", "policy"):
@@ -286,7 +301,10 @@ def _check(file: ClaimsSpec) -> Iterator[tuple[Key, str]]:
                         yield (*at, "runs", name), f"{field}: missing"
                 source = families.get(point.best_of or "")
                 if point.best_of and not (source and source[0].tune):
-                    yield (*at, "runs", name, "best_of"), f"no run '{point.best_of}' with a tune"
+                    yield (
+                        (*at, "runs", name, "best_of"),
+                        f"no run '{brief(point.best_of)}' tunes",
+                    )
                 if point.best_of and point.tune:
                     yield (*at, "runs", name, "tune"), "a run has either tune or best_of"
         if spec.value is not None:
@@ -303,7 +321,7 @@ def _check_table(
 ) -> Iterator[tuple[Key, str]]:
     known = ", ".join(families)
     if table.reference not in families:
-        yield (*at, "reference"), f"no run '{table.reference}' (known: {known})"
+        yield (*at, "reference"), f"no run '{brief(table.reference)}' (known: {known})"
     for name, published in table.systems.items():
         if name not in families:
             yield (*at, "systems", name), f"no run '{name}' (known: {known})"

@@ -14,7 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tuner.errors import brief
+
 Floats = NDArray[np.float64]
+
+LONGEST = 2000
+"""Characters of an expression."""
 
 
 class Family(Protocol):
@@ -69,7 +74,12 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 def check(text: str, runs: Mapping[str, Sequence[Any]]) -> None:
     """ValueError if the text is not an expression over these runs."""
-    _walk(_parsed(text), runs, None)
+    if len(text) > LONGEST:
+        raise ValueError(f"found {len(text):,} characters; must be at most {LONGEST:,}")
+    try:
+        _walk(_parsed(text), runs, None)
+    except (RecursionError, MemoryError, OverflowError) as error:
+        raise ValueError(f"found '{brief(text)}'; must be simpler, with smaller numbers") from error
 
 
 def evaluate(text: str, families: Mapping[str, Family]) -> float | list[float]:
@@ -82,7 +92,7 @@ def _parsed(text: str) -> ast.expr:
     try:
         return ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise ValueError(f"found '{text}'; not an expression: {error.msg}") from error
+        raise ValueError(f"found '{brief(text)}'; not an expression: {error.msg}") from error
 
 
 def _walk(node: ast.expr, names: Mapping[str, Any], families: Mapping[str, Family] | None) -> Any:
@@ -117,7 +127,8 @@ def _walk(node: ast.expr, names: Mapping[str, Any], families: Mapping[str, Famil
             return _of_run(node, name, names, families)
     known = ", ".join((*FUNCTIONS, *REDUCTIONS))
     raise ValueError(
-        f"found '{ast.unparse(node)}'; must be numbers, lists, + - * / **, comparisons and {known}"
+        f"found '{brief(ast.unparse(node))}'; must be numbers, lists, + - * / **, comparisons and "
+        f"{known}"
     )
 
 
@@ -130,7 +141,7 @@ def _of_run(
         raise ValueError(f"{name}: needs the name of a run and {further} quoted words")
     run = node.args[0].id
     if run not in names:
-        raise ValueError(f"{name}: no run '{run}' (known: {', '.join(names)})")
+        raise ValueError(f"{name}: no run '{brief(run)}' (known: {', '.join(names)})")
     narrowed = {
         k.arg or "": k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)
     }
@@ -139,9 +150,9 @@ def _of_run(
         wanted = {axis for axis in narrowed if axis not in axes}
         wanted |= {str(word) for word in words if name in ("axis", "at_best") and word not in axes}
         if wanted:
-            raise ValueError(f"{run} does not vary by {', '.join(sorted(wanted))}")
+            raise ValueError(f"{run} does not vary by {brief(', '.join(sorted(wanted)))}")
         if not any(narrowed.items() <= point.axes.items() for point in names[run]):
-            raise ValueError(f"{run} has no point with {narrowed}")
+            raise ValueError(f"{run} has no point with {brief(str(narrowed))}")
         return 1.0
     family = families[run].select(narrowed)
     if name == "perf":

@@ -11,6 +11,7 @@ from typing import Any
 from tuner import text
 from tuner.claims.document import Claim
 from tuner.claims.verdict import NOISE, WITHIN, Outcome, Summary, Verdict
+from tuner.documents.reading import read_json
 from tuner.errors import UserError
 from tuner.files import write_files
 
@@ -57,13 +58,11 @@ def write(
 
 def read(path: Path) -> dict[str, Any]:
     """A claims.json. UserError if it is none."""
+    found: dict[str, Any] = read_json(path)
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         for row in found["claims"]:
             Outcome(row["verdict"])
             _ = row["id"], row["ours"]
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: not a claims.json: {error}") from error
     return found

@@ -9,6 +9,7 @@ from typing import Any
 
 from tuner.compare.cells import Cell, Comparison, Place, Row
 from tuner.compare.figures import Measured
+from tuner.documents.reading import read_json
 from tuner.errors import UserError
 from tuner.run.trial import Status
 from tuner.scenario import Scenario
@@ -25,16 +26,14 @@ NEEDED = (
 
 def read(path: Path) -> dict[str, Any]:
     """A compare.json. UserError if it is none."""
+    found: dict[str, Any] = read_json(path)
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         for cell in found["cells"]:
             _ = Row.model_validate(_row(cell)), [cell[name] for name in NEEDED]
             for name, values in {"objectives": cell["objectives"], **cell["metrics"]}.items():
                 if not isinstance(values, list) or len(values) != len(cell["seeds"]):
                     raise ValueError(f"{name} of a cell: found {values}; one value for each seed")
         _ = found["workloads"], found["seeds"], found["tuned"]
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path}: not a compare.json: {error}") from error
     return found

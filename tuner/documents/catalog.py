@@ -14,11 +14,13 @@ from typing import Any, Generic, TypeVar
 
 from tuner import engine
 from tuner.declarations import KernelDecl, KnobDecl, ParameterDecl, ParameterValue, PolicyDecl
-from tuner.documents.document import Document, Key
+from tuner.documents.document import Document
+from tuner.documents.loader import Key
 from tuner.documents.machine import CurvesSpec, MachineSpec, TierSpec
+from tuner.documents.reading import is_file
 from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.documents.workload import InputSpec, WorkloadSpec
-from tuner.errors import UserError, nearest, unknown
+from tuner.errors import UserError, brief, nearest, unknown
 from tuner.files import shipped
 
 T = TypeVar("T")
@@ -74,12 +76,12 @@ def find(kind: Kind, name: str) -> Path:
     """Path of a document by name or path. UserError naming the known ones."""
     if _is_path(name):
         path = Path(name)
-        if not path.is_file():
+        if not is_file(path):
             raise UserError(f"no {kind.name} file '{name}'")
         return path
     for folder in folders(kind):
         path = folder / f"{name}.yaml"
-        if path.is_file():
+        if is_file(path):
             return path
     raise unknown(kind.name, name, names(kind))
 
@@ -152,7 +154,9 @@ def _load(kind: Kind, name: str, model: type[T]) -> tuple[Document, Entry[T]]:
     own_name = spec.policy if isinstance(spec, SpaceSpec) else spec.name  # type: ignore[attr-defined]
     if own_name != path.stem and kind is not Kind.space:
         raise UserError(
-            document.complaint(("name",), f"found '{own_name}'; must be the file's: '{path.stem}'")
+            document.complaint(
+                ("name",), f"found '{brief(own_name)}'; must be the file's: '{path.stem}'"
+            )
         )
     packaged = path.resolve().parent == packaged_folder(kind)
     return document, Entry(spec, path, packaged)
@@ -176,7 +180,8 @@ def _check_workload(
         if name not in spec.inputs:
             yield (
                 (role,),
-                f"no input '{name}'{nearest(name, spec.inputs)} (inputs: {_listed(spec.inputs)})",
+                f"no input '{brief(name)}'{nearest(name, spec.inputs)} "
+                f"(inputs: {_listed(spec.inputs)})",
             )
     if spec.objective not in spec.objectives:
         yield ("objective",), f"found '{spec.objective}'; must be one of the objectives listed"
@@ -198,7 +203,8 @@ def _check_workload(
     if kernel is None:
         yield (
             ("kernel",),
-            f"no kernel '{spec.kernel}'{nearest(spec.kernel, kernels)} (known: {_listed(kernels)})",
+            f"no kernel '{brief(spec.kernel)}'{nearest(spec.kernel, kernels)} "
+            f"(known: {_listed(kernels)})",
         )
         return
     declared = {p.name: p for p in kernel.parameters}
@@ -212,7 +218,7 @@ def _check_workload(
                     f"(known: {_listed(declared)})",
                 )
             elif wanted := _wrong_type(declared[name], value):
-                yield key, f"found {value!r}; must be {wanted}"
+                yield key, f"found {brief(repr(value))}; must be {wanted}"
 
 
 def _check_recorded(spec: WorkloadSpec) -> Iterator[tuple[Key, str]]:
@@ -236,8 +242,11 @@ def _with_recordings(document: Document, entry: Entry[WorkloadSpec]) -> Workload
     complaints: list[tuple[Key, str]] = []
     for name, input in spec.inputs.items():
         assert input.trace is not None
-        path = (folder / input.trace).resolve()
+        path = folder / input.trace
         try:
+            if not is_file(path):
+                raise UserError(f"{brief(str(path), 300)}: no such file")
+            path = path.resolve()
             stream = engine.stream_info(path)
         except UserError as error:
             complaints.append((("inputs", name, "trace"), str(error)))
@@ -292,7 +301,7 @@ def _check_space(spec: SpaceSpec, policies: Mapping[str, PolicyDecl]) -> Iterato
     if policy is None:
         yield (
             ("policy",),
-            f"no policy '{spec.policy}'{nearest(spec.policy, policies)} "
+            f"no policy '{brief(spec.policy)}'{nearest(spec.policy, policies)} "
             f"(known: {_listed(policies)})",
         )
         return
@@ -355,7 +364,7 @@ def _check_range(knob: KnobDecl, limits: KnobRange) -> Iterator[tuple[Key, str]]
         if choice not in knob.choices:
             yield (
                 (*at, "choices"),
-                f"no choice '{choice}'{nearest(choice, knob.choices)} "
+                f"no choice '{brief(choice)}'{nearest(choice, knob.choices)} "
                 f"(declared: {', '.join(knob.choices)})",
             )
     if knob.default not in limits.choices:

@@ -1,9 +1,5 @@
-"""YAML documents whose errors name the file, the line and the key.
-
-YAML is read by the rules of version 1.2's core schema where they differ from PyYAML's 1.1 in ways
-that surprise (`1:8` is text and not 68, `1e-3` is a number, `on` is text), and a key that is
-written twice is an error.
-"""
+"""YAML documents whose errors name the file, the line and the key. A key that is written twice is
+an error; `loader.py` has the YAML."""
 
 from __future__ import annotations
 
@@ -15,94 +11,64 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError
+from yaml.reader import Reader
 
-from tuner.errors import UserError, nearest
+from tuner.documents.loader import DEEPEST, TAG, Dumper, Key, Loader, Refused
+from tuner.documents.reading import read_text
+from tuner.errors import UserError, brief, nearest
 from tuner.model import Model, Name, content_hash
 
-Key = tuple[str | int, ...]
 Detail = Mapping[str, Any]  # one of ValidationError.errors()
 M = TypeVar("M", bound=BaseModel)
-
-_SCALARS = {
-    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    "int": (r"[-+]?[0-9]+", "-+0123456789"),
-    "float": (
-        r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
-        "-+.0123456789",
-    ),
-}
-_TAG = "tag:yaml.org,2002:"
-
-
-class _Loader(yaml.SafeLoader):
-    """SafeLoader with the scalars of YAML 1.2."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag in (_TAG + "null", _TAG + "merge")]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-class _Dumper(yaml.SafeDumper):
-    """SafeDumper that quotes text which YAML 1.1 or 1.2 would take for something else."""
-
-
-for _name, (_pattern, _first) in _SCALARS.items():
-    _Dumper.add_implicit_resolver(_TAG + _name, re.compile(rf"^(?:{_pattern})$"), list(_first))
-    _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"^(?:{_pattern})$"), list(_first))
-_Loader.add_constructor(_TAG + "int", lambda _, node: int(node.value))
 
 
 class Document:
     """A parsed YAML mapping with the line of each key."""
 
-    def __init__(self, path: Path, text: str) -> None:
+    def __init__(self, path: Path, text: str, *, aliases: bool = False) -> None:
         self.path = path
         self._lines: dict[Key, int] = {(): 1}
-        try:
-            loader = _Loader(text)
-        except yaml.YAMLError as error:  # a character that no YAML may hold
-            raise UserError(f"{path}: not valid YAML: {error}") from error
+        if wrong := Reader.NON_PRINTABLE.search(text):
+            line = text.count("\n", 0, wrong.start()) + 1
+            raise UserError(f"{path}:{line}: not valid YAML: found the character {wrong[0]!a}")
+        loader = Loader(text, aliases)
         try:
             node = loader.get_single_node()
             if node is None:
                 raise UserError(f"{path}:1: the file is empty; expected a mapping of keys")
             self._mark(node, ())
             self.data: Any = loader.construct_document(node)
+        except Refused as error:
+            place = f"{dotted(error.key)}: " if error.key else ""
+            raise UserError(f"{path}:{error.line}: {place}{error.message}") from error
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else 1
             context = f" ({error.context})" if error.context else ""
-            raise UserError(f"{path}:{line}: not valid YAML: {error.problem}{context}") from error
+            raise UserError(
+                f"{path}:{line}: not valid YAML: {brief(f'{error.problem}{context}', 200)}"
+            ) from error
         finally:
             loader.dispose()
         if not isinstance(self.data, dict):
             raise UserError(f"{path}:1: found {_found(self.data)}; expected a mapping of keys")
 
     @classmethod
-    def read(cls, path: Path) -> Document:
-        """UserError when it cannot be read or is not a YAML mapping."""
-        try:
-            return cls(path, path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UserError(f"{path}: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: not UTF-8 text ({error})") from error
+    def read(cls, path: Path, *, aliases: bool = False) -> Document:
+        """UserError when it cannot be read or is not a YAML mapping. `aliases`: whether it may have
+        anchors, aliases and merge keys."""
+        return cls(path, read_text(path), aliases=aliases)
 
     def _mark(self, node: yaml.Node, key: Key) -> None:
+        """Notes the line of each key. An alias has the lines of what it stands for."""
+        if len(key) > DEEPEST:  # by aliases
+            raise Refused(self._lines[key[:1]], key[:1], f"found more than {DEEPEST} levels")
         if isinstance(node, yaml.MappingNode):
             seen: dict[str, int] = {}
             for name_node, value_node in node.value:
                 name, line = name_node.value, name_node.start_mark.line + 1
-                if not isinstance(name_node, yaml.ScalarNode):
-                    raise UserError(f"{self.path}:{line}: a key must be plain text")
-                if name in seen and name != "<<":
-                    raise UserError(
-                        f"{self.path}:{line}: {dotted((*key, name))}: written twice "
-                        f"(first on line {seen[name]})"
-                    )
+                if name in seen and name_node.tag != TAG + "merge":
+                    raise Refused(line, (*key, name), f"written twice (first on line {seen[name]})")
                 seen[name] = line
                 self._lines[(*key, name)] = line
                 self._mark(value_node, (*key, name))
@@ -153,7 +119,7 @@ class Document:
 
 def render(data: dict[str, Any]) -> str:
     """YAML text that reads back equal, here and with any other YAML reader."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
 def dotted(key: Key) -> str:
@@ -170,7 +136,7 @@ def _found(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return f"the text '{value}'" if len(value) <= 60 else f"the text '{value[:57]}...'"
+        return f"the text '{brief(value)}'"
     if isinstance(value, dict):
         return f"a mapping of {len(value)} keys"
     if isinstance(value, list):

@@ -9,9 +9,10 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 
 from tuner import engine
 from tuner.documents.document import Spec
-from tuner.model import Finite, Model, NonNegative, Positive, Share
-from tuner.scenario import fast_share
+from tuner.model import Finite, Gib, Model, NonNegative, Positive, Share
+from tuner.scenario import MOST_THREADS, fast_share
 
+Count = Annotated[int, Field(ge=1, le=MOST_THREADS)]
 Point = Annotated[list[Finite], Field(min_length=2, max_length=2)]
 
 
@@ -58,7 +59,7 @@ class TierSpec(Model):
     read_gbps: Positive
     write_gbps: Positive
     total_gbps: NonNegative = 0
-    granule_bytes: Annotated[int, Field(ge=64)] = 64
+    granule_bytes: Annotated[int, Field(ge=64, le=1 << 21)] = 64
     store_stall: Share
     loaded: list[Point] | None = None
     curves: str | list[MeasuredCurve] | None = None
@@ -157,10 +158,10 @@ class MachineSpec(Spec):
     """
 
     ghz: Positive
-    cores: Annotated[int, Field(ge=1)]
-    threads: Annotated[int, Field(ge=1)]
-    llc_mib: Positive
-    slow_gib: Positive | None = None
+    cores: Count
+    threads: Count
+    llc_mib: Gib
+    slow_gib: Gib | None = None
     fast: TierSpec
     slow: TierSpec
     tiering: TieringSpec

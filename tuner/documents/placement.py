@@ -25,7 +25,7 @@ class PlacedObject(Model):
     site: str
     score: NonNegative
     bytes: NonNegative
-    slot: Annotated[int, Field(ge=0)]
+    slot: Annotated[int, Field(ge=0, lt=1 << 32)]
 
 
 class PlacementSpec(Model):

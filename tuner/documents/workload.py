@@ -8,9 +8,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from tuner.declarations import ParameterValue
 from tuner.documents.document import Spec
-from tuner.model import Model, NonNegative, Positive, Scale, content_hash
+from tuner.model import Gib, Model, NonNegative, Scale, content_hash
 from tuner.objective import OBJECTIVES
-from tuner.scenario import WINDOWS
+from tuner.scenario import MOST_THREADS, WINDOWS
 
 
 def _objective_name(value: str) -> str:
@@ -71,7 +71,7 @@ class InputSpec(Model):
     scale: Scale | None = None
     huge_scale: Scale | None = None
     coarse: bool = False
-    footprint_gib: Positive | None = None
+    footprint_gib: Gib | None = None
     window: WindowName | None = None
     parameters: dict[str, ParameterValue] = Field(default_factory=dict)
     trace: str | None = None
@@ -98,9 +98,9 @@ class WorkloadSpec(Spec):
     operation: str | None = None
     objective: ObjectiveName
     objectives: Annotated[list[ObjectiveName], Field(min_length=1)]
-    footprint_gib: Positive
+    footprint_gib: Gib
     scale: Scale
-    threads: Positive
+    threads: Annotated[float, Field(ge=1, le=MOST_THREADS)]
     machine: str
     default_input: str
     smoke_input: str

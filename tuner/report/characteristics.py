@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from tuner import engine
 from tuner.documents.catalog import Entry
+from tuner.documents.reading import read_json
 from tuner.documents.workload import WorkloadSpec
 from tuner.errors import UserError
 from tuner.files import write_atomically
@@ -153,15 +154,15 @@ def _file_of(entry: Entry[WorkloadSpec]) -> Path:
 
 def _read(file: Path) -> dict[str, dict[str, Figures]]:
     """Figures by workload and input."""
+    if not file.exists():
+        return {}
     try:
-        content: Mapping[str, Mapping[str, Any]] = json.loads(file.read_text())
+        content: Mapping[str, Mapping[str, Any]] = read_json(file)
         return {
             workload: {input: Figures.model_validate(found) for input, found in inputs.items()}
             for workload, inputs in content.items()
         }
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, AttributeError, ValidationError) as error:
+    except (UserError, ValueError, AttributeError, ValidationError) as error:
         raise UserError(
             f"{file}: cannot be read; delete it, and `tune workloads --measure` writes it again "
             f"({str(error).splitlines()[0]})"

@@ -124,7 +124,10 @@ def read(path: Path) -> BestConfiguration:
     """UserError naming file, line and key when it is not a best configuration."""
     document = Document.read(path)
     if "scenario" not in document.data and "workload" in document.data:
-        document.data = _of_0_1(document.data)
+        try:
+            document.data = _of_0_1(document.data)
+        except UserError as error:
+            raise UserError(document.complaint(("policy",), str(error))) from error
     if isinstance(objective := document.data.get("objective"), dict):
         objective.pop("gain", None)  # of 0.2.0: over the default on one seed
     return document.parse(BestConfiguration)
