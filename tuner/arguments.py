@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable
 
 from tuner.options import (
+    MOST_WORKERS,
+    count,
+    integer,
     json,
     number,
     out,
-    positive,
     recording,
     run_deadline,
     scenario,
@@ -18,6 +20,7 @@ from tuner.options import (
     seconds,
     workers,
 )
+from tuner.scenario import MOST_BUDGET, MOST_SEEDS, MOST_THREADS
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +38,11 @@ def _run(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--space", help="name or YAML file of the knobs' ranges (default: policy)")
     parser.add_argument(
-        "--budget", type=positive, default=100, metavar="N", help="trials (default: %(default)s)"
+        "--budget",
+        type=count(MOST_BUDGET),
+        default=100,
+        metavar="N",
+        help="trials (default: %(default)s)",
     )
     workers(parser)
     parser.add_argument(
@@ -128,8 +135,8 @@ def _smoke(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--policy", action="append", help="only this one (repeatable)")
     parser.add_argument("--workload", "-w", action="append", help="only this one (repeatable)")
-    parser.add_argument("--workers", type=positive, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--seed", type=int, default=0, help="of the random configurations")
+    parser.add_argument("--workers", type=count(MOST_WORKERS), default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--seed", type=integer, default=0, help="of the random configurations")
     json(parser)
 
 
@@ -159,7 +166,7 @@ def _claims(parser: argparse.ArgumentParser) -> None:
         "are new or ask for other runs",
     )
     parser.add_argument("--claims", metavar="DIR", help="folder of claims (default: the shipped)")
-    parser.add_argument("--workers", type=positive, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--workers", type=count(MOST_WORKERS), default=len(os.sched_getaffinity(0)))
     json(parser)
 
 
@@ -188,14 +195,14 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seeds",
-        type=positive,
+        type=count(MOST_SEEDS),
         default=3,
         metavar="K",
         help="sampling seeds of each cell (default: %(default)s)",
     )
     parser.add_argument(
         "--tuned",
-        type=positive,
+        type=count(MOST_BUDGET),
         metavar="N",
         help="also tune every policy on every workload with N trials each, and compare the best "
         "configurations, on seeds that the searches have not seen",
@@ -272,7 +279,7 @@ def _map(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seeds",
-        type=positive,
+        type=count(MOST_SEEDS),
         default=1,
         metavar="K",
         help="sampling seeds of each cell (default: %(default)s)",
@@ -369,7 +376,7 @@ def _import(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--threads",
-        type=positive,
+        type=count(MOST_THREADS),
         metavar="N",
         help="that the program ran on (default: the busiest second of perf-script, else 1)",
     )
@@ -449,17 +456,7 @@ def _ui(parser: argparse.ArgumentParser) -> None:
     out(parser)
     parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
     parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
-    parser.add_argument("--port", type=_port, default=5000, help="default: %(default)s")
-
-
-def _port(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 65535:
-        raise argparse.ArgumentTypeError(f"found {text}; must be 1 to 65535")
-    return value
-
-
-_port.__name__ = "integer"  # argparse says "invalid integer value: 'x'"
+    parser.add_argument("--port", type=count(65535), default=5000, help="default: %(default)s")
 
 
 def _repair(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tuner.errors import brief
+
 
 def scenario(
     parser: argparse.ArgumentParser,
@@ -78,7 +80,7 @@ def json(parser: argparse.ArgumentParser) -> None:
 def workers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workers",
-        type=positive,
+        type=count(MOST_WORKERS),
         default=len(os.sched_getaffinity(0)),
         metavar="N",
         help="trials at a time (default: the CPUs of this machine, %(default)s)",
@@ -100,14 +102,28 @@ def run_deadline(parser: argparse.ArgumentParser) -> None:
 # --- Types of values ------------------------------------------------------------------------------
 
 
+# Far beyond what anybody needs, and small enough that nothing made of them overflows or fills the
+# memory.
+MOST_SECONDS = 1e9
+MOST_WORKERS = 1024
+_LONGEST = 100  # characters of a number
+
+
 def integer(text: str) -> int:
-    return int(text)
+    return int(_parsed(int, "integer", text))
 
 
 def number(text: str) -> float:
-    value = float(text)
+    return _parsed(float, "number", text)
+
+
+def _parsed(convert: Callable[[str], float], kind: str, text: str) -> float:
+    try:
+        value = convert(text) if len(text) <= _LONGEST else math.nan
+    except ValueError:
+        value = math.nan
     if not math.isfinite(value):
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"invalid {kind} value: '{brief(text)}'")
     return value
 
 
@@ -115,19 +131,26 @@ def seconds(text: str) -> float:
     value = number(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"found {text}; must be more than 0")
-    return value
+    return at_most(MOST_SECONDS, value, text)
 
 
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"found {text}; must be at least 1")
+def count(most: int) -> Callable[[str], int]:
+    """1 to `most` of something."""
+
+    def parse(text: str) -> int:
+        value = integer(text)
+        if value < 1:
+            raise argparse.ArgumentTypeError(f"found {text}; must be at least 1")
+        return int(at_most(most, value, text))
+
+    return parse
+
+
+def at_most(most: float, value: float, text: str) -> float:
+    """The value, which `text` was."""
+    if value > most:
+        raise argparse.ArgumentTypeError(f"found {text}; must be at most {most:,.0f}")
     return value
 
 
 _TYPES: dict[type, Callable[[str], Any]] = {str: str, int: integer, float: number}
-
-for _type in (number, seconds):
-    _type.__name__ = "number"  # argparse says "invalid number value: 'x'"
-for _type in (integer, positive):
-    _type.__name__ = "integer"

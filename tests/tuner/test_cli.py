@@ -102,6 +102,24 @@ def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["run", "-w", "x", "--deadline", "-1"], "--deadline: found -1; must be more than 0"),
         (["run", "-w", "x", "--threads", "nan"], "argument --threads: invalid number value: 'nan'"),
         (["run", "-w", "x", "--page-bytes", "8192"], "invalid choice: 8192"),
+        (["run", "-w", "x", "--budget", "100001"], "--budget: found 100001; must be at most 100,0"),
+        (["run", "-w", "x", "--budget", "9" * 5000], "--budget: invalid integer value: '999"),
+        (["run", "-w", "x", "--workers", "1025"], "--workers: found 1025; must be at most 1,024"),
+        (["run", "-w", "x", "--deadline", "1e300"], "--deadline: found 1e300; must be at most 1,0"),
+        (["run", "-w", "x", "--seed", "9" * 5000], "argument --seed: invalid integer value: '999"),
+        (["run", "-w", "x", "--scale", "9" * 5000], "argument --scale: invalid number value: '99"),
+        (["run", "-w", "x", "--scale=-inf"], "argument --scale: invalid number value: '-inf'"),
+        (["smoke", "--workers", "1e9"], "argument --workers: invalid integer value: '1e9'"),
+        (["smoke", "--seed", "9" * 5000], "argument --seed: invalid integer value: '999"),
+        (["smoke", "--workers", "10000"], "--workers: found 10000; must be at most 1,024"),
+        (["claims", "--workers", "10000"], "--workers: found 10000; must be at most 1,024"),
+        (["compare", "--workloads", "x", "--seeds", "9999"], "found 9999; must be at most 1,000"),
+        (["compare", "--workloads", "x", "--tuned", "999999"], "must be at most 100,000"),
+        (["map", "--policies", "x", "--seeds", "9999"], "found 9999; must be at most 1,000"),
+        (["import", "x", "--format", "csv", "--threads", "99999"], "must be at most 65,536"),
+        (["import", "x", "--format", "csv", "--block-ms", "1e10"], "must be at most 1,000,000,000"),
+        (["record", "--set-up", "1e300", "x"], "--set-up: found 1e300; must be at most 1,000,000"),
+        (["ui", "--port", "65536"], "argument --port: found 65536; must be at most 65,535"),
         (["sim", "--config", "a", "--policy", "b"], "not allowed with argument --config"),
         (["run", "--work", "x"], "required: --workload"),
     ],
@@ -112,7 +130,9 @@ def test_wrong_arguments_exit_with_2(
     with pytest.raises(SystemExit) as left:
         cli.main(arguments)
     assert left.value.code == 2
-    assert message in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()[-1]) < 300
 
 
 def test_an_interrupt_is_one_line(
@@ -424,6 +444,18 @@ def test_run_takes_every_option(fake: FakeNative) -> None:
         (["-w", "walker", "--objective", "p99"], "no objective of workload walker 'p99'"),
         (["-w", "walker", "--threads", "0"], "--threads: found 0; must be at least 1"),
         (["-w", "walker", "--seed", "-1"], "--seed: found -1; must be at least 0"),
+        (["-w", "walker", "--seed", str(2**63)], "--seed: found 9223372036854775808; must be"),
+        (["-w", "walker", "--threads", "1e300"], "--threads: found 1e+300; must be at most 65,536"),
+        (["-w", "walker", "--scale", "1e300"], "--scale: found 1e+300; must be at most 1,048,576"),
+        (["-w", "walker", "--fast-gib", "1e300"], "--fast-gib: found 1e+300; must be at most 1,04"),
+        (["-w", "walker", "--fast-gib", "-1"], "--fast-gib: found -1; must be at least 0"),
+        (["-w", "walker", "--repeats", "1001"], "--repeats: found 1001; must be at most 1,000"),
+        (["-w", "walker", "--ratio", "9" * 400 + ":1"], "--ratio: found '9999"),
+        (["-w", "walker", "--ratio", "1:1001"], "--ratio: found '1:1001'; must be between 1:1000"),
+        (["-w", "x" * 5000], "no workload 'xxx"),
+        (["-w", "walker", "--objective", "x" * 5000], "--objective: found 'xxx"),
+        (["-w", "walker", "--name", "x" * 5000], "--name: found 'xxx"),
+        (["-w", "x" * 5000 + ".yaml"], "no workload file 'xxx"),
         (["-w", "walker", "--importance", "x"], "no importance method 'x' (known: default-range"),
         (["-w", "walker", "--name", "a/b"], "--name: found 'a/b'; must consist of letters"),
         (["-w", "walker", "--space", "toy2"], "no space 'toy2'; did you mean 'toy'?"),
@@ -435,6 +467,7 @@ def test_run_refuses_what_does_not_exist(
     outcome = run("run", "--policy", "toy", *arguments)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.startswith(f"tune: error: {message}")
+    assert len(outcome.err) < 400
     assert fake.recorded() == 0
 
 
@@ -472,6 +505,9 @@ def test_sim_sets_knobs(run: Any, fake: FakeNative) -> None:
         ("period=x", "--set period: found 'x'; must be a number"),
         ("aol.enabled=1", "--set aol.enabled: found '1'; must be true or false"),
         ("threshold=1000", "knob threshold: found 1000"),
+        ("threshold=" + "9" * 30, "--set threshold: found 999999999999999999999999999999; must"),
+        ("threshold=" + "9" * 5000, "--set threshold: found '999"),
+        ("period=1e999", "--set period: found '1e999'; must be a number"),
     ],
 )
 def test_sim_refuses_bad_knobs(run: Any, fake: FakeNative, assignment: str, message: str) -> None:

@@ -77,7 +77,7 @@ def test_an_order_that_nothing_tells_apart_survives() -> None:
     ("arguments", "message"),
     [
         (["-w", "gups", "--sensitivity", "tiering.prefetch"], "no estimate of the machine"),
-        (["-w", "gups", "--sensitivity", "tiering.pte_ns=x"], "tiering.pte_ns=x: could not"),
+        (["-w", "gups", "--sensitivity", "tiering.pte_ns=x"], "tiering.pte_ns=x: invalid number"),
         (["-w", "gups", "--sensitivity", "fast.store_stall=2"], "found 2.0; Input should be less"),
         (["-w", "gups", "--sensitivity", "--set", "a=1"], "leave out --set"),
         (["--sensitivity"], "give --workload"),

@@ -29,6 +29,7 @@ from tuner.terminal import print_json, progress, say
 from tuner.text import size
 
 GZIP_MAGIC = b"\x1f\x8b"
+MOST_PERIOD = 1e12
 
 
 def run(args: Namespace) -> int:
@@ -78,9 +79,15 @@ def _period(args: Namespace) -> float:
     if args.period is not None:
         if args.period < 1:
             raise UserError(f"--period: found {args.period:g}; must be at least 1")
+        if args.period > MOST_PERIOD:
+            raise UserError(f"--period: found {args.period:g}; must be at most {MOST_PERIOD:g}")
         return float(args.period)
     if not 0 < args.probability <= 1:
         raise UserError(f"--probability: found {args.probability:g}; must be above 0, at most 1")
+    if args.probability < 1 / MOST_PERIOD:
+        raise UserError(
+            f"--probability: found {args.probability:g}; must be at least {1 / MOST_PERIOD:g}"
+        )
     return 1 / float(args.probability)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
@@ -19,7 +19,8 @@ from tuner import engine
 from tuner.documents import catalog
 from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
-from tuner.errors import UserError
+from tuner.errors import UserError, brief
+from tuner.options import number
 from tuner.record import process, samplers
 from tuner.record import workload as recorded
 from tuner.record.samplers import Sampler
@@ -66,11 +67,11 @@ def _options(words: Sequence[str]) -> dict[str, float]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
-            raise UserError(f"--set {word}: expected NAME=VALUE")
+            raise UserError(f"--set {brief(word)}: expected NAME=VALUE")
         try:
-            given[name] = float(value)
-        except ValueError as error:
-            raise UserError(f"--set {word}: found '{value}'; must be a number") from error
+            given[name] = number(value)
+        except ArgumentTypeError as error:
+            raise UserError(f"--set {name}: found '{brief(value)}'; must be a number") from error
     return given
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tuner import engine, ranking
+from tuner import engine, options, ranking
 from tuner.declarations import EstimateDecl
 from tuner.documents.machine import MachineSpec
-from tuner.errors import UserError, unknown
+from tuner.errors import UserError, brief, unknown
 from tuner.objective import OBJECTIVES
 from tuner.run import runner, settings, streams
 from tuner.run.pool import Pool, open_pool
@@ -104,14 +104,14 @@ def _asked(text: str, machine: MachineSpec) -> list[Case]:
     if not equals:
         return _range(known[name], machine)
     try:
-        return [_case(known[name], float(value), machine) for value in values.split(",")]
+        return [_case(known[name], options.number(value), machine) for value in values.split(",")]
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         raise UserError(
-            f"--sensitivity {text}: found {detail['input']}; {detail['msg']}"
+            f"--sensitivity {brief(text)}: found {detail['input']}; {detail['msg']}"
         ) from error
-    except ValueError as error:
-        raise UserError(f"--sensitivity {text}: {error}") from error
+    except ArgumentTypeError as error:
+        raise UserError(f"--sensitivity {brief(text)}: {error}") from error
 
 
 def _range(estimate: EstimateDecl, machine: MachineSpec) -> list[Case]:

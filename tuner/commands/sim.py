@@ -8,14 +8,15 @@ has changed (which is named), or it is a defect (exit code 1).
 from __future__ import annotations
 
 import csv
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner import engine
+from tuner import engine, options
 from tuner.declarations import KnobDecl, KnobValue, PolicyDecl
-from tuner.errors import UserError, unknown
+from tuner.documents.loader import LARGEST
+from tuner.errors import UserError, brief, unknown
 from tuner.objective import OBJECTIVES
 from tuner.run import runner, settings, streams
 from tuner.run.trial import Status, Trial, TrialResult
@@ -96,7 +97,7 @@ def parse_knobs(assignments: Sequence[str], policy: PolicyDecl) -> dict[str, Kno
     for assignment in assignments:
         name, equals, text = assignment.partition("=")
         if not equals:
-            raise UserError(f"--set {assignment}: expected KNOB=VALUE")
+            raise UserError(f"--set {brief(assignment)}: expected KNOB=VALUE")
         declared = policy.knob(name)
         if declared is None:
             raise unknown(f"knob of policy {policy.name}", name, (k.name for k in policy.knobs))
@@ -107,14 +108,22 @@ def parse_knobs(assignments: Sequence[str], policy: PolicyDecl) -> dict[str, Kno
 def _value(knob: KnobDecl, text: str) -> KnobValue:
     try:
         if knob.type == "integer":
-            return int(text)
+            value = options.integer(text)
+            if abs(value) > LARGEST:
+                raise UserError(
+                    f"--set {knob.name}: found {text}; must be between {knob.min:g} and "
+                    f"{knob.max:g}"
+                )
+            return value
         if knob.type == "real":
-            return float(text)
+            return options.number(text)
         if knob.type == "boolean":
             return {"true": True, "false": False}[text.lower()]
-    except (ValueError, KeyError) as error:
+    except (ArgumentTypeError, KeyError) as error:
         kinds = {"integer": "an integer", "real": "a number", "boolean": "true or false"}
-        raise UserError(f"--set {knob.name}: found '{text}'; must be {kinds[knob.type]}") from error
+        raise UserError(
+            f"--set {knob.name}: found '{brief(text)}'; must be {kinds[knob.type]}"
+        ) from error
     return text
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from tuner import text
 from tuner.declarations import KnobValue, PolicyDecl
 from tuner.documents.workload import BASE_PAGE_BYTES
-from tuner.errors import UserError
+from tuner.errors import UserError, brief
 from tuner.model import Model, content_hash
 from tuner.optimize.checks import BOUND, OFF
 from tuner.optimize.jobs import Job, Result, Study, StudyResult, key_of, study, trials
@@ -163,14 +163,14 @@ def plan(
         cells=every,
     )
     made = _name(comparison, names, given)
-    return replace(comparison, name=settings.checked_name(name) or made)
+    return replace(comparison, name=settings.checked_name(name or made))
 
 
 def _ratio(option: str, ratio: str) -> str:
     try:
         return str(options()["ratio"].check(ratio))
     except ValueError as error:
-        raise UserError(f"{option}: found '{ratio}'; {error}") from error
+        raise UserError(f"{option}: found '{brief(ratio)}'; {error}") from error
 
 
 def _rows(policies: Sequence[tuple[PolicyDecl, int]], base_bytes: int, *, tuned: bool) -> list[Row]:

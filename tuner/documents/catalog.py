@@ -77,7 +77,7 @@ def find(kind: Kind, name: str) -> Path:
     if _is_path(name):
         path = Path(name)
         if not is_file(path):
-            raise UserError(f"no {kind.name} file '{name}'")
+            raise UserError(f"no {kind.name} file '{brief(name, 300)}'")
         return path
     for folder in folders(kind):
         path = folder / f"{name}.yaml"

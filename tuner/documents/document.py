@@ -21,6 +21,9 @@ from tuner.model import Model, Name, content_hash
 Detail = Mapping[str, Any]  # one of ValidationError.errors()
 M = TypeVar("M", bound=BaseModel)
 
+MOST_COMPLAINTS = 20
+"""In one message."""
+
 
 class Document:
     """A parsed YAML mapping with the line of each key."""
@@ -97,7 +100,10 @@ class Document:
             for detail in error.errors(include_url=False):
                 key = tuple(detail["loc"])
                 wrong.setdefault(self._place(key, detail), []).append(detail)
-            lines = [self._explain(model, key, details) for key, details in wrong.items()]
+            shown = list(wrong.items())[:MOST_COMPLAINTS]
+            lines = [self._explain(model, key, details) for key, details in shown]
+            if more := len(wrong) - len(shown):
+                lines[-1] += f" (and {more:,} more)"
             raise UserError("\n".join(lines)) from error
 
     def _place(self, key: Key, detail: Detail) -> Key:

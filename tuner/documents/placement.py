@@ -7,6 +7,7 @@ ratio and any miniature of the workload.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from pydantic import Field, model_validator
 
 from tuner.documents import document
 from tuner.documents.document import Document
-from tuner.errors import UserError
+from tuner.errors import UserError, brief
 from tuner.model import Model, Name, NonNegative, content_hash
 
 
@@ -39,8 +40,8 @@ class PlacementSpec(Model):
     @model_validator(mode="after")
     def _each_site_once(self) -> PlacementSpec:
         sites = [placed.site for placed in self.objects]
-        if twice := sorted({site for site in sites if sites.count(site) > 1}):
-            raise ValueError(f"objects: '{twice[0]}' is there twice")
+        if twice := sorted(site for site, times in Counter(sites).items() if times > 1):
+            raise ValueError(f"objects: '{brief(twice[0])}' is there twice")
         return self
 
     def fingerprint(self) -> str:

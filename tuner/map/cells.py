@@ -13,7 +13,7 @@ from tuner.compare import cells
 from tuner.compare.cells import Cell, Comparison, Row
 from tuner.declarations import PolicyDecl
 from tuner.documents.workload import BASE_PAGE_BYTES
-from tuner.errors import UserError
+from tuner.errors import UserError, brief
 from tuner.model import content_hash
 from tuner.optimize.checks import OFF
 from tuner.run import settings
@@ -22,6 +22,8 @@ from tuner.scenario import fast_share, options
 
 WORKLOAD = "drift"
 
+MOST_DRIFT = 1e6
+"""In 10^9 accesses: far more than a run has."""
 NEVER = "never"
 """A drift of 0: the window stays."""
 
@@ -84,7 +86,7 @@ def axes(ratios: str, skews: str, drifts: str, machines: str) -> Axes:
     return Axes(
         ratios=[_ratio(word) for word in _words("--ratios", ratios)],
         skews=_numbers("--skews", skews, most=1.0),
-        drifts=_numbers("--drifts", drifts, names={NEVER: 0.0}),
+        drifts=_numbers("--drifts", drifts, most=MOST_DRIFT, names={NEVER: 0.0}),
         machines=_words("--machines", machines),
     )
 
@@ -92,7 +94,9 @@ def axes(ratios: str, skews: str, drifts: str, machines: str) -> Axes:
 def _words(option: str, text: str) -> list[str]:
     found = list(dict.fromkeys(text.split(",")))
     if "" in found:
-        raise UserError(f"{option}: found '{text}'; must be a list with commas, without spaces")
+        raise UserError(
+            f"{option}: found '{brief(text)}'; must be a list with commas, without spaces"
+        )
     return found
 
 
@@ -100,11 +104,11 @@ def _ratio(word: str) -> str:
     try:
         return str(options()["ratio"].check(word))
     except ValueError as error:
-        raise UserError(f"--ratios: found '{word}'; {error}") from error
+        raise UserError(f"--ratios: found '{brief(word)}'; {error}") from error
 
 
 def _numbers(
-    option: str, text: str, most: float = math.inf, names: Mapping[str, float] | None = None
+    option: str, text: str, *, most: float, names: Mapping[str, float] | None = None
 ) -> list[float]:
     """In ascending order, 0 (never) after all others."""
     found = []
@@ -114,10 +118,11 @@ def _numbers(
             value = float(word) if value is None else value
         except ValueError:
             value = math.nan
-        if not 0 <= value <= most or value == math.inf:
-            allowed = "at least 0" if most == math.inf else f"between 0 and {most:g}"
+        if not 0 <= value <= most:
             also = "".join(f", or {name}" for name in names or {})
-            raise UserError(f"{option}: found '{word}'; must be {allowed}{also}")
+            raise UserError(
+                f"{option}: found '{brief(word)}'; must be between 0 and {most:g}{also}"
+            )
         found.append(value)
     return sorted(dict.fromkeys(found), key=lambda value: (bool(names) and not value, value))
 
@@ -167,7 +172,7 @@ def plan(
                     found += (Cell(place.label, row, _sized(at, ratio)) for ratio in axes.ratios)
     beside = _others(others, policies, axes.ratios, deadline, given, {*rows, base})
     comparison = Comparison(
-        name=settings.checked_name(name) or _name(policies, axes, [input, others, seeds, given]),
+        name=settings.checked_name(name or _name(policies, axes, [input, others, seeds, given])),
         workloads=[*places, *dict.fromkeys(cell.workload for cell in beside)],
         ratios=list(axes.ratios),
         rows=[*rows, base],
@@ -195,7 +200,7 @@ def _at(setting: Setting, place: Place) -> Setting:
     input = workload.inputs[scenario.input]
     own = dict(input.parameters) | {"hot_share": place.skew, "turnover_g": place.drift}
     inputs = {name: input.model_copy(update={"parameters": own})}
-    seed = scenario.stream_seed + place.held_out
+    seed = (scenario.stream_seed + place.held_out) % 2**63
     return setting.model_copy(
         update={
             "workload": workload.model_copy(update={"inputs": inputs}),

@@ -16,7 +16,7 @@ from tuner.documents import catalog, placement
 from tuner.documents.machine import MachineSpec
 from tuner.documents.placement import PlacementSpec
 from tuner.documents.workload import Sampling, WorkloadSpec
-from tuner.errors import UserError, unknown
+from tuner.errors import LONGEST_NAME, UserError, brief, unknown
 from tuner.model import NAME, Model, Name, Positive
 from tuner.run.trial import RecordedStream, Stream, StreamRequest, Trial
 from tuner.scenario import Scenario, defaults, flag, options
@@ -157,7 +157,7 @@ def resolve(
         engine_build=engine.build_id(),
         stream_maker=engine.stream_id(workload.kernel) if workload.kernel else "",
     )
-    return setting.model_copy(update={"study": checked_name(study) or setting.study_name})
+    return setting.model_copy(update={"study": checked_name(study or setting.study_name)})
 
 
 def _checked(values: Mapping[str, Any], workload: WorkloadSpec) -> Scenario:
@@ -167,7 +167,7 @@ def _checked(values: Mapping[str, Any], workload: WorkloadSpec) -> Scenario:
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         found = detail["input"]
-        shown = f"{found:g}" if isinstance(found, float) else repr(found)
+        shown = f"{found:g}" if isinstance(found, float) else brief(repr(found))
         message = detail["msg"].removeprefix("Value error, ")
         raise UserError(f"{flag(str(detail['loc'][0]))}: found {shown}; {message}") from error
     if scenario.objective not in (workload.objective, *workload.objectives):
@@ -208,9 +208,11 @@ def _check_recorded(scenario: Scenario, workload: WorkloadSpec) -> None:
         )
 
 
-def checked_name(name: str | None) -> str | None:
-    if name is not None and not re.fullmatch(NAME, name):
+def checked_name(name: str) -> str:
+    """The name, of which a folder is made. UserError if it cannot be one."""
+    if len(name) > LONGEST_NAME or not re.fullmatch(NAME, name):
         raise UserError(
-            f"--name: found '{name}'; must consist of letters, digits, '.', '_' and '-'"
+            f"--name: found '{brief(name)}'; must consist of letters, digits, '.', '_' and '-', at "
+            f"most {LONGEST_NAME} of them"
         )
     return name
