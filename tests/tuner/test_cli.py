@@ -675,8 +675,48 @@ def test_a_config_with_changes_is_no_reproduction(run: Any, fake: FakeNative) ->
         )
         warning = f"tune: warning: the configuration was tuned elsewhere, for {difference}"
         assert run(*config, *arguments).err.startswith(warning)
+    for words, difference in (
+        ("--ratio 1:2 --seed 4", "--ratio 1:2 (recorded: 1:8), --seed 4 (recorded: 0)"),
+        ("--set threshold=7", "threshold 7 (recorded: 10)"),
+        ("--workload other", "--workload other (recorded: walker)"),
+    ):
+        found = run(*config, *words.split()).json
+        assert found["verdict"] == (
+            f"nothing to reproduce: this run is not the recorded one, but with {difference}"
+        )
+        assert (found["recorded_objective"], found["reproduced"]) == (None, None)
+    assert run(*config, "--set", "threshold=10").json["reproduced"] is True
     for words in ("", "--ratio 1:8", "--seed 4", "--set threshold=7"):
         assert "elsewhere" not in run(*config, *words.split()).err
     assert run("sim", "--json").err == (
         "tune: error: what to run? give --workload, --config, or both\n"
     )
+
+
+@pytest.mark.parametrize("kind", ["workload", "machine"])
+def test_another_document_of_the_same_name_is_another_run(
+    run: Any, fake: FakeNative, kind: str
+) -> None:
+    best = find_best("study")
+    path = Path("results/study/best.yaml")
+    wrong = best.objective.model_copy(update={"value": 1.0})
+    best_file.write(best.model_copy(update={"objective": wrong}), path)
+    folder, name, old, new = {
+        "workload": ("workloads", "walker", "keys: 5000", "keys: 6000"),
+        "machine": ("machines", "testbed", "latency_ns: 200", "latency_ns: 300"),
+    }[kind]
+    text = Path(folder, f"{name}.yaml").read_text()
+    mine = Path("elsewhere", f"{name}.yaml")
+    mine.parent.mkdir()
+    config = ("sim", "--config", str(path), f"--{kind}", str(mine))
+    mine.write_text(text.replace(old, new))
+    outcome = run(*config)
+    assert outcome.code == 0
+    assert (
+        "nothing to reproduce: this run is not the recorded one, but with "
+        f"--{kind} {mine.absolute()} (recorded: {name}, with another content)"
+    ) in outcome.out
+    mine.write_text(text)  # the same content is the same run
+    outcome = run(*config)
+    assert outcome.code == 1
+    assert "NOT REPRODUCED although nothing has changed" in outcome.out

@@ -19,6 +19,7 @@ from tuner.documents.loader import LARGEST
 from tuner.errors import UserError, brief, unknown
 from tuner.objective import OBJECTIVES
 from tuner.run import runner, settings, streams
+from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import Scenario, flag, label
 from tuner.study import best as best_file
@@ -32,7 +33,7 @@ def run(args: Namespace) -> int:
 
         return sensitivity.run(args)
     recorded = best_file.read(Path(args.config)) if args.config else None
-    trial = _trial(args, recorded)
+    setting, trial = _trial(args, recorded)
     streams.prepare(trial.stream)
     profiles = engine.policy(trial.scenario.policy).profiled and trial.placement is None
     doing = "profiling and simulating" if profiles else "simulating"
@@ -43,14 +44,14 @@ def run(args: Namespace) -> int:
         result = runner.run(trial, progress=update)
     if result.status is not Status.success:
         if args.json:
-            print_json(_object(trial, result, None, None))
+            print_json(_object(trial, result, recorded, None, None))
         say(f"tune: error: the simulation ended: {result.status}: {result.error}")
         return 1
     if args.series:
         _write_series(Path(args.series), result.series)
-    verdict, code = _verdict(args, trial, recorded, result)
+    verdict, reproduced, code = _verdict(setting, trial, recorded, result)
     if args.json:
-        print_json(_object(trial, result, recorded, verdict))
+        print_json(_object(trial, result, recorded, verdict, reproduced))
         return code
     _show(trial, result)
     if verdict:
@@ -58,7 +59,7 @@ def run(args: Namespace) -> int:
     return code
 
 
-def _trial(args: Namespace, recorded: BestConfiguration | None) -> Trial:
+def _trial(args: Namespace, recorded: BestConfiguration | None) -> tuple[Setting, Trial]:
     if recorded is None and args.workload is None:
         raise UserError("what to run? give --workload, --config, or both")
     fields = recorded.scenario.plain() if recorded else {}
@@ -78,7 +79,7 @@ def _trial(args: Namespace, recorded: BestConfiguration | None) -> Trial:
         )
     knobs = dict(recorded.knobs) if recorded else {}
     knobs |= parse_knobs(args.set, policy)
-    return setting.trial(0, engine.resolve(policy.name, knobs))
+    return setting, setting.trial(0, engine.resolve(policy.name, knobs))
 
 
 def _elsewhere(asked: Scenario, recorded: Scenario) -> list[str]:
@@ -128,45 +129,64 @@ def _value(knob: KnobDecl, text: str) -> KnobValue:
 
 
 def _verdict(
-    args: Namespace, trial: Trial, recorded: BestConfiguration | None, result: TrialResult
-) -> tuple[str | None, int]:
-    """One paragraph on the recorded objective, if the trial was to reproduce it, and the exit
-    code."""
-    if recorded is None or args.set or _changed(trial.scenario, recorded.scenario):
-        return None, 0
+    setting: Setting, trial: Trial, recorded: BestConfiguration | None, result: TrialResult
+) -> tuple[str | None, bool | None, int]:
+    """One paragraph on the recorded objective, whether it came out again (None if something else
+    was run), and the exit code."""
+    if recorded is None:
+        return None, None, 0
+    if differences := _differences(setting, trial, recorded):
+        text = "nothing to reproduce: this run is not the recorded one, but with "
+        return text + ", ".join(differences), None, 0
     then, now = recorded.objective.value, result.objective
     name = recorded.scenario.objective
     unit = OBJECTIVES[name].unit
     if then == now:
-        return f"reproduced exactly: {name} {then!r} {unit}", 0
+        return f"reproduced exactly: {name} {then!r} {unit}", True, 0
     reasons = best_file.changes_since(recorded)
     values = f"recorded {then!r} {unit}, reproduced {now!r} {unit}"
     if reasons:
-        return f"not the recorded objective ({values}), because:\n  " + "\n  ".join(reasons), 0
-    return f"NOT REPRODUCED although nothing has changed: {values}; please report this", 1
+        text = f"not the recorded objective ({values}), because:\n  " + "\n  ".join(reasons)
+        return text, False, 0
+    text = f"NOT REPRODUCED although nothing has changed: {values}; please report this"
+    return text, False, 1
 
 
-def _changed(asked: Scenario, recorded: Scenario) -> bool:
-    """Whether another scenario was asked for; the same documents may be in another folder."""
-
-    def named(scenario: Scenario) -> dict[str, Any]:
-        names = {"workload": label(scenario.workload), "machine": label(scenario.machine)}
-        return scenario.plain() | names
-
-    return named(asked) != named(recorded)
+def _differences(setting: Setting, trial: Trial, recorded: BestConfiguration) -> list[str]:
+    """What was asked for that is not as recorded. A document that has moved is the same."""
+    asked, before = trial.scenario.plain(), recorded.scenario.plain()
+    found = []
+    for name, then in before.items():
+        now, also = asked[name], ""
+        if name in ("workload", "machine") and now != then and label(now) == label(then):
+            fingerprint = getattr(setting, name).fingerprint()
+            if fingerprint == getattr(recorded.provenance.fingerprints, name):
+                continue
+            also = ", with another content"
+        if now != then:
+            found.append(f"{flag(name)} {now} (recorded: {then}{also})")
+    knobs = engine.resolve(trial.scenario.policy, dict(recorded.knobs))
+    return found + [
+        f"{name} {value} (recorded: {knobs[name]})"
+        for name, value in trial.knobs.items()
+        if value != knobs[name]
+    ]
 
 
 def _object(
-    trial: Trial, result: TrialResult, recorded: BestConfiguration | None, verdict: str | None
+    trial: Trial,
+    result: TrialResult,
+    recorded: BestConfiguration | None,
+    verdict: str | None,
+    reproduced: bool | None,
 ) -> dict[str, Any]:
+    same = recorded is not None and reproduced is not None
     return {
         **trial.scenario.plain(),
         "knobs": trial.knobs,
         "objective_name": trial.scenario.objective,
-        "recorded_objective": recorded.objective.value if recorded and verdict else None,
-        "reproduced": None
-        if verdict is None or recorded is None
-        else recorded.objective.value == result.objective,
+        "recorded_objective": recorded.objective.value if recorded and same else None,
+        "reproduced": reproduced,
         "verdict": verdict,
         **result.model_dump(exclude={"study", "number"}, mode="json"),
     }
