@@ -193,7 +193,7 @@ def inputs() -> str:
     """Figures are the shipped ones: the listing also knows those of streams in the cache."""
     measured = json.loads((ROOT / "workloads/characteristics.json").read_text(encoding="utf-8"))
     rows = []
-    for workload in tune("workloads"):
+    for workload in tune("workloads")["workloads"]:
         for name, given in workload["inputs"].items():
             figures = measured.get(workload["name"], {}).get(name)
             gib = (figures or given)["footprint_gib"]
@@ -227,7 +227,7 @@ def machines() -> str:
                 f"{m['slow']['write_gbps']:g}",
                 m["summary"],
             )
-            for m in tune("machines")
+            for m in tune("machines")["machines"]
         ],
     )
 
@@ -244,7 +244,7 @@ def policies() -> str:
                 p["summary"],
                 p["citation"],
             )
-            for p in tune("policies")
+            for p in tune("policies")["policies"]
         ],
     )
 
@@ -269,7 +269,8 @@ def tuned_in(knob: Mapping[str, Any]) -> str:
 
 def knobs() -> str:
     """A section per policy. What several policies declare alike (AOL's) is listed once, last."""
-    declared = {p["name"]: tune("knobs", p["name"]) for p in tune("policies") if p["knobs"]}
+    policies = tune("policies")["policies"]
+    declared = {p["name"]: tune("knobs", p["name"])["knobs"] for p in policies if p["knobs"]}
     sections = [
         (f"`{name}`", [k for k in listed if not k["name"].startswith("aol.")])
         for name, listed in declared.items()

@@ -14,7 +14,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from tuner.arguments import COMMANDS
 
@@ -35,6 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The `tune` command; returns its exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     _prepare_streams()
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    as_json = "--json" in own  # what follows -- belongs to a recorded program
     parser = parser_for(arguments)
     if not arguments:
         parser.print_help()
@@ -50,19 +52,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error("--json belongs after the command, or with --version")
         if args.command is None:
             parser.error("the following arguments are required: COMMAND")
+        as_json = getattr(args, "json", False)
         name = MODULES.get(args.command, args.command)
         with terminable():
             code: int = importlib.import_module(f"tuner.commands.{name}").run(args)
         sys.stdout.flush()
+    except _Usage as error:
+        if as_json:
+            _print_error(str(error), 2)
+        error.parser.usage_error(str(error))
     except UserError as error:
-        _complain(f"error: {error}")
-        return error.code
+        return _ended(f"error: {error}", error.code, as_json)
     except Terminated:
-        _complain("terminated")
-        return 143
+        return _ended("terminated", 143, as_json)
     except KeyboardInterrupt:
-        _complain("interrupted")
-        return 130
+        return _ended("interrupted", 130, as_json)
     except OSError as error:
         return _failed(error)
     return code
@@ -120,6 +124,44 @@ def _settle(stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+class _Usage(Exception):
+    """Wrong usage, of which `parser` shows the right one."""
+
+    def __init__(self, parser: _Parser, message: str) -> None:
+        super().__init__(message)
+        self.parser = parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Leaves it to the command line to report wrong usage."""
+
+    def error(self, message: str) -> NoReturn:
+        raise _Usage(self, message)
+
+    def usage_error(self, message: str) -> NoReturn:
+        """Shows the usage and the message on standard error, and exits with 2."""
+        super().error(message)
+
+
+def _print_error(message: str, exit: int) -> None:
+    """On standard output, for scripts."""
+    from tuner.errors import as_object
+    from tuner.terminal import print_json
+
+    try:
+        print_json(as_object(message, exit))
+        sys.stdout.flush()
+    except OSError:  # the exit code still tells
+        _settle(sys.stdout)
+
+
+def _ended(message: str, code: int, as_json: bool) -> int:
+    if as_json:
+        _print_error(message.removeprefix("error: "), code)
+    _complain(message)
+    return code
+
+
 def _version(as_json: bool) -> int:
     """Asks the engine, and only when asked: loading it takes a while."""
     from tuner import engine
@@ -144,7 +186,7 @@ def _version(as_json: bool) -> int:
 
 def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
     """The parser, with the arguments of those commands that occur among the words."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tune",
         description="Finds, explains and replays the best configuration of a memory-tiering "
         "engine, per workload.",

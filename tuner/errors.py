@@ -19,6 +19,11 @@ class UserError(Exception):
     code = 2
 
 
+def as_object(message: str, exit: int) -> dict[str, dict[str, str | int]]:
+    """What a command with --json prints of an error, and the exit code that it ends with."""
+    return {"error": {"message": message, "exit": exit}}
+
+
 def brief(text: str, most: int = 60) -> str:
     """What was found, fit for a message: one line of at most so many characters, all printable."""
     short = text if len(text) <= most else f"{text[: most - 3]}..."

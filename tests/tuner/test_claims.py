@@ -527,7 +527,7 @@ def test_the_list_runs_nothing(
     folder: Path, ran: list[Job], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tune("--list", "--json") == 0
-    assert [row["id"] for row in json.loads(capsys.readouterr().out)] == ["gain", "table"]
+    assert [row["id"] for row in json.loads(capsys.readouterr().out)["claims"]] == ["gain", "table"]
     assert ran == []
 
 

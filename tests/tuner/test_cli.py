@@ -260,14 +260,20 @@ def test_listings_are_tables(run: Any, fake: FakeNative) -> None:
 
 
 def test_listings_as_json(run: Any, fake: FakeNative) -> None:
-    assert [policy["name"] for policy in run("policies", "--json").json] == ["toy"]
-    knobs = {knob["name"]: knob for knob in run("knobs", "toy", "--json").json}
+    assert [policy["name"] for policy in run("policies", "--json").json["policies"]] == ["toy"]
+    found = run("knobs", "toy", "--json").json
+    assert found["policy"] == "toy"
+    knobs = {knob["name"]: knob for knob in found["knobs"]}
     assert knobs["threshold"]["default"] == 5
     assert knobs["threshold"]["tuned"] == {"min": 1.0, "max": 50.0, "choices": []}
     assert knobs["aol.low"]["condition"] == {"parent": "aol.enabled", "values": [True]}
-    workloads = {workload["name"]: workload for workload in run("workloads", "--json").json}
+    workloads = {
+        workload["name"]: workload for workload in run("workloads", "--json").json["workloads"]
+    }
     assert workloads["walker"]["inputs"]["small"]["scale"] == 4096
-    machines = {machine["name"]: machine for machine in run("machines", "--json").json}
+    found = run("machines", "--json").json
+    assert "error" not in found
+    machines = {machine["name"]: machine for machine in found["machines"]}
     assert machines["testbed"]["slow"]["latency_ns"] == 200
 
 
@@ -281,8 +287,13 @@ def test_one_broken_document_does_not_hide_the_others(run: Any, fake: FakeNative
     Path("machines/broken.yaml").write_text("name: broken\n")
     outcome = run("machines", "--json")
     assert outcome.code == 2
-    assert "testbed" in {machine["name"] for machine in outcome.json}
+    assert "testbed" in {machine["name"] for machine in outcome.json["machines"]}
     assert "machines/broken.yaml:1: ghz: missing" in outcome.err
+    assert "machines/broken.yaml:1: ghz: missing" in outcome.json["error"]["message"]
+    assert outcome.json["error"]["exit"] == 2
+    Path("workloads/broken.yaml").write_text("name: broken\n")
+    outcome = run("workloads", "--json")
+    assert outcome.json["workloads"] and outcome.json["error"]["exit"] == outcome.code == 2
 
 
 def test_the_cache_is_shown_and_cleared(run: Any, fake: FakeNative) -> None:
@@ -296,6 +307,76 @@ def test_the_cache_is_shown_and_cleared(run: Any, fake: FakeNative) -> None:
     assert run("cache", "clear", "--stale", "--json").json["removed"] == 0
     assert run("cache", "clear").out.startswith("removed 1 streams, ")
     assert run("cache", "--json").json["streams"] == []
+
+
+# --- Errors as JSON -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["knobs", "toi"], "no policy 'toi'; did you mean 'toy'? (known: toy)"),
+        (["sim"], "what to run? give --workload, --config, or both"),
+        (["best", "-w", "walker"], "no folder of studies at"),
+        (["sim", "-w", "walker", "--config", "/dev/zero"], "/dev/zero: found a device; must be"),
+        (["workload", "show", "walkr"], "no workload 'walkr'"),
+        (["cache", "list", "--stale"], "--stale belongs to `tune cache clear`"),
+    ],
+)
+def test_an_error_is_an_object(run: Any, fake: FakeNative, words: list[str], message: str) -> None:
+    outcome = run(*words, "--json")
+    assert outcome.json.keys() == {"error"}
+    assert outcome.json["error"]["message"].startswith(message)
+    assert outcome.json["error"]["exit"] == outcome.code == 2
+    assert outcome.err.startswith(f"tune: error: {message}")
+    assert run(*words).out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fly", "--json"], "argument COMMAND: invalid choice: 'fly'"),
+        (["--json", "machines"], "--json belongs after the command, or with --version"),
+        (["run", "--json"], "the following arguments are required: --workload/-w"),
+        (["run", "-w", "x", "--json", "--budget", "0"], "argument --budget: found 0; must be at "),
+        (["workload", "show", "--json"], "the following arguments are required: W"),
+        (["machines", "--json", "--wrong"], "unrecognized arguments: --wrong"),
+    ],
+)
+def test_wrong_usage_is_an_object(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        cli.main(words)
+    captured = capsys.readouterr()
+    error = json.loads(captured.out)["error"]
+    assert error["message"].startswith(message)
+    assert error["exit"] == left.value.code == 2
+    assert f"error: {message}" in captured.err
+    with pytest.raises(SystemExit):
+        cli.main([word for word in words if word != "--json"] + ["--wrong"])
+    assert capsys.readouterr().out == ""
+
+
+def test_json_of_a_recorded_program_is_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["record", "-o", "wrong", "--", "true", "--json"]) == 2
+    assert capsys.readouterr().out == ""
+    assert cli.main(["record", "-o", "wrong", "true", "--json"]) == 2
+    assert capsys.readouterr().out == ""
+    assert cli.main(["record", "--json", "-o", "wrong", "--", "true"]) == 2
+    assert "-o wrong: must be NAME.tts" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
+def test_an_interrupt_is_an_object(
+    run: Any, user_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "policies", interrupt)
+    outcome = run("policies", "--json")
+    assert outcome.code == 130
+    assert outcome.json == {"error": {"message": "interrupted", "exit": 130}}
 
 
 # --- tune run -------------------------------------------------------------------------------------
@@ -494,6 +575,7 @@ def test_sim_sets_knobs(run: Any, fake: FakeNative) -> None:
     assert outcome.json["knobs"]["mode"] == "both"
     assert outcome.json["knobs"]["aol.enabled"] is True
     assert outcome.json["reproduced"] is None
+    assert "error" not in outcome.json
 
 
 @pytest.mark.parametrize(
@@ -524,6 +606,7 @@ def test_sim_reports_a_failed_simulation(run: Any, fake: FakeNative) -> None:
     outcome = run(*SIM, "--deadline", "2", "--json")
     assert outcome.code == 1
     assert outcome.json["status"] == "timeout"
+    assert outcome.json["error"] == {"message": "its deadline of 2 s passed", "exit": 1}
     assert "its deadline of 2 s passed" in outcome.err
 
 

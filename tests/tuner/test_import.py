@@ -43,8 +43,9 @@ def tune(
         captured = capsys.readouterr()
         if code == 0:
             return json.loads(captured.out)
-        assert captured.out == ""
-        return captured.err.removeprefix("tune: error: ").rstrip("\n")
+        message: str = json.loads(captured.out)["error"]["message"]
+        assert captured.err == f"tune: error: {message}\n"
+        return message
 
     return run
 

@@ -80,7 +80,9 @@ def test_measured_figures_are_kept_beside_the_workload(tune: Any, measured: Fake
     assert rows(out)["big"][2:10] == ["1", "64", "k", "1.5", "10%", "25%", "50%", "75%"]
     assert err == ""
     assert "4.1" in rows(out)["small"]
-    (walker,) = (w for w in json.loads(tune("workloads", "--json")[1]) if w["name"] == "walker")
+    (walker,) = (
+        w for w in json.loads(tune("workloads", "--json")[1])["workloads"] if w["name"] == "walker"
+    )
     assert walker["inputs"]["big"]["characteristics"]["hottest"]["20%"] == 0.75
     assert walker["inputs"]["big"]["characteristics_stale"] is False
 
@@ -96,7 +98,9 @@ def test_only_what_is_missing_or_stale_is_measured(tune: Any, measured: FakeNati
     assert rows(out)["big"][2] == "1*"
     assert not any("*" in cell for cell in rows(out)["small"])
     assert "* of an older stream" in err
-    (walker,) = (w for w in json.loads(tune("workloads", "--json")[1]) if w["name"] == "walker")
+    (walker,) = (
+        w for w in json.loads(tune("workloads", "--json")[1])["workloads"] if w["name"] == "walker"
+    )
     assert walker["inputs"]["big"]["characteristics_stale"] is True
     tune("workloads", "--measure", "walker")
     assert measured.recorded() == 3

@@ -449,7 +449,7 @@ def test_samplers_are_listed_with_their_options(
     shown = capsys.readouterr().out
     assert "scripted" in shown and "1 to 100 Hz" in shown and "needs luck" in shown
     assert cli.main(["samplers", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
+    (found,) = json.loads(capsys.readouterr().out)["samplers"]
     assert found["unavailable"] == "needs luck"
     assert [option["name"] for option in found["options"]] == ["rate", "cache"]
 

@@ -162,5 +162,5 @@ def test_children_have_spools_of_their_own(faults: None, capfd: pytest.CaptureFi
 
 def test_the_sampler_is_listed_with_its_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["samplers", "--json"]) == 0
-    listed = {item["name"]: item for item in json.loads(capsys.readouterr().out)}
+    listed = {item["name"]: item for item in json.loads(capsys.readouterr().out)["samplers"]}
     assert {option["name"] for option in listed["pebs"]["options"]} == {"period", "latency"}

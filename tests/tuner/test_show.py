@@ -266,7 +266,7 @@ def test_a_recording_is_listed_and_drawn(here: Path, capsys: pytest.CaptureFixtu
         path="workloads/trace.tts",
     )
     assert cli.main(["workloads", "trace", "--json"]) == 0  # nothing to measure: the file is there
-    (listed,) = json.loads(capsys.readouterr().out)
+    (listed,) = json.loads(capsys.readouterr().out)["workloads"]
     figures = listed["inputs"]["default"]["characteristics"]
     assert figures["footprint_gib"] == pytest.approx(64, rel=0.01)
     assert cli.main(["workload", "show", "workloads/trace.yaml", "--json"]) == 0

@@ -15,6 +15,7 @@ from tuner.claims import document, page, verdict
 from tuner.claims.document import Claim
 from tuner.claims.runs import Plan, execute
 from tuner.claims.verdict import Verdict
+from tuner.errors import as_object
 from tuner.optimize.jobs import Job, Result, known
 from tuner.run import cache
 from tuner.terminal import print_json, progress, say, table
@@ -49,18 +50,19 @@ def run(args: Namespace) -> int:
     written = []
     if args.output or all_of_them:
         written = page.write(Path(args.output or "results"), claims, verdicts, summary)
+    crashed = list(plan.crashed.values())
     if args.json:
-        print_json(page.content(verdicts, summary))
+        error = as_object("\n".join(crashed), 1) if crashed else {}
+        print_json(page.content(verdicts, summary) | error)
     else:
         _show(verdicts)
         print()
         print("\n".join(page.headline(verdicts, summary)))
     for path in written:
         say(f"wrote {path}")
-    code = 0
-    for message in plan.crashed.values():
+    for message in crashed:
         say(f"tune: error: {message}")
-        code = 1
+    code = 1 if crashed else 0
     if before is not None:
         lines, worse = page.compare(before["claims"], verdicts)
         for line in lines or ["no claim has changed"]:
@@ -100,7 +102,8 @@ def _recall(claims: list[Claim], path: Path) -> dict[str, list[Verdict]]:
 def _list(claims: list[Claim], *, as_json: bool) -> int:
     rows = [(claim.id, claim.source, claim.spec.what.strip()) for claim in claims]
     if as_json:
-        print_json([{"id": id, "source": source, "what": what} for id, source, what in rows])
+        listed = [{"id": id, "source": source, "what": what} for id, source, what in rows]
+        print_json({"claims": listed})
     else:
         table(("claim", "source", "what"), rows, prose=1)
     return 0

@@ -19,7 +19,7 @@ from tuner.compare.tracking import track
 from tuner.declarations import PolicyDecl
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
-from tuner.errors import UserError
+from tuner.errors import UserError, as_object
 from tuner.files import write_files
 from tuner.optimize.jobs import Job, Study, StudyResult, known, run_on
 from tuner.report import characteristics
@@ -43,15 +43,20 @@ def run(args: Namespace) -> int:
     figures = Figures(comparison, measure(runs, kept))
     written = _write(figures, _folder(args, comparison.name))
     _track(figures, written, args)
+    bad = [
+        f"{m.name}: {m.status}: {m.reason}"
+        for m in figures.measured
+        if m.status in (Status.crashed, Status.timeout)
+    ]
     if args.json:
-        print_json(page.content(figures) | {"files": [str(path) for path in written]})
+        files = {"files": [str(path) for path in written]}
+        print_json(page.content(figures) | files | (as_object("\n".join(bad), 1) if bad else {}))
     else:
         _show(figures)
         for path in written:
             say(f"wrote {path}")
-    bad = [m for m in figures.measured if m.status in (Status.crashed, Status.timeout)]
-    for found in bad:
-        say(f"tune: error: {found.name}: {found.status}: {found.reason}")
+    for message in bad:
+        say(f"tune: error: {message}")
     return 1 if bad or not any(m.objectives for m in figures.measured) else 0
 
 

@@ -18,17 +18,16 @@ def run(args: Namespace) -> int:
     space = _space_of(policy.name)
     tuned = {k.name: k for k in catalog.tuned_knobs(space, policy)} if space else {}
     if args.json:
-        print_json(
-            [
-                knob.model_dump()
-                | {
-                    "tuned": None
-                    if knob.name not in tuned
-                    else tuned[knob.name].model_dump(include={"min", "max", "choices"})
-                }
-                for knob in policy.knobs
-            ]
-        )
+        knobs = [
+            knob.model_dump()
+            | {
+                "tuned": None
+                if knob.name not in tuned
+                else tuned[knob.name].model_dump(include={"min", "max", "choices"})
+            }
+            for knob in policy.knobs
+        ]
+        print_json({"policy": policy.name, "knobs": knobs})
         return 0
     table(
         ("knob", "type", ">default", "limits", "tuned in", "unit", "meaning", "source"),

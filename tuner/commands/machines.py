@@ -6,6 +6,7 @@ from argparse import Namespace
 
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
+from tuner.errors import as_object
 from tuner.terminal import print_json, say, table
 
 
@@ -15,12 +16,11 @@ def run(args: Namespace) -> int:
         say(f"tune: error: {error}")
     code = 2 if errors else 0
     if args.json:
-        print_json(
-            [
-                e.spec.model_dump() | {"path": str(e.path), "fingerprint": e.spec.fingerprint()}
-                for e in entries
-            ]
-        )
+        machines = [
+            e.spec.model_dump() | {"path": str(e.path), "fingerprint": e.spec.fingerprint()}
+            for e in entries
+        ]
+        print_json({"machines": machines} | (as_object("\n".join(errors), code) if errors else {}))
         return code
     table(
         (

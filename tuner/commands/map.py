@@ -15,6 +15,7 @@ from tuner.commands.run import ALL
 from tuner.compare.cells import Runs
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
+from tuner.errors import as_object
 from tuner.files import write_files
 from tuner.map import cells, page
 from tuner.map.cells import Plan
@@ -35,15 +36,20 @@ def run(args: Namespace) -> int:
     cache.prune(engine.build_id())
     found = Found(plan, measure(plan, runs), engine.version(), engine.build_id())
     written = _write(found, Path(args.out) / f"map-{plan.comparison.name}")
+    bad = [
+        f"{p.name}: {p.status}: {p.reason}"
+        for p in found.points
+        if p.status in (Status.crashed, Status.timeout)
+    ]
     if args.json:
-        print_json(page.content(found) | {"files": [str(path) for path in written]})
+        files = {"files": [str(path) for path in written]}
+        print_json(page.content(found) | files | (as_object("\n".join(bad), 1) if bad else {}))
     else:
         _show(found)
         for path in written:
             say(f"wrote {path}")
-    bad = [p for p in found.points if p.status in (Status.crashed, Status.timeout)]
-    for point in bad:
-        say(f"tune: error: {point.name}: {point.status}: {point.reason}")
+    for message in bad:
+        say(f"tune: error: {message}")
     return 1 if bad or not any(point.performance for point in found.points) else 0
 
 

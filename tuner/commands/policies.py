@@ -18,7 +18,8 @@ def run(args: Namespace) -> int:
         for policy in engine.policies().values()
     ]
     if args.json:
-        print_json([policy.model_dump() | {"claims": dict(claims)} for policy, claims in known])
+        rows = [policy.model_dump() | {"claims": dict(claims)} for policy, claims in known]
+        print_json({"policies": rows})
         return 0
     table(
         ("policy", "family", ">knobs", ">claims passed", ">failed", "summary", "published in"),

@@ -10,7 +10,7 @@ from tuner import engine
 from tuner.commands.sim import parse_knobs
 from tuner.documents import placement
 from tuner.documents.placement import PlacedObject, PlacementSpec
-from tuner.errors import UserError
+from tuner.errors import UserError, as_object
 from tuner.files import write_files
 from tuner.run import runner, settings, streams
 from tuner.run.trial import Status, TrialResult
@@ -35,7 +35,10 @@ def run(args: Namespace) -> int:
     with progress(f"profiling {trial.workload} on fast memory") as update:
         result, objects = runner.profile(trial, progress=update)
     if result.status is not Status.success:
-        say(f"tune: error: the profiling run ended: {result.status}: {result.error}")
+        message = f"the profiling run ended: {result.status}: {result.error}"
+        if args.json:
+            print_json(as_object(message, 1))
+        say(f"tune: error: {message}")
         return 1
     if not objects:
         raise UserError(f"{trial.workload} ({trial.scenario.input}) maps no object")

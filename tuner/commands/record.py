@@ -19,7 +19,7 @@ from tuner import engine
 from tuner.documents import catalog
 from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
-from tuner.errors import UserError, brief
+from tuner.errors import UserError, as_object, brief
 from tuner.options import number
 from tuner.record import process, samplers
 from tuner.record import workload as recorded
@@ -43,6 +43,8 @@ def run(args: Namespace) -> int:
         try:
             summary = _assemble(sampler, command, spools, trace, machine, args)
         except UserError as error:
+            if args.json:
+                print_json(as_object(str(error), status or 1))
             say(f"tune: error: {error}")
             return status or 1
     if args.json:

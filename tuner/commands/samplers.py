@@ -11,17 +11,16 @@ from tuner.terminal import print_json, table
 def run(args: Namespace) -> int:
     known = [samplers.find(name) for name in samplers.names()]
     if args.json:
-        print_json(
-            [
-                {
-                    "name": sampler.name,
-                    "summary": sampler.summary,
-                    "unavailable": sampler.unavailable(),
-                    "options": [vars(option) for option in sampler.options],
-                }
-                for sampler in known
-            ]
-        )
+        listed = [
+            {
+                "name": sampler.name,
+                "summary": sampler.summary,
+                "unavailable": sampler.unavailable(),
+                "options": [vars(option) for option in sampler.options],
+            }
+            for sampler in known
+        ]
+        print_json({"samplers": listed})
         return 0
     rows = []
     for sampler in known:

@@ -16,7 +16,7 @@ from typing import Any
 from tuner import engine, options
 from tuner.declarations import KnobDecl, KnobValue, PolicyDecl
 from tuner.documents.loader import LARGEST
-from tuner.errors import UserError, brief, unknown
+from tuner.errors import UserError, as_object, brief, unknown
 from tuner.objective import OBJECTIVES
 from tuner.run import runner, settings, streams
 from tuner.run.settings import Setting
@@ -188,7 +188,8 @@ def _object(
         "recorded_objective": recorded.objective.value if recorded and same else None,
         "reproduced": reproduced,
         "verdict": verdict,
-        **result.model_dump(exclude={"study", "number"}, mode="json"),
+        **result.model_dump(exclude={"study", "number", "error"}, mode="json"),
+        **(as_object(result.error, 1) if result.error else {}),
     }
 
 

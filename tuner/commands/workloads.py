@@ -9,7 +9,7 @@ from typing import Any
 from tuner.documents import catalog
 from tuner.documents.catalog import Entry, Kind
 from tuner.documents.workload import WorkloadSpec
-from tuner.errors import unknown
+from tuner.errors import as_object, unknown
 from tuner.report import characteristics
 from tuner.report.characteristics import Known
 from tuner.terminal import print_json, progress, say, table
@@ -30,7 +30,10 @@ def run(args: Namespace) -> int:
         say(f"tune: error: {error}")
     code = 2 if errors else 0
     if args.json:
-        print_json([_workload(entry, known) for entry, known, _ in chosen])
+        workloads = [_workload(entry, known) for entry, known, _ in chosen]
+        print_json(
+            {"workloads": workloads} | (as_object("\n".join(errors), code) if errors else {})
+        )
         return code
     table(
         (
