@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -251,10 +252,13 @@ def test_what_failed_is_run_again_by_an_update(
         (
             "metrics",
             {"promotions": 1.5},
-            "promotions of a cell: found 1.5; one value for each seed",
+            "].metrics.promotions: found 1.5; must be a list",
         ),
-        ("objectives", [1.0], "objectives of a cell: found [1.0]; one value for each seed"),
-        ("engine_build", None, "'engine_build'"),
+        ("objectives", [1.0], "objectives must have one value for each seed"),
+        ("objectives", [1.0, math.inf, 1.0], "].objectives[1]: found inf; must be a finite"),
+        ("objectives", "fast", "].objectives: found the text 'fast'; must be a list"),
+        ("knobs", [], "].knobs: found a list of 0 values; must be a mapping"),
+        ("engine_build", None, "].engine_build: missing"),
     ],
 )
 def test_a_file_that_lacks_figures_is_refused(
@@ -280,7 +284,7 @@ def test_a_file_that_lacks_figures_is_refused(
         (["compare", "--workloads", "walker", "--update"], "say with --name"),
         (
             ["compare", "--workloads", "walker", "--update", "--name", "x"],
-            "compare.json: not a compare.json",
+            "compare.json: not a compare.json: cells[0]: found 1; must be a mapping",
         ),
     ],
 )

@@ -7,35 +7,67 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict, ValidationError, model_validator
+
 from tuner.compare.cells import Cell, Comparison, Place, Row
 from tuner.compare.figures import Measured
+from tuner.declarations import KnobValue
+from tuner.documents.document import first_of
 from tuner.documents.reading import read_json
-from tuner.errors import UserError
+from tuner.errors import UserError, brief
+from tuner.model import Model, Positive
 from tuner.run.trial import Status
 from tuner.scenario import Scenario
 
 KEPT = {"success": Status.success, "refused": Status.failed}
 """Outcomes that another run would not change."""
 
-NEEDED = (
-    *("workload", "ratio", "status", "reason", "seeds", "knobs"),
-    *("run_seconds", "engine_build"),
-)
-"""What a cell has besides its row and its values."""
+
+class _Cell(Model):
+    """What is used of a cell, besides the conditions of its runs."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    workload: str
+    policy: str
+    page_bytes: int
+    tuned: bool
+    ratio: str
+    status: str
+    reason: str
+    seeds: list[int]
+    objectives: list[Positive]
+    metrics: dict[str, list[float]]
+    knobs: dict[str, KnobValue]
+    run_seconds: float
+    engine_build: str
+
+    @model_validator(mode="after")
+    def _one_for_each_seed(self) -> _Cell:
+        for name, values in {"objectives": self.objectives, **self.metrics}.items():
+            if len(values) != len(self.seeds):
+                raise ValueError(f"{brief(name)} must have one value for each seed")
+        return self
+
+
+class _File(Model):
+    """What is used of a comparison."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    cells: list[_Cell]
+    workloads: list[str]
+    seeds: int
+    tuned: dict[str, Any] | None
 
 
 def read(path: Path) -> dict[str, Any]:
     """A compare.json. UserError if it is none."""
     found: dict[str, Any] = read_json(path)
     try:
-        for cell in found["cells"]:
-            _ = Row.model_validate(_row(cell)), [cell[name] for name in NEEDED]
-            for name, values in {"objectives": cell["objectives"], **cell["metrics"]}.items():
-                if not isinstance(values, list) or len(values) != len(cell["seeds"]):
-                    raise ValueError(f"{name} of a cell: found {values}; one value for each seed")
-        _ = found["workloads"], found["seeds"], found["tuned"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: not a compare.json: {error}") from error
+        _File.model_validate(found)
+    except ValidationError as error:
+        raise UserError(f"{path}: not a compare.json: {first_of(error)}") from error
     return found
 
 

@@ -123,6 +123,15 @@ class Document:
         return self.complaint(key, f"found {_found(value)}; {' or '.join(wanted)}")
 
 
+def first_of(error: ValidationError) -> str:
+    """The first thing that is wrong with data that has no lines: its key and what is allowed."""
+    detail = error.errors(include_url=False)[0]
+    key = dotted(tuple(detail["loc"]))
+    if detail["type"] == "missing":
+        return f"{key}: missing"
+    return f"{key}: found {_found(detail['input'])}; {_wanted(detail)}"
+
+
 def render(data: dict[str, Any]) -> str:
     """YAML text that reads back equal, here and with any other YAML reader."""
     return yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True)
@@ -147,7 +156,7 @@ def _found(value: Any) -> str:
         return f"a mapping of {len(value)} keys"
     if isinstance(value, list):
         return f"a list of {len(value)} values"
-    return str(value)
+    return brief(str(value))
 
 
 _TYPES = {

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_vali
 from tuner import engine
 from tuner.documents.document import Spec
 from tuner.model import Finite, Gib, Model, NonNegative, Positive, Share
-from tuner.scenario import MOST_THREADS, fast_share
+from tuner.scenario import MOST_GIB, MOST_THREADS, fast_share
 
 Count = Annotated[int, Field(ge=1, le=MOST_THREADS)]
 Point = Annotated[list[Finite], Field(min_length=2, max_length=2)]
@@ -160,7 +160,7 @@ class MachineSpec(Spec):
     ghz: Positive
     cores: Count
     threads: Count
-    llc_mib: Gib
+    llc_mib: Annotated[float, Field(ge=2**-10, le=MOST_GIB)]
     slow_gib: Gib | None = None
     fast: TierSpec
     slow: TierSpec
