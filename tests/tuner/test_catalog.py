@@ -83,6 +83,15 @@ def test_packaged_folders_exist() -> None:
         ("threads: 16", "threads: .inf", ":11: threads: found .inf; must be a finite number"),
         ("threads: 16\n", "", ":1: threads: missing"),
         ("scale: 64", "scale: 0.5", ":10: scale: found 0.5; must be greater than or equal to 1"),
+        ("scale: 64", "scale: 1e300", ":10: scale: found 1e+300; must be less than or equal to 10"),
+        ("threads: 16", "threads: 65537", ":11: threads: found 65537; must be less than or equal"),
+        (
+            "footprint_gib: 8",
+            "footprint_gib: 1e9",
+            "footprint_gib: found 1000000000.0; must be les",
+        ),
+        ("name: walker", "name: " + "x" * 999, ":2: name: found the text 'xxx"),
+        ("kernel: walk", "kernel: " + "x" * 999, ":5: kernel: no kernel 'xxx"),
         ("scale: 64", "scale: 64\nscale: 65", ":11: scale: written twice (first on line 10)"),
         ("scale: 64", "scale: [64", ":11: not valid YAML:"),
         ("kernel: walk", "kernel: wlak", ":5: kernel: no kernel 'wlak'; did you mean 'walk'?"),
@@ -102,7 +111,10 @@ def test_packaged_folders_exist() -> None:
 def test_workload_mistakes(user_folder: Path, old: str, new: str, expected: str) -> None:
     path = user_folder / "workloads" / "walker.yaml"
     edit(path, old, new)
-    assert f"{path}{expected}" in complaint("workload", "walker")
+    message = complaint("workload", "walker")
+    assert message.startswith(f"{path}:")
+    assert expected in message
+    assert len(message) < 1000
 
 
 def test_all_mistakes_are_reported_at_once(user_folder: Path) -> None:
@@ -120,6 +132,8 @@ def test_all_mistakes_are_reported_at_once(user_folder: Path) -> None:
         ("[1, 4]]", "[1]]", ":9: fast.loaded[2]: found a list of 1 values; must have at least 2"),
         ("store_stall: 0.2", "store_stall: 2", ":10: slow.store_stall: found 2; must be less than"),
         ("scan_step: 30,", "", ":17: tiering.work_ns.scan_step: missing"),
+        ("cores: 16\n", "cores: 5000000000\n", ":5: cores: found 5000000000; must be less than or"),
+        ("llc_mib: 24", "llc_mib: 1e-300", ":7: llc_mib: found 1e-300; must be greater than or"),
         ("cores: 16\n", "cores: 16.5\n", ":5: cores: found 16.5; must be an integer"),
         (
             "huge_page_gain: 0.1",

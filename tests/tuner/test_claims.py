@@ -99,6 +99,17 @@ def only(claims: Sequence[Claim], id: str) -> Claim:
         ("value: perf(high) / perf(low)", "value: perf(high, ratio='1:8')", "does not vary by"),
         ("value: perf(high) / perf(low)", "value: perf(high) /", "not an expression"),
         ("value: perf(high) / perf(low)", "value: open('x')", "must be numbers"),
+        ("value: perf(high) / perf(low)", "value: " + "-" * 1900 + "1", "must be simpler"),
+        ("value: perf(high) / perf(low)", "value: x" + "9" * 900, "must be numbers"),
+        ("value: perf(high) / perf(low)", "value: 1 + " + "9" * 900, "smaller numbers"),
+        ("value: perf(high) / perf(low)", "value: x" + "9" * 3000, "must be at most 2,000"),
+        ("objective: runtime}", "seeds: 1001}", "4: shared.seeds: found 1001"),
+        ("objective: runtime}", "tune: 100001}", "4: shared.tune: found 100001"),
+        (
+            "      low: {}",
+            f"      low: {{threads: {[1] * 101}, scale: {[2] * 100}}}",
+            "claims[0].runs.low: found more than 10,000 points; must be fewer",
+        ),
         ("      low: {}", "      low: {best_of: high}", "runs.low.best_of: no run 'high'"),
         ("reference: fast", "reference: fastest", "claims[1].table.reference: no run"),
         ("good: [83]", "well: [83]", "claims[1].table.systems.well: no run 'well'"),
@@ -113,6 +124,7 @@ def test_an_error_names_file_line_and_key(
         written(folder, (before, after))
     assert re.search(r"paper\.yaml:\d+: ", str(error.value))
     assert message in str(error.value)
+    assert len(str(error.value)) < 1000
 
 
 def test_a_list_makes_a_family_of_all_combinations(folder: Path) -> None:

@@ -303,7 +303,7 @@ def _check(file: ClaimsSpec) -> Iterator[tuple[Key, str]]:
                 if point.best_of and not (source and source[0].tune):
                     yield (
                         (*at, "runs", name, "best_of"),
-                        f"no run '{brief(point.best_of)}' tunes",
+                        f"no run '{brief(point.best_of)}' with a tune",
                     )
                 if point.best_of and point.tune:
                     yield (*at, "runs", name, "tune"), "a run has either tune or best_of"

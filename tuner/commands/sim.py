@@ -77,9 +77,17 @@ def _trial(args: Namespace, recorded: BestConfiguration | None) -> tuple[Setting
             "tune: warning: the configuration was tuned elsewhere, for "
             f"{', '.join(differences)}; what it gained there says nothing about here"
         )
-    knobs = dict(recorded.knobs) if recorded else {}
+    knobs = _knobs(args.config, recorded) if recorded else {}
     knobs |= parse_knobs(args.set, policy)
     return setting, setting.trial(0, engine.resolve(policy.name, knobs))
+
+
+def _knobs(file: str, recorded: BestConfiguration) -> dict[str, KnobValue]:
+    """UserError naming the file if its policy does not take them."""
+    try:
+        return engine.resolve(recorded.scenario.policy, dict(recorded.knobs))
+    except UserError as error:
+        raise UserError(f"{file}: knobs: {brief(str(error), 500)}") from error
 
 
 def _elsewhere(asked: Scenario, recorded: Scenario) -> list[str]:
