@@ -182,3 +182,11 @@ def test_other_policies_have_nothing_to_profile(run: Any) -> None:
     done = run("profile", "microbench", "-i", "smoke", "--policy", "hybridtier")
     assert done.code == 2
     assert "--policy: found 'hybridtier'; must go by a placement: soar" in done.err
+
+
+def test_a_placement_of_many_objects_is_read_back(tmp_path: Path) -> None:
+    objects = [PlacedObject(site=f"a.c:{n}", score=1.0, bytes=64.0, slot=n) for n in range(3000)]
+    spec = PlacementSpec(workload="w", policy="soar", objects=objects)
+    path = tmp_path / "placement.yaml"
+    path.write_text(placement.render(spec))
+    assert placement.read(path, workload="w", policy="soar") == spec

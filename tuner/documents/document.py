@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 from yaml.reader import Reader
 
-from tuner.documents.loader import DEEPEST, TAG, Dumper, Key, Loader, Refused
+from tuner.documents.loader import DEEPEST, MOST_VALUES, TAG, Dumper, Key, Loader, Refused
 from tuner.documents.reading import read_text
 from tuner.errors import UserError, brief, nearest
 from tuner.model import Model, Name, content_hash
@@ -28,13 +28,15 @@ MOST_COMPLAINTS = 20
 class Document:
     """A parsed YAML mapping with the line of each key."""
 
-    def __init__(self, path: Path, text: str, *, aliases: bool = False) -> None:
+    def __init__(
+        self, path: Path, text: str, *, aliases: bool = False, most: int = MOST_VALUES
+    ) -> None:
         self.path = path
         self._lines: dict[Key, int] = {(): 1}
         if wrong := Reader.NON_PRINTABLE.search(text):
             line = text.count("\n", 0, wrong.start()) + 1
             raise UserError(f"{path}:{line}: not valid YAML: found the character {wrong[0]!a}")
-        loader = Loader(text, aliases)
+        loader = Loader(text, aliases, most)
         try:
             node = loader.get_single_node()
             if node is None:
@@ -57,10 +59,10 @@ class Document:
             raise UserError(f"{path}:1: found {_found(self.data)}; expected a mapping of keys")
 
     @classmethod
-    def read(cls, path: Path, *, aliases: bool = False) -> Document:
+    def read(cls, path: Path, *, aliases: bool = False, most: int = MOST_VALUES) -> Document:
         """UserError when it cannot be read or is not a YAML mapping. `aliases`: whether it may have
-        anchors, aliases and merge keys."""
-        return cls(path, read_text(path), aliases=aliases)
+        anchors, aliases and merge keys. `most`: how many values."""
+        return cls(path, read_text(path), aliases=aliases, most=most)
 
     def _mark(self, node: yaml.Node, key: Key) -> None:
         """Notes the line of each key. An alias has the lines of what it stands for."""

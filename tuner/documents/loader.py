@@ -49,11 +49,11 @@ class Refused(Exception):
 
 class Loader(yaml.SafeLoader):
     """SafeLoader with the scalars of YAML 1.2, keys that are text, and a bound on everything.
-    `aliases`: whether there may be some; each counts as what it stands for."""
+    `aliases`: whether there may be some; each counts as what it stands for. `most`: values."""
 
-    def __init__(self, text: str, aliases: bool) -> None:
+    def __init__(self, text: str, aliases: bool, most: int) -> None:
         super().__init__(text)
-        self._aliases = aliases
+        self._aliases, self._most = aliases, most
         self._key: Key = ()
         self._values = 0
         self._sizes: dict[str, int | None] = {}  # by anchor; None while its value is being read
@@ -104,8 +104,8 @@ class Loader(yaml.SafeLoader):
 
     def _count(self, mark: yaml.Mark, more: int = 1) -> None:
         self._values += more
-        if self._values > MOST_VALUES:
-            self._refuse(mark, f"found more than {MOST_VALUES:,} values up to here; must be fewer")
+        if self._values > self._most:
+            self._refuse(mark, f"found more than {self._most:,} values up to here; must be fewer")
 
     def _check(self, node: yaml.ScalarNode, name: bool) -> None:
         text, kind = node.value, node.tag.removeprefix(TAG)

@@ -18,6 +18,9 @@ from tuner.documents.document import Document
 from tuner.errors import UserError, brief
 from tuner.model import Model, Name, NonNegative, content_hash
 
+MOST_VALUES = 100_000
+"""Of a file: `tune profile` writes nine for each object."""
+
 
 class PlacedObject(Model):
     """`score` is per byte and decides the rank. Objects with the same `slot` are never there at the
@@ -50,14 +53,16 @@ class PlacementSpec(Model):
 
 def read(path: Path, *, workload: str, policy: str) -> PlacementSpec:
     """UserError naming file, line and key if it is none, or one of something else."""
-    found = Document.read(path)
+    found = Document.read(path, most=MOST_VALUES)
     spec = found.parse(PlacementSpec)
     for key, value, wanted in (
         ("workload", spec.workload, workload),
         ("policy", spec.policy, policy),
     ):
         if value != wanted:
-            raise UserError(found.complaint((key,), f"found the text '{value}'; must be {wanted}"))
+            raise UserError(
+                found.complaint((key,), f"found the text '{brief(value)}'; must be {wanted}")
+            )
     return spec
 
 
