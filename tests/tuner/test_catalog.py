@@ -12,6 +12,7 @@ from tuner import engine
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
 from tuner.documents.document import Document, render
+from tuner.documents.reading import read_json
 from tuner.errors import UserError
 
 
@@ -258,7 +259,7 @@ def test_unreadable_yaml(user_folder: Path, text: str, expected: str) -> None:
     [
         (b"a: 1\nb: \xff\n", "x.yaml:2: found the byte 0xff; must be text in UTF-8"),
         ("a: 1".encode("utf-16"), "x.yaml:1: found the byte 0xff; must be text in UTF-8"),
-        (b"a: 1\n" * 300_000, "found more than 1,000,000 bytes up to here; must be smaller"),
+        (b"a: 1\n" * 300_000, "found more than 1,000,000 bytes; must be smaller"),
     ],
 )
 def test_a_document_is_a_short_text(user_folder: Path, content: bytes, expected: str) -> None:
@@ -310,3 +311,24 @@ def test_aliases_count_as_what_they_stand_for(user_folder: Path) -> None:
 def test_what_is_written_twice_is_written_out() -> None:
     knobs = {"a": 1}
     assert render({"x": knobs, "y": knobs}) == "x:\n  a: 1\ny:\n  a: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b'{"a": 1,\n "b": }', "x.json:2: not valid JSON: Expecting value"),
+        (b'{"a": {"b": 1, "b": 2}}', "x.json: not valid JSON: the key 'b' is written twice"),
+        (b"[" * 100_000, "x.json: not valid JSON: nested too deeply"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "x.json: not valid JSON: "),
+        (b'{"a": "\xff"}', "x.json:1: found the byte 0xff; must be text in UTF-8"),
+        (b'{"a":\n "\x00"}', "x.json:2: not valid JSON: Invalid control character"),
+    ],
+)
+def test_unreadable_json(user_folder: Path, content: bytes, expected: str) -> None:
+    path = user_folder / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        read_json(path)
+    assert str(caught.value).startswith(str(user_folder / expected))
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n')
+    assert read_json(path) == {"a": 1}

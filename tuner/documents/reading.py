@@ -38,9 +38,7 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
         raise UserError(f"{str(path)!r}: no name of a file") from error
     if len(data) > most:
         line = data.count(b"\n") + 1
-        raise UserError(
-            f"{path}:{line}: found more than {most:,} bytes up to here; must be smaller"
-        )
+        raise UserError(f"{path}:{line}: found more than {most:,} bytes; must be smaller")
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return data.decode("utf-8")
