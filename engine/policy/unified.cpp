@@ -3,13 +3,14 @@
 // that the presets are the published systems to the last bit (with 4 KiB pages).
 //
 //                 hybridtier  freqtier   ours
-//   filters       both        frequency  both       frequency_, momentum_: what is counted
+//   filters       both        frequency  frequency  frequency_, momentum_: what is counted
 //   threshold     fill        step       fill       threshold_: how it follows the hot set's size
-//   second_chance yes         no         yes        chances_: fast pages that were hot for long
-//   intensity     fixed       ladder     fixed      ladder_, thrift_: when less is sampled
-//   gate          no          no         yes        gate_: no promotion while it does no good
+//   second_chance yes         no         no         chances_: fast pages that were hot for long
+//   intensity     fixed       ladder     ladder     ladder_, thrift_: when less is sampled
+//   gate          no          no         no         gate_: no promotion while it does no good
 //   cost_test     no          no         no         a promotion has to pay for its move (ARMS)
 //   store_weight  0           0          0          stores are samples, too (HeMem)
+//   neighbours    no          no         yes        prior_: a page is judged by its neighbours, too
 //
 // HybridTier is cited as HT (ASPLOS'25), FreqTier as FT (2024): hybridtier.cpp and freqtier.cpp
 // have the sections.
@@ -19,6 +20,7 @@
 #include <optional>
 
 #include "classify/adaptive_threshold.hpp"
+#include "classify/neighbour_prior.hpp"
 #include "core/every.hpp"
 #include "core/make_policy.hpp"
 #include "migrate/demotion_scan.hpp"
@@ -45,7 +47,7 @@ struct Parts {
   using Rule = classify::AdaptiveThreshold::Rule;
   bool frequency = true, momentum = true, second_chance = true;
   Rule rule = Rule::fill;
-  bool ladder = false, thrift = false, gate = false, cost_test = false;
+  bool ladder = false, thrift = false, gate = false, cost_test = false, neighbours = false;
   std::int64_t store_weight = 0;
   std::optional<double> hashes, floor;  // where the preset has another default
 
@@ -71,6 +73,7 @@ struct Parts {
     thrift = knobs.choice("intensity") == "thrift";
     gate = knobs.flag("gate");
     cost_test = knobs.flag("cost_test");
+    neighbours = frequency && knobs.flag("neighbours");
     if (!ladder && !thrift) store_weight = knobs.integer("store_weight");
   }
 };
@@ -79,8 +82,14 @@ class Unified final : public Policy {
  public:
   explicit Unified(const PolicyContext& context) : Unified(context, context.knobs) {}
 
-  void on_map(PageRange range, std::uint32_t, Nanos) override { space_.map(range); }
-  void on_unmap(PageRange range, Nanos) override { space_.unmap(range); }
+  void on_map(PageRange range, std::uint32_t, Nanos) override {
+    space_.map(range);
+    if (prior_) prior_->map(range);
+  }
+  void on_unmap(PageRange range, Nanos) override {
+    space_.unmap(range);
+    if (prior_) prior_->unmap(range);
+  }
   Tier placement(PageRange) const override { return Tier::fast; }
   void on_samples(std::span<const Sample> samples, Nanos now) override {
     if (parts_.store_weight > 1) samples = weighted(samples);
@@ -107,7 +116,7 @@ class Unified final : public Policy {
   std::uint64_t metadata_bytes() const override {
     return (frequency_ ? (*frequency_)->bytes() + threshold_.histogram().bins().size_bytes() : 0) +
            (momentum_ ? (*momentum_)->bytes() : 0) + (chances_ ? chances_->bytes() : 0) +
-           space_.bytes() + batch_.bytes();
+           (prior_ ? prior_->bytes() : 0) + space_.bytes() + batch_.bytes();
   }
   void gauges(Gauges& out) const override {
     const bool monitoring = stopped() || (ladder_ && ladder_->monitoring());
@@ -122,6 +131,10 @@ class Unified final : public Policy {
       out["momentum_threshold"] = momentum_hot_;
       out["momentum_coolings"] = static_cast<double>(momentum_->epoch());
     }
+    if (prior_) {
+      out["rate_threshold"] = prior_->version() > 0 ? prior_->threshold() : 0;
+      out["hot_pages"] = prior_->hot_pages();
+    }
     if (chances_) out["second_chance_pages"] = static_cast<double>(chances_->size());
     if (ladder_) out["sampling_level"] = static_cast<double>(ladder_->level());
     if (thrift_) thrift_->gauges(out);
@@ -130,7 +143,7 @@ class Unified final : public Policy {
   }
   Heat heat(PageId page) const override {
     const std::uint32_t momentum = momentum_ ? (*momentum_)->get(page) : 0;
-    if (frequency_ && (*frequency_)->get(page) >= threshold_.value()) return Heat::hot;
+    if (frequency_ && frequent(page, (*frequency_)->get(page))) return Heat::hot;
     if (momentum_ && momentum >= momentum_hot_) return Heat::hot;
     return momentum_ && momentum >= momentum_low_ ? Heat::warm : Heat::cold;
   }
@@ -150,14 +163,24 @@ class Unified final : public Policy {
   void process_batch(Nanos now) {
     if (stopped()) return batch_.drop();  // samples that were under way
     while (const auto part = batch_.take(std::min(room(frequency_), room(momentum_)))) {
+      if (prior_ && prior_->advance(part)) memory_.charge(Work::threshold_pass, 1);
       for (const Tier tier : {Tier::fast, Tier::slow}) count(tier);
       if (frequency_ && threshold_.advance(part)) memory_.charge(Work::threshold_pass, 1);
-      if (frequency_ && frequency_->advance(part, memory_)) threshold_.cool();
+      if (frequency_ && frequency_->advance(part, memory_)) cooled();
       if (momentum_) momentum_->advance(part, memory_);
     }
     demote(now);  // room first, so that the promotions queued behind find it
     promotions_.flush(memory_);
     if (thrift_ && thrift_->end_batch()) accept_less_hot(now);
+  }
+  void cooled() {
+    threshold_.cool();
+    if (prior_) prior_->cool();
+  }
+  /// Whether a page with this count has high frequency: enough of it to come, or to stay.
+  [[nodiscard]] bool frequent(PageId page, std::uint32_t count, double margin = 1) const {
+    if (!prior_) return count >= threshold_.value();
+    return prior_->rate(page, count) >= margin * prior_->threshold();
   }
   static std::uint64_t room(const std::optional<Filter>& filter) {
     return filter ? filter->room() : UINT64_MAX;
@@ -170,6 +193,10 @@ class Unified final : public Policy {
     const auto counted = batch_.count(tier, *counter);
     const auto& [pages, counts, before, after] = counted;
     if (frequency_) threshold_.move(before, after);
+    if (prior_) {
+      prior_->add(counts, before, after);
+      memory_.charge(Work::tracker_update, pages.size());
+    }
     if (thrift_ && tier == Tier::fast) thrift_->counted(counted, counter->max_count());
     if (both) (*momentum_)->increment(counts);
     memory_.charge(Work::tracker_update, filters_ * pages.size());
@@ -178,7 +205,7 @@ class Unified final : public Policy {
     if (tier == Tier::fast || held_back()) return;
     if (both) (*momentum_)->get(pages, momenta_);
     for (std::size_t i = 0; i < pages.size(); ++i) {
-      const bool frequent = frequency_ && after[i] >= threshold_.value();
+      const bool frequent = frequency_ && this->frequent(pages[i], after[i], rate_margin_);
       const bool recent = momentum_ && (both ? momenta_[i] : after[i]) >= momentum_hot_;
       if ((frequent || recent) && space_.contains(pages[i]) && pays(after[i]))
         promotions_.add(pages[i]);
@@ -199,7 +226,7 @@ class Unified final : public Policy {
       memory_.charge(Work::tracker_lookup, filters_ * fast.size());
       for (std::size_t i = 0; i < fast.size(); ++i) {
         if (momentum_ && momenta_[i] >= momentum_low_) continue;
-        if (!frequency_ || frequencies_[i] < threshold_.value()) {
+        if (!frequency_ || !frequent(fast[i], frequencies_[i])) {
           victims.push_back(fast[i]);
         } else if (chances_) {
           chances_->mark(fast[i], frequencies_[i], frequency_->epoch(), now);
@@ -211,12 +238,13 @@ class Unified final : public Policy {
     if (thrift_) thrift_->demoted(result, now);
   }
   /// What the result of a scan depends on.
-  std::array<std::uint64_t, 6> scan_state() const {
+  std::array<std::uint64_t, 7> scan_state() const {
     return {frequency_ ? frequency_->epoch() : 0,
             momentum_ ? momentum_->epoch() : 0,
             space_.version(),
             threshold_.value(),
             chances_ ? chances_->size() : 0,
+            prior_ ? prior_->version() : 0,
             memory_.free_pages(Tier::fast)};
   }
   void revisit(Nanos now) {
@@ -253,7 +281,7 @@ class Unified final : public Policy {
   /// As HybridTier's artifact does: promotions have run dry, and the hit ratio falls.
   void accept_less_hot(Nanos now) {
     const bool hot = static_cast<double>(threshold_.hot_pages()) >= 0.8 * fast_pages_;
-    if (frequency_ && !hot && !threshold_.at_floor()) {
+    if (frequency_ && !prior_ && !hot && !threshold_.at_floor()) {
       threshold_.lower(1);
     } else {
       thrift_->begin_monitoring(now);
@@ -262,7 +290,7 @@ class Unified final : public Policy {
   void wake() {
     if (frequency_) frequency_->halve();
     if (momentum_) momentum_->halve();
-    threshold_.cool();
+    cooled();
     threshold_.reset();
     if (chances_) chances_->clear();
   }
@@ -273,6 +301,7 @@ class Unified final : public Policy {
         fast_pages_(static_cast<double>(memory_.capacity(Tier::fast))),
         sampling_hz_(knobs.real("sampling_frequency")),
         margin_(knobs.real("benefit_margin")),
+        rate_margin_(knobs.real("rate_margin")),
         batch_(knobs),
         threshold_({.initial = 1}),
         scan_(knobs),
@@ -289,6 +318,13 @@ class Unified final : public Policy {
            .fast_pages = fast_pages_,
            .period = knobs.real("adaptation_period")});
     }
+    if (parts_.neighbours)
+      prior_.emplace(
+          classify::NeighbourPrior::Options{.fast_pages = fast_pages_,
+                                            .neighbourhoods = knobs.real("neighbourhoods"),
+                                            .memory = period(knobs, "neighbour_cooling_period"),
+                                            .period = knobs.real("adaptation_period"),
+                                            .max_count = (*frequency_)->max_count()});
     if (parts_.momentum) {
       // Two filters share the pages between them, and the small one forgets soon (HT, §4.2).
       const double smaller = parts_.frequency ? knobs.real("momentum_cbf_ratio") : 1;
@@ -323,16 +359,17 @@ class Unified final : public Policy {
 
   Memory& memory_;
   const Parts parts_;
-  const double fast_pages_, sampling_hz_, margin_;
+  const double fast_pages_, sampling_hz_, margin_, rate_margin_;
   track::SampleBatch batch_;
   std::optional<Filter> frequency_, momentum_;
   std::uint64_t filters_ = 0;
   classify::AdaptiveThreshold threshold_;
+  std::optional<classify::NeighbourPrior> prior_;
   std::uint32_t momentum_hot_ = 0, momentum_low_ = 0;  // promoted from, demotable below
 
   migrate::MappedRanges space_;
   migrate::DemotionScan scan_;
-  std::array<std::uint64_t, 6> fruitless_{};  // state in which a whole scan found nothing
+  std::array<std::uint64_t, 7> fruitless_{};  // state in which a whole scan found nothing
   std::optional<migrate::SecondChance> chances_;
   migrate::PromotionBatch promotions_;
   std::optional<regulate::IntensityLadder> ladder_;
@@ -365,20 +402,23 @@ std::vector<KnobDecl> knobs() {
   return list(
       choice("preset", {"ours", "hybridtier", "freqtier"}, "ours",
              "the parts of a published system, or those that the next knobs name"),
-      only(list(choice("filters", {"both", "frequency", "momentum"}, "HT, §3.1; FT, §V-A",
+      only(list(choice("filters", {"frequency", "momentum", "both"}, "HT, §3.1; FT, §V-A",
                        "what is counted: samples over hours, over seconds, or both"),
                 choice("threshold", {"fill", "step", "fixed"}, "HT, §3.1; FT, §V-C(a)",
                        "how the frequency threshold follows the hot set's size: it jumps to where "
                        "that fits the fast tier, or goes there step by step"),
-                choice("intensity", {"fixed", "ladder", "thrift"}, "FT, §V-B2; HT, artifact",
+                choice("intensity", {"ladder", "thrift", "fixed"}, "FT, §V-B2; HT, artifact",
                        "whether less is sampled while the hit ratio is stable, as FreqTier or "
                        "HybridTier's artifact does"),
                 flag("second_chance", true, "HT, §3.1",
                      "look again at pages of high frequency before they are demoted; takes both "
                      "filters"),
-                flag("gate", true, "ours", "stop promoting while the hit ratio does not rise"),
+                flag("gate", false, "ours", "stop promoting while the hit ratio does not rise"),
                 flag("cost_test", false, "ARMS, 2025",
                      "promote what saves as much as it costs to move it"),
+                flag("neighbours", true, "ours",
+                     "judge a page by the samples of its neighbourhood, too; takes the frequency "
+                     "filter"),
                 integer("store_weight", 0, {0, 16}, none, "HeMem, SOSP'21",
                         "load samples that a store sample counts for; 0: stores are not sampled; "
                         "only with fixed intensity")),
@@ -414,13 +454,21 @@ std::vector<KnobDecl> knobs() {
       migrate::scan_chunk_knob("FT, §V-B1"), regulate::gate_knobs("gate"),
       real("benefit_margin", 1.5, {0, 100}, ratio, "ARMS, 2025, authors' code",
            "times its cost that a move must be expected to save")
-          .when("cost_test"));
+          .when("cost_test"),
+      only(list(real("neighbourhoods", 256, {1, 65536, log}, none, "ours",
+                     "neighbourhoods that the fast tier has room for"),
+                real("neighbour_cooling_period", 1, {0.01, 1e4, log}, samples_per_page, "ours",
+                     "samples per 4 KiB of the fast tier between halvings of the neighbourhoods' "
+                     "counts"),
+                real("rate_margin", 1.25, {1, 10}, ratio, "ours",
+                     "times the rate at which it would stay that a page must have to come")),
+           "neighbours", {true}));
 }
 
 const RegisterPolicy registered{regulate::with_aol<make_policy<Unified>>({
     .name = "unified",
     .family = "hybrid",
-    .summary = "the parts of hybridtier and freqtier, each on or off, and a gate against harm",
+    .summary = "the parts of hybridtier and freqtier, each on or off, and what neighbours tell",
     .citation = "ours; parts of HybridTier (ASPLOS 2025), FreqTier (2024), ARMS (2025), HeMem "
                 "(SOSP 2021)",
     .knobs = knobs(),

@@ -76,13 +76,32 @@ double promoted_where_slow_costs_200_ns(Rig& r) {
   return test::promotions(r);
 }
 
-const KnobMap base = test::hybridtier_base();
+/// Ten pages are hot, and many more than fit are less so. Whether a neighbour of the hot ones,
+/// which was never sampled before, is promoted at its first sample; `later`: rounds of the others
+/// since.
+auto comes_at_first_sample(unsigned later) {
+  return [=](Rig& r) {
+    r.sample(span_of(20, 9), 12);
+    r.sample(span_of(40, 60), later);
+    r.sample({29});
+    return static_cast<double>(std::ranges::count(r.memory.queued(Tier::fast), 29U));
+  };
+}
+
+/// HybridTier's parts, and the gate: what the tests then change.
+const KnobMap base = with(test::hybridtier_base(), {{"filters", text("both")},
+                                                    {"intensity", text("fixed")},
+                                                    {"gate", true},
+                                                    {"neighbours", false}});
 
 std::vector<Entry> entries() {
   const KnobMap full{{"promote_watermark", 0.1}, {"demote_watermark", 0.9}};
   const KnobMap soon{{"adaptation_period", 10.0}};
   const KnobMap stores{{"store_weight", whole(1)}};
   const KnobMap cost{{"cost_test", true}};
+  const KnobMap beside{
+      {"adaptation_period", 10.0}, {"neighbourhoods", 2.0}, {"neighbour_cooling_period", 100.0}};
+  const KnobMap neighbours = with(beside, {{"neighbours", true}});
   std::vector<Entry> own{
       {"preset", text("ours"), text("freqtier"), Then::less, metadata},
       {"preset", text("hybridtier"), text("freqtier"), Then::less, metadata},
@@ -122,6 +141,10 @@ std::vector<Entry> entries() {
        Then::less,
        promoted_where_slow_costs_200_ns,
        {{"benefit_margin", 50.0}}},
+      {"neighbours", false, true, Then::more, comes_at_first_sample(1), beside},
+      {"neighbourhoods", 2.0, 20.0, Then::less, comes_at_first_sample(1), neighbours},
+      {"neighbour_cooling_period", 0.5, 100.0, Then::more, comes_at_first_sample(4), neighbours},
+      {"rate_margin", 1.0, 10.0, Then::less, comes_at_first_sample(1), neighbours},
       {"store_weight", whole(1), whole(4), Then::more, sampled(30, 2, AccessKind::store)},
       {"store_sampling_period", 1000.0, 2000.0, Then::more,
        [](Rig& r) { return r.memory.sampling.back().stores.value; }, stores},
