@@ -79,8 +79,8 @@ void NeighbourPrior::add(std::span<const track::Count> counts,
     block.mean += times * mean;
     before_ += times * had;
     mean_ += times * mean;
-    const double rate = expected(block, after[i]) * options_.fast_pages /
-                        std::max(1.0, own_samples_ + static_cast<double>(times));
+    const double rate =
+        expected(block, after[i]) * options_.fast_pages / std::max(1.0, own_samples_);
     pages_[bin(rate)] += times * options_.fast_pages / std::max(rate, bin_floor(0));
   }
 }

@@ -44,11 +44,10 @@ class NeighbourPrior {
 
   void map(PageRange range) { mapped(range, 1); }
   void unmap(PageRange range) { mapped(range, -1); }
-  /// Pages whose counts went from before[i] to after[i].
+  /// Samples of the last advance(): pages whose counts went from before[i] to after[i].
   void add(std::span<const track::Count> counts, std::span<const std::uint32_t> before,
            std::span<const std::uint32_t> after);
-  /// Counts samples, after those that are about them were added. Returns whether the threshold was
-  /// adapted.
+  /// Counts samples that are about to be added. Returns whether the threshold was adapted.
   bool advance(std::uint64_t samples);
   /// The tracker has halved its counts.
   void cool() { own_samples_ /= 2; }
@@ -61,7 +60,6 @@ class NeighbourPrior {
   [[nodiscard]] double hot_pages() const { return hot_pages_; }
   /// Adaptations so far.
   [[nodiscard]] std::uint64_t version() const { return version_; }
-  [[nodiscard]] std::uint64_t bytes() const { return blocks_.bytes(); }
 
  private:
   struct Block {

@@ -113,10 +113,11 @@ class Unified final : public Policy {
   }
   Nanos tick_period() const override { return from_seconds(1); }
 
+  /// Neighbourhoods are as many in a miniature as in the full system, where they are nothing.
   std::uint64_t metadata_bytes() const override {
     return (frequency_ ? (*frequency_)->bytes() + threshold_.histogram().bins().size_bytes() : 0) +
            (momentum_ ? (*momentum_)->bytes() : 0) + (chances_ ? chances_->bytes() : 0) +
-           (prior_ ? prior_->bytes() : 0) + space_.bytes() + batch_.bytes();
+           space_.bytes() + batch_.bytes();
   }
   void gauges(Gauges& out) const override {
     const bool monitoring = stopped() || (ladder_ && ladder_->monitoring());
@@ -350,11 +351,12 @@ class Unified final : public Policy {
   }
   std::unique_ptr<track::Tracker> filter(const Knobs& knobs, double smaller, std::uint64_t seed) {
     auto options = track::cbf_options(knobs, fast_pages_, smaller, seed);
+    if (memory_.page_bytes() >= 2ULL << 20) options.counter_bits = 16;  // HT, §4.4
     if (parts_.hashes) options.hashes = static_cast<unsigned>(*parts_.hashes);
     return track::make_cbf(options);
   }
   double period(const Knobs& knobs, const char* name) const {  // in samples
-    return knobs.real(name) * fast_pages_ * static_cast<double>(memory_.page_bytes() / 4096);
+    return knobs.real(name) * fast_pages_;
   }
 
   Memory& memory_;
@@ -442,10 +444,10 @@ std::vector<KnobDecl> knobs() {
       track::threshold_knob("demote_momentum_below", 3, "HT, §3.1, Table 1",
                             "momentum below which a fast page may be demoted"),
       real("frequency_cooling_period", 160, {0.1, 1e5, log}, samples_per_page, "HT, artifact",
-           "samples per 4 KiB of the fast tier between halvings of the frequency counters"),
+           "samples per page of the fast tier between halvings of the frequency counters"),
       real("momentum_cooling_period", 0.0656, {1e-4, 1e3, log}, samples_per_page,
            "HT, §3.1, §4.2; artifact",
-           "samples per 4 KiB of the fast tier between halvings of the momentum counters"),
+           "samples per page of the fast tier between halvings of the momentum counters"),
       std::move(cbf),
       real("momentum_cbf_ratio", 128, {1, 4096, log}, ratio, "HT, §4.2",
            "how many times smaller the momentum filter is than the frequency filter"),
@@ -458,7 +460,7 @@ std::vector<KnobDecl> knobs() {
       only(list(real("neighbourhoods", 256, {1, 65536, log}, none, "ours",
                      "neighbourhoods that the fast tier has room for"),
                 real("neighbour_cooling_period", 1, {0.01, 1e4, log}, samples_per_page, "ours",
-                     "samples per 4 KiB of the fast tier between halvings of the neighbourhoods' "
+                     "samples per page of the fast tier between halvings of the neighbourhoods' "
                      "counts"),
                 real("rate_margin", 1.25, {1, 10}, ratio, "ours",
                      "times the rate at which it would stay that a page must have to come")),

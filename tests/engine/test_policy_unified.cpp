@@ -294,6 +294,26 @@ TEST("unified: a part that is off samples, counts, charges and shows nothing") {
   CHECK_EQ(both.memory.work(Work::tracker_update), 20U);
 }
 
+TEST("unified: huge pages are counted further, and forgotten after as many samples each") {
+  const KnobMap given = with(base, {{"frequency_cooling_period", 5.0}});  // 100 samples
+  for (const std::uint64_t page_bytes : {4096ULL, 2ULL << 20}) {
+    Rig rig("unified", {}, given, 20, 100, page_bytes);
+    rig.map(0, 100);
+    rig.sample(Pages{30}, 99);
+    CHECK_EQ(rig.gauge("frequency_coolings"), 0.0);
+    rig.sample(Pages{30}, 1);
+    CHECK_EQ(rig.gauge("frequency_coolings"), 1.0);
+  }
+  const KnobMap above{{"frequency_hot_threshold", whole(16)}, {"filters", text("frequency")}};
+  Rig huge("unified", {}, with(base, above), 20, 100, 2 << 20);
+  huge.map(0, 100);
+  huge.sample(Pages{30}, 15);
+  CHECK(huge.memory.queued(Tier::fast).empty());
+  huge.sample(Pages{30}, 1);
+  CHECK((huge.memory.queued(Tier::fast) == Pages{30}));
+  CHECK_THROWS(unified(above), "allowed up to 15");
+}
+
 TEST("unified: stores weigh what they are said to") {
   auto rig = unified({{"store_weight", whole(3)}, {"frequency_hot_threshold", whole(6)}});
   using Mode = SamplingRequest::Mode;
