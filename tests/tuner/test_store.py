@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -241,7 +242,11 @@ def test_repair_makes_the_same_store_from_the_logs(tmp_path: Path, template: Pat
     again = tune("repair", "--out", str(tmp_path), "--json")
     assert "two: 4 trials, 0 of them added; complete" in again.stderr
     assert tracked(tmp_path, copy="again.db") == before
-    assert '"added": 0' in again.stdout
+    assert json.loads(again.stdout) == {
+        "studies": [
+            {"study": name, "trials": 4, "added": 0, "complete": True} for name in ("one", "two")
+        ]
+    }
 
 
 def test_repair_tells_of_studies_that_it_cannot_conclude(tmp_path: Path, template: Path) -> None:
@@ -252,15 +257,20 @@ def test_repair_tells_of_studies_that_it_cannot_conclude(tmp_path: Path, templat
     events.write_bytes(b"".join(events.read_bytes().splitlines(keepends=True)[:9]))
     database(tmp_path).write_text("damaged")
     with StudyLog(tmp_path / "busy"):
-        done = tune("repair", "--out", str(tmp_path))
+        done = tune("repair", "--out", str(tmp_path), "--json")
     assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert [study["study"] for study in found["studies"]] == ["stopped", "whole"]
+    assert [study["complete"] for study in found["studies"]] == [False, True]
+    assert "is working on the study in" in found["error"]["message"]
+    assert found["error"]["exit"] == 1
     assert "Traceback" not in done.stderr
     assert "it is kept as mlflow.db.broken-1" in done.stderr
     assert "is working on the study in" in done.stderr
     assert "stopped: 2 trials, 2 of them added; was stopped before its end" in done.stderr
     assert "whole: 4 trials, 4 of them added; complete" in done.stderr
-    found = tracked(tmp_path, copy="read.db")
-    states = {name.rsplit("-", 1)[0]: run[0] for name, run in found.items() if " " not in name}
+    runs = tracked(tmp_path, copy="read.db")
+    states = {name.rsplit("-", 1)[0]: run[0] for name, run in runs.items() if " " not in name}
     assert states == {"stopped": "KILLED", "whole": "FINISHED"}
 
 

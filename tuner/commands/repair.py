@@ -6,7 +6,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from tuner import text
-from tuner.errors import UserError
+from tuner.errors import UserError, as_object
 from tuner.optimize.recall import recall
 from tuner.report import page
 from tuner.report.store import default_store
@@ -25,18 +25,20 @@ def run(args: Namespace) -> int:
     folders = sorted(path.parent for path in out.glob(f"*/{log.HEADER}"))
     if not folders:
         raise UserError(f"no studies in {out.absolute()}; name their folder with --out")
-    found, failed = [], False
+    found: list[dict[str, object]] = []
+    errors: list[str] = []
     for number, folder in enumerate(folders):
         try:
             found.append(_repair(folder, uri, verify=number == 0))
         except UserError as error:
-            failed = True
+            errors.append(str(error))
             say(f"tune: error: {error}")
     for path in sorted(out.glob("compare-*/compare.json")):
         say(f"{path.parent.name}: repeat its `tune compare` command to add it")
+    code = 1 if errors else 0
     if args.json:
-        print_json(found)
-    return 1 if failed else 0
+        print_json({"studies": found} | (as_object("\n".join(errors), code) if errors else {}))
+    return code
 
 
 def _repair(folder: Path, uri: str, *, verify: bool) -> dict[str, object]:
