@@ -14,9 +14,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from tuner.arguments import COMMANDS
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 MODULES = {"import": "import_"}
 """Of commands whose name a module cannot have."""
@@ -38,13 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json = "--json" in own  # what follows -- belongs to a recorded program
     parser = parser_for(arguments)
-    if not arguments:
-        parser.print_help()
-        return 0
     from tuner.errors import UserError
     from tuner.stop import Terminated, terminable
 
     try:
+        if not arguments:
+            parser.print_help()
+            return 0
         args = parser.parse_args(arguments)
         if args.version:
             _version(args.version_json)
@@ -70,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _ended("interrupted", 130, as_json)
     except OSError as error:
-        return _failed(error)
+        return _failed(error, as_json)
     return code
 
 
@@ -93,17 +96,17 @@ OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 """Of printing; what writes files names them itself."""
 
 
-def _failed(error: OSError) -> int:
+def _failed(error: OSError, as_json: bool) -> int:
     """The exit code for an error of the system that no command has explained: of the output, or of
     a file. Anything else is a defect and is raised again."""
     if isinstance(error, BrokenPipeError):  # the reader (head, less) has left
         code = 0
     elif error.filename is not None:
-        _complain(f"error: {error.filename}: {error.strerror}")
-        code = 2
+        code = _ended(f"error: {error.filename}: {error.strerror}", 2, as_json)
+    elif isinstance(error, FileNotFoundError):  # without a name: where is the current folder?
+        code = _ended("error: the current folder was deleted; change to another", 2, as_json)
     elif error.errno in OUTPUT_FAILS:
-        _complain(f"error: cannot write the output: {error.strerror}")
-        code = 1
+        code = _ended(f"error: cannot write the output: {error.strerror}", 1, as_json)
     else:
         raise error
     _settle(sys.stdout)
@@ -135,7 +138,10 @@ class _Usage(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Leaves it to the command line to report wrong usage."""
+    """Leaves it to the command line to report wrong usage, and help that cannot be written."""
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        print(self.format_help(), end="", file=file, flush=True)
 
     def error(self, message: str) -> NoReturn:
         raise _Usage(self, message)

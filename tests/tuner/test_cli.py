@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -184,11 +185,22 @@ def shell(command: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[b
 
 
 @FULL
-@pytest.mark.parametrize("arguments", ["policies", "policies --json", "--version"])
+@pytest.mark.parametrize(
+    "arguments", ["policies", "policies --json", "--version", "--help", "run --help", ""]
+)
 def test_output_that_cannot_be_written_is_one_line(tmp_path: Path, arguments: str) -> None:
     done = shell(f"$TUNE {arguments} >/dev/full", tmp_path)
     said = b"tune: error: cannot write the output: No space left on device\n"
     assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_a_current_folder_that_was_deleted_is_one_line(tmp_path: Path) -> None:
+    gone = 'mkdir gone; cd gone; rmdir "$PWD"; $TUNE best --workload gups'
+    said = b"tune: error: the current folder was deleted; change to another\n"
+    done = shell(gone, tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", said)
+    error = json.loads(shell(f"{gone} --json", tmp_path).stdout)["error"]
+    assert error == {"message": said.decode()[len("tune: error: ") : -1], "exit": 2}
 
 
 @FULL
@@ -367,6 +379,18 @@ def test_json_of_a_recorded_program_is_its_own(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == ""
     assert cli.main(["record", "--json", "-o", "wrong", "--", "true"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["exit"] == 2
+
+
+def test_an_error_of_the_system_is_an_object(
+    run: Any, user_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "a file")
+
+    monkeypatch.setattr(engine, "policies", fail)
+    outcome = run("policies", "--json")
+    assert (outcome.code, outcome.err) == (2, "tune: error: a file: Permission denied\n")
+    assert outcome.json == {"error": {"message": "a file: Permission denied", "exit": 2}}
 
 
 def test_an_interrupt_is_an_object(
