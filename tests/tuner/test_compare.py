@@ -332,7 +332,7 @@ def test_a_refused_cell_leaves_the_others(
     native.on_simulate = refuse
     assert compare(ratios="1:8,1:4") == 0
     said = capsys.readouterr()
-    assert "refused on walker: toy at 1:4: too coarse: 1 simulated page\n" in said.out
+    assert "refused: toy on walker at 1:4: too coarse: 1 simulated page\n" in said.out
     assert performance()["toy", False] is not None
     assert performance(ratio=1)["toy", False] is None
     assert performance(ratio=1)["static-hot", False] == 2
@@ -351,7 +351,8 @@ def test_a_stream_that_cannot_be_made_is_the_reason(
     native.on_record = fail
     assert compare(workloads="walker,walker:small") == 0
     out = capsys.readouterr().out
-    assert "refused on walker:small: all-fast at 1:8; offline-optimal at 1:8; " in out
+    assert "refused: all-fast; offline-optimal; " in out
+    assert " on walker:small at 1:8: workload walker" in out
     assert "too small for the kernel" in out
     assert performance()["toy", False] is not None
 
@@ -372,7 +373,7 @@ def test_a_crash_fails_the_command_but_not_the_rest(
     assert compare() == 1
     said = capsys.readouterr()
     assert f"toy on walker at 1:8: {status}: its worker died" in said.err
-    assert f"{status} on walker: toy at 1:8" in said.out
+    assert f"{status}: toy on walker at 1:8: its worker died" in said.out
     assert performance()["static-hot", False] == 2
 
 

@@ -93,6 +93,38 @@ def test_the_interval_is_over_seeds_and_paired() -> None:
     assert figure([]) is None
 
 
+def test_what_did_not_run_has_a_line_for_each_reason() -> None:
+    def coarse(workload: str, pages: int, row: Row) -> Measured:
+        reason = f"too coarse: {pages} pages of 2 MiB. What helps: --scale {pages} or less\nmore"
+        return measured(workload, row, reason=reason)
+
+    found = figures(
+        *(measured(name, BASE, 10.0) for name in ("a", "b", "c")),
+        *(coarse(name, pages, row) for name, pages in (("a", 9), ("b", 128)) for row in (ONE, TWO)),
+        measured("c", ONE, 5.0, 5.0),
+        coarse("c", 64, TWO),
+        coarse("c", 16, THREE),
+        measured("a", THREE, reason="needs tier counters"),
+    )
+    assert list(page._missing(found))[:-1] == [
+        "refused: one on a, b at 1:8; two on a, b, c at 1:8; three on c at 1:8: "
+        "too coarse: 9 to 128 pages of 2 MiB",
+        "refused: three on a at 1:8: needs tier counters",
+    ]
+    both = [replace(m, scenario=replace(m.scenario, ratio=r)) for m in found.measured[3:7]
+            for r in ("1:8", "1:4")]  # fmt: skip
+    assert page._places(both) == "one; two on a, b at 1:8, 1:4"
+    assert page._places(both[:-1]) == "one on a, b at 1:8, 1:4; two on a, b at 1:8 and a at 1:4"
+
+
+def test_a_table_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page asks for it in dozens of places."""
+    found = figures(measured("a", BASE, 10.0), measured("a", ONE, 5.0, 6.0))
+    page.markdown(found, "x.png")
+    monkeypatch.setattr(Figures, "_line", None)
+    assert [line.row for line in found.table("1:8")] == [BASE, ONE]
+
+
 def test_a_mean_of_some_workloads_is_marked_and_has_no_place_in_the_order() -> None:
     reason = "too coarse: 1 page"
     found = figures(
@@ -109,7 +141,7 @@ def test_a_mean_of_some_workloads_is_marked_and_has_no_place_in_the_order() -> N
     assert columns == ["1:8", ">a", ">b", ">geometric mean"]
     assert rows[2] == ["two", "10.00 ± 0.00", "refused", "10.00 ± 0.00 (of 1)"]
     notes = page._missing(found)
-    assert next(notes) == f"refused on b: two at 1:8: {reason}"
+    assert next(notes) == f"refused: two on b at 1:8: {reason}"
     assert "(of N)" in next(notes)
 
 

@@ -152,6 +152,7 @@ class Figures:
         self.comparison = comparison
         self.measured = list(measured)
         self._by_place = {(m.ratio, m.workload, m.row): m for m in measured}
+        self._tables: dict[str, list[Line]] = {}
 
     def at(self, ratio: str, workload: str, row: Row) -> Measured:
         return self._by_place[ratio, workload, row]
@@ -162,8 +163,11 @@ class Figures:
         return over(found.performance, base)[: len(found.seeds)] if base and found.seeds else []
 
     def table(self, ratio: str) -> list[Line]:
-        """Performance over the base."""
-        return [self._line(ratio, row, self.comparison.base) for row in self.comparison.rows]
+        """Performance over the base. Nearly everything else is made from it."""
+        if ratio not in self._tables:
+            base, rows = self.comparison.base, self.comparison.rows
+            self._tables[ratio] = [self._line(ratio, row, base) for row in rows]
+        return self._tables[ratio]
 
     def gains(self, ratio: str) -> list[Line]:
         """Performance of tuned configurations over their policy's defaults."""

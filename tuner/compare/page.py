@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from tuner import engine, ranking, text
 from tuner.compare.earlier import conditions
@@ -17,6 +18,8 @@ from tuner.optimize.checks import BOUND
 from tuner.optimize.loop import everything_fits
 from tuner.run.trial import Status
 from tuner.text import page_size
+
+T = TypeVar("T")
 
 # --- Notes ----------------------------------------------------------------------------------------
 
@@ -92,21 +95,61 @@ def _warnings(figures: Figures) -> Iterator[str]:
 
 
 def _missing(figures: Figures) -> Iterator[str]:
-    """What did not run. Cells of a workload that fail alike are named together."""
-    alike: dict[tuple[str, str, str], list[str]] = {}
+    """What did not run, in one line for each reason."""
+    alike: dict[tuple[str, str], list[Measured]] = {}
     for found in figures.measured:
         if found.status is not Status.success:
-            reason, *_ = found.reason.splitlines() or ["no reason is known"]
-            names = alike.setdefault((found.outcome, found.workload, reason), [])
-            names.append(f"{found.row.name} at {found.ratio}")
-    for (outcome, workload, reason), names in alike.items():
-        yield f"{outcome} on {workload}: {'; '.join(names)}: {reason}"
+            kind = NUMBER.sub("#", _reason(found))
+            alike.setdefault((found.outcome, kind), []).append(found)
+    for (outcome, _), cells in alike.items():
+        yield f"{outcome}: {_places(cells)}: {_common([_reason(cell) for cell in cells])}"
     workloads = figures.comparison.workloads
     if alike and len(workloads) > 1:
         yield (
             f"a mean '(of N)' leaves out the workloads on which the row did not run: it is not to "
             f"be compared with those of all {len(workloads)}, and has no place in the order"
         )
+
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def _reason(found: Measured) -> str:
+    """Without advice, which is for one run."""
+    first, *_ = found.reason.splitlines() or ["no reason is known"]
+    return first.partition(". ")[0]
+
+
+def _common(reasons: Sequence[str]) -> str:
+    """Reasons that differ in nothing but numbers as one, with the range of each number."""
+    numbers = zip(*(NUMBER.findall(reason) for reason in reasons), strict=True)
+    ranges = []
+    for found in numbers:
+        least, most = min(found, key=float), max(found, key=float)
+        ranges.append(least if least == most else f"{least} to {most}")
+    return NUMBER.sub(lambda _: ranges.pop(0), reasons[0])
+
+
+def _places(cells: Sequence[Measured]) -> str:
+    """`arms; hemem on bfs, tc at 1:4, 1:8 and on drift at 1:4`"""
+    parts = []
+    rows = _together((cell.row.name, (cell.workload, cell.ratio)) for cell in cells)
+    for places, names in rows.items():
+        workloads = _together((ratio, workload) for workload, ratio in places)
+        where = (f"{', '.join(these)} at {', '.join(at)}" for these, at in workloads.items())
+        parts.append(f"{'; '.join(names)} on {' and '.join(where)}")
+    return "; ".join(parts)
+
+
+def _together(pairs: Iterable[tuple[str, T]]) -> dict[tuple[T, ...], list[str]]:
+    """The keys that have the same values, by these."""
+    values: dict[str, list[T]] = {}
+    for key, value in pairs:
+        values.setdefault(key, []).append(value)
+    keys: dict[tuple[T, ...], list[str]] = {}
+    for key, found in values.items():
+        keys.setdefault(tuple(found), []).append(key)
+    return keys
 
 
 # --- Files ----------------------------------------------------------------------------------------
