@@ -137,6 +137,21 @@ def test_all_mistakes_are_reported_at_once(user_folder: Path) -> None:
         ("llc_mib: 24", "llc_mib: 1e-300", ":7: llc_mib: found 1e-300; must be greater than or"),
         ("cores: 16\n", "cores: 16.5\n", ":5: cores: found 16.5; must be an integer"),
         (
+            "sample_queue: 65536",
+            "sample_queue: 65536\n  migration_shootdown_pages: 0",
+            ":22: tiering.migration_shootdown_pages: found 0; must be greater than or equal to 1",
+        ),
+        (
+            "sample_queue: 65536",
+            "sample_queue: 65536\n  prefetch_shown: 1.5",
+            ":22: tiering.prefetch_shown: found 1.5; must be less than or equal to 1",
+        ),
+        (
+            "sample_queue: 65536",
+            "sample_queue: 65536\n  hint_fault_us: -1",
+            ":22: tiering.hint_fault_us: found -1; must be greater than or equal to 0",
+        ),
+        (
             "huge_page_gain: 0.1",
             "huge_page_gain: on",
             "huge_page_gain: found the text 'on'; must be a n",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from tuner import engine
 from tuner.documents.document import Spec
@@ -114,7 +114,15 @@ class WorkCosts(Model):
     sort_step: NonNegative | None = None
 
 
-_NUMBERS: TypeAdapter[dict[str, float]] = TypeAdapter(dict[str, NonNegative])
+class _Estimates(Model):
+    """Checks figures that the engine has defaults for; all are 0 or more, and some are bounded."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, NonNegative]
+
+    live_lines: Share = 0
+    migration_shootdown_pages: Annotated[Finite, Field(ge=1)] = 1
+    prefetch_shown: Share = 0
 
 
 class TieringSpec(Model):
@@ -146,7 +154,7 @@ class TieringSpec(Model):
                     for key in unknown
                 ],
             )
-        _NUMBERS.validate_python(extra, strict=True)
+        _Estimates.model_validate(extra)
         return self
 
 
