@@ -445,10 +445,23 @@ def _cache(parser: argparse.ArgumentParser) -> None:
 
 def _check(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Reads a study's folder and prints what is damaged, missing or contradictory: header, each "
-        "record of the log, time series, best.yaml. Changes nothing. Exit code 1 if anything is."
+        "Reads a study (header, each record of the log, time series, best.yaml), a stream (every "
+        "block) or an MLflow store (its database, and what it lacks of the folder's studies), and "
+        "prints what is damaged, missing or contradictory, and what --repair would do. Exit code 1 "
+        "if anything is wrong."
     )
-    parser.add_argument("study", metavar="STUDY", help="the study's folder: OUT/NAME of `tune run`")
+    parser.add_argument(
+        "path",
+        metavar="PATH",
+        help="a study's folder (OUT/NAME of `tune run`), a stream (FILE.tts, of the cache or "
+        "recorded), a folder of studies, or its mlflow.db",
+    )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="mend what can be: lines of a log that cannot be read are moved to a file beside it, "
+        "a stream of the cache is made again, a store as by `tune repair`",
+    )
     json(parser)
 
 
@@ -474,7 +487,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("find good knobs for a workload", _run),
     "sim": ("run one configuration", _sim),
     "best": ("print the best known configuration of a workload", _best),
-    "check": ("tell whether a study's folder is undamaged", _check),
+    "check": ("tell whether a study, a stream or a store is undamaged", _check),
     "smoke": ("a few trials of every policy on every workload's smoke input", _smoke),
     "compare": ("compare policies on several workloads and ratios", _compare),
     "map": ("map where promotion helps and where it hurts", _map),

@@ -141,7 +141,8 @@ class _Parser(argparse.ArgumentParser):
     """Leaves it to the command line to report wrong usage, and help that cannot be written."""
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        print(self.format_help(), end="", file=file, flush=True)
+        print(self.format_help(), end="", file=file)
+        sys.stdout.flush()
 
     def error(self, message: str) -> NoReturn:
         raise _Usage(self, message)

@@ -99,6 +99,11 @@ def engine_builds(noun: str, builds: Iterable[str]) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 object`, `2 processes`."""
-    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
-    return f"{count:,} {noun}{ending}"
+    """`1 object`, `2 processes`, `3 studies`."""
+    if count != 1:
+        noun = (
+            f"{noun[:-1]}ies"
+            if noun.endswith("dy")
+            else f"{noun}{'es' * noun.endswith('s') or 's'}"
+        )
+    return f"{count:,} {noun}"

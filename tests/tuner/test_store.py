@@ -286,6 +286,50 @@ def test_repair_finds_damage_that_a_run_does_not_look_for(tmp_path: Path, templa
     assert len(tracked(tmp_path, copy="read.db")) == 5
 
 
+def test_check_tells_what_a_store_lacks_and_repair_adds_it(tmp_path: Path, template: Path) -> None:
+    shutil.copy(template, database(tmp_path))
+    for name in ("one", "two"):
+        run_study(request(tmp_path, budget=2, study=name), runner=smooth)
+    whole = tracked(tmp_path, copy="whole.db")
+    done = tune("check", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path}: nothing wrong; it has 2 studies\n"
+    with closing(sqlite3.connect(database(tmp_path))) as file, file:
+        trial = "SELECT run_uuid FROM tags WHERE key = 'tiertune.trial' AND value = '1' LIMIT 1"
+        file.execute(f"UPDATE runs SET lifecycle_stage = 'deleted' WHERE run_uuid = ({trial})")
+    for path in (tmp_path, database(tmp_path)):
+        done = tune("check", str(path), "--json")
+        found = json.loads(done.stdout)
+        (problem,), (remedy,) = found["problems"], found["remedies"]
+        assert (done.returncode, found["store"], found["studies"]) == (1, str(path), 2)
+        assert problem.startswith(f"{database(tmp_path)}: lacks 1 of 2 trials of the study ")
+        assert remedy.startswith("adds 1 of 2 trials of the study ")
+    done = tune("check", str(tmp_path), "--repair", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["problems"], found["mended"]) == (0, [], [remedy]), done.stderr
+    assert tracked(tmp_path, copy="mended.db") == whole
+
+
+def test_check_of_a_broken_store_changes_nothing(tmp_path: Path, template: Path) -> None:
+    half_made(tmp_path, template)
+    (tmp_path / "busy").mkdir()
+    (tmp_path / "busy" / log.HEADER).touch()
+    before = database(tmp_path).read_bytes()
+    done = tune("check", str(tmp_path), "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, database(tmp_path).read_bytes()) == (1, before)
+    assert found["remedies"] == ["brings it up to date or makes it anew, from the logs of 1 study"]
+    database(tmp_path).write_text("not at all a database\n" * 100)
+    before = database(tmp_path).read_bytes()
+    done = tune("check", str(database(tmp_path)), "--json")
+    found = json.loads(done.stdout)
+    assert found["remedies"] == [
+        "keeps it under another name and makes it anew, from the logs of 1 study"
+    ]
+    assert "MLflow's database is broken (" in found["problems"][0]
+    assert database(tmp_path).read_bytes() == before
+
+
 def test_repair_needs_studies(tmp_path: Path) -> None:
     done = tune("repair", "--out", str(tmp_path))
     assert done.returncode == 2

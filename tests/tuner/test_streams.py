@@ -131,6 +131,33 @@ def test_a_changed_file_is_verified_and_made_again(fake: FakeNative) -> None:
     assert notes == [f"{path}: checksum of block 0 is wrong; making it again"]
 
 
+def test_check_reads_a_stream_and_makes_it_again(fake: FakeNative, run: Any) -> None:
+    path = streams.ensure(request_of())
+    found = run("check", str(path), "--json")
+    assert (found.code, found.json["stream"], found.json["problems"]) == (0, str(path), [])
+    good = path.read_text()
+    path.write_text("rotten")
+    problem, remedy = f"{path}: checksum of block 0 is wrong", "makes the stream again"
+    found = run("check", str(path))
+    assert (found.code, found.out) == (1, f"{problem}\n")
+    assert found.err == f"tune: note: --repair {remedy}\n"
+    assert (path.read_text(), fake.recorded()) == ("rotten", 1)
+    found = run("check", str(path), "--repair", "--json")
+    assert found.json == {"stream": str(path), "problems": [], "remedies": [], "mended": [remedy]}
+    assert (found.code, path.read_text(), fake.recorded()) == (0, good, 2)
+
+
+def test_check_tells_that_a_recording_cannot_be_mended(
+    fake: FakeNative, run: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.tts"
+    path.write_text("rotten")
+    found = run("check", str(path), "--repair", "--json")
+    assert (found.code, found.json["remedies"], found.json["mended"]) == (1, [], [])
+    assert found.json["problems"] == [f"{path}: checksum of block 0 is wrong"]
+    assert path.read_text() == "rotten"
+
+
 def test_a_touched_but_good_file_is_kept(fake: FakeNative) -> None:
     path = streams.ensure(request_of())
     os.utime(path, (1, 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -362,7 +363,71 @@ def test_check_tells_what_is_wrong(
     (folder / log.HEADER).unlink()
     assert cli.main(["check", str(folder)]) == 1
     assert "no study.json" in capsys.readouterr().out
-    assert cli.main(["check", str(tmp_path)]) == 1
+
+
+def test_check_moves_lines_that_cannot_be_read_out_of_the_log(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, store, budget=3)
+    folder = tmp_path / "synthetic-study"
+    before = (folder / log.EVENTS).read_bytes()
+    lines = before.splitlines(keepends=True)
+    bad = [b"garbage\r\n", lines[5].replace(b"1", b"2", 1)]
+
+    def check(*words: str) -> tuple[int, Any]:
+        code = cli.main(["check", str(folder), "--json", *words])
+        return code, json.loads(capsys.readouterr().out)
+
+    remedy = "moves 1 line of the log to trials.jsonl.damaged"
+    (folder / log.EVENTS).write_bytes(b"".join([*lines[:2], bad[0], *lines[2:]]))
+    capsys.readouterr()
+    code, found = check()
+    assert (code, found["remedies"], found["mended"]) == (1, [remedy], [])
+    assert not (folder / "trials.jsonl.damaged").exists(), "only --repair changes anything"
+    code, found = check("--repair")
+    assert (code, found["problems"], found["mended"]) == (0, [], [remedy])
+    assert (folder / log.EVENTS).read_bytes() == before
+    # And what is there already stays.
+    (folder / log.EVENTS).write_bytes(b"".join([*lines[:5], bad[1], *lines[6:]]))
+    check("--repair")
+    assert (folder / "trials.jsonl.damaged").read_bytes() == b"".join(bad)
+    assert (folder / log.EVENTS).read_bytes() == b"".join([*lines[:5], *lines[6:]])
+    assert check("--repair")[1]["mended"] == []
+
+
+def test_check_leaves_a_log_alone_that_is_being_written(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, store, budget=2)
+    folder = tmp_path / "synthetic-study"
+    with (folder / log.EVENTS).open("ab") as file:
+        file.write(b"garbage\n")
+    before = (folder / log.EVENTS).read_bytes()
+    with StudyLog(folder):
+        assert cli.main(["check", str(folder), "--repair"]) == 2
+    assert "is working on the study" in capsys.readouterr().err
+    assert (folder / log.EVENTS).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("missing", "no such file or folder"),
+        ("empty", "neither a study nor a folder of studies"),
+        ("text.txt", "neither the folder of a study nor of studies, a stream (.tts), nor"),
+        ("pipe.tts", "neither the folder of a study nor of studies, a stream (.tts), nor"),
+    ],
+)
+def test_what_cannot_be_checked_is_wrong_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, said: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.txt").touch()
+    os.mkfifo(tmp_path / "pipe.tts")
+    assert cli.main(["check", str(tmp_path / name)]) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"tune: error: {tmp_path / name}: {said}")
 
 
 def test_a_report_that_cannot_be_written_costs_no_trial(tmp_path: Path, store: str) -> None:

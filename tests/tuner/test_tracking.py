@@ -10,7 +10,8 @@ import pytest
 from synthetic import KNOBS, accident, answer, request, smooth
 
 from tuner.optimize.loop import run_study
-from tuner.report.tracking import POINTS, ROWS, name_for, study_id, thin
+from tuner.report.tracked import study_id
+from tuner.report.tracking import POINTS, ROWS, name_for, thin
 from tuner.run.trial import Trial
 from tuner.study import log
 

@@ -1,75 +1,185 @@
-"""`tune check`: whether a study's folder is as it was written, and its files agree."""
+"""`tune check`: whether a study, a stream or an MLflow store is as it was written.
+
+What can be mended is named, and `--repair` mends it. Nothing else is changed.
+"""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tuner.errors import UserError
-from tuner.study import best, log
-from tuner.study.log import StudyData
-from tuner.terminal import print_json
+from tuner.errors import UserError, brief
+from tuner.report import store
+from tuner.run import streams
+from tuner.study import check as study_check
+from tuner.study import log
+from tuner.terminal import print_json, say
+from tuner.text import plural
+
+
+@dataclass
+class Checked:
+    """What was found. `counts` of what was read, `summary` if nothing is wrong, and what `--repair`
+    would do, if anything."""
+
+    summary: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    remedies: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str
+    check: Callable[[Path], Checked]
+    mend: Callable[[Path], None]
 
 
 def run(args: Namespace) -> int:
-    """Prints what is wrong; exit code 1 if anything is. A study may have stopped anywhere."""
-    directory = Path(args.study)
-    data = None
-    try:
-        data = log.load(directory)
-        problems = [*data.damage, *_series(data), *_best(data)]
-    except UserError as error:
-        problems = [str(error)]
-    counts = {"asked": 0, "finished": 0, "checks": 0}
-    if data is not None:
-        counts = {
-            "asked": len(data.trials),
-            "finished": len(data.done),
-            "checks": len(data.checks),
-        }
+    """Exit code 1 if anything is wrong, and still is after --repair."""
+    path = Path(args.path)
+    kind = _kind(path)
+    found = kind.check(path)
+    mended: list[str] = []
+    if args.repair and found.remedies:
+        if not args.json:
+            print("\n".join(found.problems))
+        kind.mend(path)
+        mended, found = found.remedies, kind.check(path)
     if args.json:
-        print_json({"study": str(directory.absolute()), **counts, "problems": problems})
-    elif problems:
-        print("\n".join(problems))
+        lists = {"problems": found.problems, "remedies": found.remedies, "mended": mended}
+        print_json({kind.name: str(path.absolute()), **found.counts, **lists})
     else:
-        found = "{finished} of {asked} trials finished, {checks} checks".format(**counts)
-        print(f"{directory}: nothing wrong; {found}")
-    return 1 if problems else 0
+        _tell(path, found, mended)
+    return 1 if found.problems else 0
 
 
-def _series(data: StudyData) -> list[str]:
-    """Those that the log knows of and that are not as they were written."""
-    return [
-        f"{log.series_path(data.directory, trial.number)}: missing or damaged; the report leaves "
-        "these time series out"
-        for trial in data.done
-        if trial.series is not None and not data.series(trial.number)
-    ]
+def _tell(path: Path, found: Checked, mended: list[str]) -> None:
+    for remedy in mended:
+        print(f"mended: {remedy}")
+    if found.problems:
+        print("\n".join(found.problems))
+    else:
+        print(f"{path}: nothing wrong; {found.summary}")
+    for remedy in found.remedies:
+        say(f"tune: note: --repair {remedy}")
 
 
-def _best(data: StudyData) -> list[str]:
-    """What best.yaml says otherwise than the log."""
-    path, trial = data.directory / best.FILE, data.best
+def _kind(path: Path) -> Kind:
+    """UserError if it is nothing that can be checked."""
+    if path.is_dir():
+        if any((path / name).exists() for name in (log.HEADER, log.EVENTS, log.SERIES)):
+            return STUDY
+        if store.local(path).exists() or _studies(path):
+            return STORE
+        raise UserError(f"{path}: neither a study nor a folder of studies")
     if not path.exists():
-        return [] if trial is None else [f"{path}: missing; {AGAIN}"]
+        raise UserError(f"{brief(str(path), 300)}: no such file or folder")
+    if path.is_file() and path.suffix in (".tts", ".db"):
+        return STREAM if path.suffix == ".tts" else STORE
+    raise UserError(
+        f"{path}: neither the folder of a study nor of studies, a stream (.tts), nor an MLflow "
+        "store (.db)"
+    )
+
+
+# --- Studies --------------------------------------------------------------------------------------
+
+
+def _check_study(path: Path) -> Checked:
     try:
-        found = best.read(path)
+        data = log.load(path)
     except UserError as error:
-        return [f"{error}; {AGAIN}"]
-    if trial is None:
-        return [f"{path}: no trial of the log has succeeded"]
-    request = data.header.request
-    wanted = request.trial(trial.number, trial.knobs)
-    pairs = {
-        "scenario": (found.scenario, wanted.scenario),
-        "knobs": (found.knobs, wanted.knobs),
-        "objective.value": (found.objective.value, trial.objective),
-        "provenance.study": (found.provenance.study, request.study),
-        "provenance.trial": (found.provenance.trial, trial.number),
-        "provenance.fingerprints": (found.provenance.fingerprints, data.header.fingerprints),
-    }
-    differ = [name for name, (said, logged) in pairs.items() if said != logged]
-    return [f"{path}: {', '.join(differ)}: not as in {log.EVENTS}; {AGAIN}"] if differ else []
+        return Checked(problems=[str(error)])
+    counts = {"asked": len(data.trials), "finished": len(data.done), "checks": len(data.checks)}
+    found = Checked(
+        "{finished} of {asked} trials finished, {checks} checks".format(**counts),
+        counts,
+        study_check.problems(data),
+    )
+    if count := len(data.left_out):
+        found.remedies = [f"moves {plural(count, 'line')} of the log to {study_check.ASIDE}"]
+    return found
 
 
-AGAIN = "`tune run ... --resume` writes it again"
+# --- Streams --------------------------------------------------------------------------------------
+
+
+def _check_stream(path: Path) -> Checked:
+    try:
+        streams.verify(path)
+    except UserError as error:
+        found = Checked(problems=[str(error)])
+        if _cached(path):
+            found.remedies = ["makes the stream again"]
+        return found
+    return Checked("every block is as it was written")
+
+
+def _mend_stream(path: Path) -> None:
+    entry = _cached(path)
+    assert entry is not None  # else there is no remedy
+    streams.invalidate(entry.request)
+    streams.prepare(entry.request)
+
+
+def _cached(path: Path) -> streams.CacheEntry | None:
+    """The entry of the cache, if the installed kernel makes the same stream."""
+    found = (entry for entry in streams.entries() if entry.path.samefile(path))
+    return next((entry for entry in found if not entry.stale), None)
+
+
+# --- Stores ---------------------------------------------------------------------------------------
+
+
+def _place(path: Path) -> tuple[Path, Path]:
+    """The folder of studies, and the database."""
+    return (path, store.local(path)) if path.is_dir() else (path.parent, path)
+
+
+def _studies(out: Path) -> list[Path]:
+    return sorted(header.parent for header in out.glob(f"*/{log.HEADER}"))
+
+
+def _check_store(path: Path) -> Checked:
+    out, database = _place(path)
+    folders = _studies(out)
+    found = Checked(f"it has {plural(len(folders), 'study')}", {"studies": len(folders)})
+    if flaw := store.flaw(database):
+        problem, remedy = flaw
+        found.problems = [problem]
+        if folders:
+            found.remedies = [f"{remedy}, from the logs of {plural(len(folders), 'study')}"]
+        return found
+    from mlflow import MlflowClient
+
+    from tuner.report.tracked import lacking
+
+    client = MlflowClient(tracking_uri=store.uri_of(database))
+    for folder in folders:
+        if log.in_use(folder):
+            say(f"tune: note: {folder.name} is running, and left out")
+            continue
+        try:
+            missing = lacking(log.load(folder), client)
+        except UserError as error:
+            found.problems.append(str(error))
+            continue
+        if missing:
+            found.problems.append(f"{database}: lacks {missing} of the study {folder.name}")
+            found.remedies.append(f"adds {missing} of the study {folder.name}")
+    return found
+
+
+def _mend_store(path: Path) -> None:
+    from tuner.commands import repair
+
+    out, database = _place(path)
+    repair.mend(out, store.uri_of(database))
+
+
+STUDY = Kind("study", _check_study, study_check.set_aside)
+STREAM = Kind("stream", _check_stream, _mend_stream)
+STORE = Kind("store", _check_store, _mend_store)

@@ -21,7 +21,16 @@ FILES = (page.PAGE, page.BARS, best.FILE, best.MINIMAL)
 def run(args: Namespace) -> int:
     """Exit code 0 when the store has all studies completely."""
     out = Path(args.out)
-    uri = args.mlflow_uri or default_store(out)
+    found, errors = mend(out, args.mlflow_uri or default_store(out))
+    code = 1 if errors else 0
+    if args.json:
+        print_json({"studies": found} | (as_object("\n".join(errors), code) if errors else {}))
+    return code
+
+
+def mend(out: Path, uri: str) -> tuple[list[dict[str, object]], list[str]]:
+    """Adds to the store what it lacks; returns what became of the folder's studies, and an error
+    for each that could not be added. UserError if there is none."""
     folders = sorted(path.parent for path in out.glob(f"*/{log.HEADER}"))
     if not folders:
         raise UserError(f"no studies in {out.absolute()}; name their folder with --out")
@@ -35,10 +44,7 @@ def run(args: Namespace) -> int:
             say(f"tune: error: {error}")
     for path in sorted(out.glob("compare-*/compare.json")):
         say(f"{path.parent.name}: repeat its `tune compare` command to add it")
-    code = 1 if errors else 0
-    if args.json:
-        print_json({"studies": found} | (as_object("\n".join(errors), code) if errors else {}))
-    return code
+    return found, errors
 
 
 def _repair(folder: Path, uri: str, *, verify: bool) -> dict[str, object]:

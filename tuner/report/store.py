@@ -34,7 +34,16 @@ PARENT_TAG = "mlflow.parentRunId"
 
 def default_store(out: Path) -> str:
     """URI of the tracking store of a folder of studies."""
-    return f"{LOCAL}{out.absolute() / 'mlflow.db'}"
+    return uri_of(local(out))
+
+
+def local(out: Path) -> Path:
+    """Its database."""
+    return out / "mlflow.db"
+
+
+def uri_of(database: Path) -> str:
+    return f"{LOCAL}{database.absolute()}"
 
 
 def database_of(uri: str) -> Path | None:
@@ -108,6 +117,20 @@ def experiments(uri: str, out: Path) -> list[tuple[str, str]]:
     return [(experiment.name, str(experiment.experiment_id)) for experiment in found]
 
 
+def flaw(path: Path) -> tuple[str, str] | None:
+    """What is wrong with a local database, all of which is read, and what `client_of` does about
+    it; None if it is whole. UserError if it is of a newer MLflow."""
+    if not path.exists():
+        return f"{path}: missing", "makes it"
+    try:
+        revision, wanted = _schema(path, verify=True)
+    except BrokenStore as error:
+        return str(error), "keeps it under another name and makes it anew"
+    if revision == wanted:
+        return None
+    return f"{path}: the database is of an older MLflow", "brings it up to date or makes it anew"
+
+
 def experiment_of(client: MlflowClient, name: str, uri: str, out: Path) -> str:
     """Identity of the experiment of that name, made if it is not there."""
     found = client.get_experiment_by_name(name)
@@ -177,21 +200,11 @@ def _lock(path: Path) -> Iterator[None]:
 def _prepare(path: Path, *, verify: bool = False) -> None:
     """Makes the database if it is missing or empty, and its schema that of the installed MLflow.
     BrokenStore if that cannot be done; the file is then as it was."""
-    from alembic.script import ScriptDirectory
-    from mlflow.store import db_migrations
-
     for left in path.parent.glob(f"{glob.escape(path.name)}.*.partial*"):  # by one that was killed
         left.unlink()
-    with _database(path):
-        revision = _revision(path, verify=verify)
-    known = ScriptDirectory(str(Path(db_migrations.__file__).parent))
-    if revision == known.get_current_head():
+    revision, wanted = _schema(path, verify=verify)
+    if revision == wanted:
         return
-    if revision and revision not in {script.revision for script in known.walk_revisions()}:
-        raise UserError(
-            f"{path}: the database is of a newer MLflow (its schema is {revision}); "
-            "upgrade MLflow, or name another store with --mlflow-uri"
-        )
     # MLflow keeps connections to a database open by its name, so no name is used twice.
     copy = path.with_name(f"{path.name}.{uuid4().hex[:8]}.partial")
     try:
@@ -207,6 +220,24 @@ def _prepare(path: Path, *, verify: bool = False) -> None:
         sync_directory(path.parent)
     finally:
         copy.unlink(missing_ok=True)
+
+
+def _schema(path: Path, *, verify: bool) -> tuple[str | None, str | None]:
+    """The versions of the database's schema, as `_revision`, and of the installed MLflow's.
+    BrokenStore; UserError if the database is of a newer MLflow."""
+    from alembic.script import ScriptDirectory
+    from mlflow.store import db_migrations
+
+    with _database(path):
+        revision = _revision(path, verify=verify)
+    known = ScriptDirectory(str(Path(db_migrations.__file__).parent))
+    head = known.get_current_head()
+    if revision and revision not in {script.revision for script in known.walk_revisions()}:
+        raise UserError(
+            f"{path}: the database is of a newer MLflow (its schema is {revision}); "
+            "upgrade MLflow, or name another store with --mlflow-uri"
+        )
+    return revision, head
 
 
 @contextmanager

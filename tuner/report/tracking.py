@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from tuner.model import content_hash
 from tuner.objective import OBJECTIVES
 from tuner.report.conclusion import Conclusion
-from tuner.report.store import (
-    EXPERIMENT,
-    PARENT_TAG,
-    children_of,
-    client_of,
-    experiment_of,
-    repair_command,
+from tuner.report.store import PARENT_TAG, client_of, experiment_of, repair_command
+from tuner.report.tracked import (
+    STUDY_TAG,
+    TRIAL_TAG,
+    experiment_name,
+    parent_of,
+    sorted_out,
+    study_id,
 )
 from tuner.run.trial import Status
 from tuner.scenario import label
@@ -35,8 +35,6 @@ from tuner.study.verdict import Difference
 
 POINTS = 200  # of a time series, at most
 ROWS = 1000  # metric values per trial, at most; also MLflow's limit for one call
-STUDY_TAG = "tiertune.study"
-TRIAL_TAG = "tiertune.trial"
 
 
 class Tracker:
@@ -138,12 +136,6 @@ def restore(
     return len(missing)
 
 
-def study_id(study: StudyData) -> str:
-    """Distinguishes studies of the same name: one may have been deleted and started again."""
-    header = study.header
-    return f"{header.request.study}-{content_hash([header.request.study, header.created])[:8]}"
-
-
 class _Store:
     """The study's runs in one tracking store. Used by one thread."""
 
@@ -162,19 +154,14 @@ class _Store:
         self._metric, self._param, self._run_tag = Metric, Param, RunTag
         self._study = study
         self._request = study.header.request
-        # One experiment per workload: its studies are what people compare.
-        name = f"{EXPERIMENT}{self._request.workload.name}"
-        self._experiment = experiment_of(self._client, name, uri, out)
+        self._experiment = experiment_of(self._client, experiment_name(study), uri, out)
         self._parent = self._find_parent()
         self.tracked = self._find_children()
 
     def _find_parent(self) -> str:
-        identity = study_id(self._study)
-        found = self._client.search_runs(
-            [self._experiment], filter_string=f"tags.`{STUDY_TAG}` = '{identity}'", max_results=1
-        )
-        if found:
-            run_id = str(found[0].info.run_id)
+        found = parent_of(self._client, self._experiment, self._study)
+        if found is not None:
+            run_id = str(found.info.run_id)
             self._client.update_run(run_id, status="RUNNING")
             return run_id
         request, header = self._request, self._study.header
@@ -182,7 +169,7 @@ class _Store:
             self._experiment,
             start_time=_milliseconds(header.created),
             run_name=request.study,
-            tags=self._common_tags() | {STUDY_TAG: identity},
+            tags=self._common_tags() | {STUDY_TAG: study_id(self._study)},
         )
         settings = {
             **{name: label(str(value)) for name, value in request.scenario.plain().items()},
@@ -211,13 +198,9 @@ class _Store:
 
     def _find_children(self) -> set[int]:
         """Numbers of the trials that are completely tracked. Half-tracked ones are removed."""
-        tracked: set[int] = set()
-        for run in children_of(self._client, self._experiment, self._parent):
-            number = int(run.data.tags.get(TRIAL_TAG, -1))
-            if run.info.status == "RUNNING" or number in tracked:
-                self._client.delete_run(run.info.run_id)
-            else:
-                tracked.add(number)
+        tracked, superfluous = sorted_out(self._client, self._experiment, self._parent)
+        for run in superfluous:
+            self._client.delete_run(run.info.run_id)
         return tracked
 
     def add_missing(

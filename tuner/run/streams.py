@@ -204,6 +204,11 @@ def check(path: Path) -> None:
         raise CorruptStream(text if str(path) in text else f"{path}: {text}") from error
 
 
+def verify(path: Path) -> None:
+    """Reads every block. UserError naming the file and the block that is damaged."""
+    check(path)
+
+
 def invalidate(request: Stream) -> None:
     """The next `ensure` verifies the file whatever its note says."""
     _note_of(request).unlink(missing_ok=True)

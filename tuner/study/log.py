@@ -5,6 +5,7 @@
                       each with a checksum and the hash of study.json (`tuner.study.events`)
     series/NNNN.json  time series of one trial
     lock              held by the one process that writes
+    trials.jsonl.damaged  lines that `tune check --repair` has moved out of the log
 
 The log is the only truth about a study. Everything else (MLflow, best.yaml, the report, SMAC's
 model) is made from it and can be made again. A line is written and synced before anything acts on
@@ -102,13 +103,14 @@ class TrialRecord:
 class StudyData:
     """A study as read from its directory. Trials are in the order of their numbers, checks in that
     in which they ended. `damage` has a line for each record that is left out, and why; the number
-    of a trial may be missing then."""
+    of a trial may be missing then. `left_out` has the places of these records in the log."""
 
     directory: Path
     header: StudyHeader
     trials: list[TrialRecord] = field(default_factory=list)
     checks: list[Checked] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
+    left_out: list[int] = field(default_factory=list)
 
     @property
     def asked(self) -> int:
@@ -163,6 +165,18 @@ def now() -> str:
 def exists(directory: Path) -> bool:
     with _disk(directory):
         return (directory / HEADER).exists()
+
+
+def in_use(directory: Path) -> bool:
+    """Whether a process is writing the study."""
+    try:
+        with (directory / LOCK).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # no lock, nobody who holds it
+        return False
+    return False
 
 
 def load(directory: Path) -> StudyData:
@@ -396,7 +410,8 @@ def _parse(content: bytes, data: StudyData, key: str) -> int:
             ) from None
         except ValueError as error:
             data.damage.append(f"{path}, line {index}: {error}; the record is left out")
-    if len(lines) == len(data.damage) > 1:
+            data.left_out.append(index - 1)
+    if len(lines) == len(data.left_out) > 1:
         raise UserError(f"{path}: none of its {len(lines)} lines can be read; {ELSEWHERE}")
     for number in range(data.asked):
         if data.trial(number) is None:

@@ -1,0 +1,60 @@
+"""What an MLflow store has of a study. Nothing is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuner.model import content_hash
+from tuner.report.store import EXPERIMENT, children_of
+from tuner.study.log import StudyData
+from tuner.text import plural
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+STUDY_TAG = "tiertune.study"
+TRIAL_TAG = "tiertune.trial"
+
+
+def lacking(study: StudyData, client: MlflowClient) -> str | None:
+    """What the store lacks of a study that no process is working on; None if it has everything."""
+    experiment = client.get_experiment_by_name(experiment_name(study))
+    parent = experiment and parent_of(client, experiment.experiment_id, study)
+    if experiment is None or parent is None:
+        return "all of it"
+    tracked, _ = sorted_out(client, experiment.experiment_id, parent.info.run_id)
+    if missing := sum(trial.number not in tracked for trial in study.done):
+        return f"{missing} of {plural(len(study.done), 'trial')}"
+    return "its end" if parent.info.status == "RUNNING" else None
+
+
+def experiment_name(study: StudyData) -> str:
+    """One experiment per workload: its studies are what people compare."""
+    return f"{EXPERIMENT}{study.header.request.workload.name}"
+
+
+def parent_of(client: MlflowClient, experiment: str, study: StudyData) -> Run | None:
+    """The run of the study."""
+    tag = f"tags.`{STUDY_TAG}` = '{study_id(study)}'"
+    found = client.search_runs([experiment], filter_string=tag, max_results=1)
+    return found[0] if found else None
+
+
+def sorted_out(client: MlflowClient, experiment: str, parent: str) -> tuple[set[int], list[Run]]:
+    """Numbers of the trials that are completely tracked, and half-tracked or doubled runs."""
+    tracked: set[int] = set()
+    superfluous = []
+    for run in children_of(client, experiment, parent):
+        number = int(run.data.tags.get(TRIAL_TAG, -1))
+        if run.info.status == "RUNNING" or number in tracked:
+            superfluous.append(run)
+        else:
+            tracked.add(number)
+    return tracked, superfluous
+
+
+def study_id(study: StudyData) -> str:
+    """Distinguishes studies of the same name: one may have been deleted and started again."""
+    header = study.header
+    return f"{header.request.study}-{content_hash([header.request.study, header.created])[:8]}"

@@ -1,0 +1,68 @@
+"""Whether a study's folder is as it was written, and its files agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tuner.errors import UserError
+from tuner.files import write_file
+from tuner.study import best, log
+from tuner.study.log import StudyData, StudyLog
+
+AGAIN = "`tune run ... --resume` writes it again"
+
+ASIDE = f"{log.EVENTS}.damaged"
+"""Beside the log: lines that were taken out of it because they cannot be read."""
+
+
+def problems(data: StudyData) -> list[str]:
+    """What is damaged, missing or contradictory. A study may have stopped anywhere."""
+    return [*data.damage, *_series(data), *_best(data)]
+
+
+def _series(data: StudyData) -> list[str]:
+    """Those that the log knows of and that are not as they were written."""
+    return [
+        f"{log.series_path(data.directory, trial.number)}: missing or damaged; the report leaves "
+        "these time series out"
+        for trial in data.done
+        if trial.series is not None and not data.series(trial.number)
+    ]
+
+
+def _best(data: StudyData) -> list[str]:
+    """What best.yaml says otherwise than the log."""
+    path, trial = data.directory / best.FILE, data.best
+    if not path.exists():
+        return [] if trial is None else [f"{path}: missing; {AGAIN}"]
+    try:
+        found = best.read(path)
+    except UserError as error:
+        return [f"{error}; {AGAIN}"]
+    if trial is None:
+        return [f"{path}: no trial of the log has succeeded"]
+    request = data.header.request
+    wanted = request.trial(trial.number, trial.knobs)
+    pairs = {
+        "scenario": (found.scenario, wanted.scenario),
+        "knobs": (found.knobs, wanted.knobs),
+        "objective.value": (found.objective.value, trial.objective),
+        "provenance.study": (found.provenance.study, request.study),
+        "provenance.trial": (found.provenance.trial, trial.number),
+        "provenance.fingerprints": (found.provenance.fingerprints, data.header.fingerprints),
+    }
+    differ = [name for name, (said, logged) in pairs.items() if said != logged]
+    return [f"{path}: {', '.join(differ)}: not as in {log.EVENTS}; {AGAIN}"] if differ else []
+
+
+def set_aside(directory: Path) -> None:
+    """Moves the lines of the log that are left out to the end of the file ASIDE. A kill in between
+    leaves them in both. UserError if a process is writing the study, or the disk is full."""
+    with StudyLog(directory) as study:
+        path, aside = directory / log.EVENTS, directory / ASIDE
+        lines = path.read_bytes().split(b"\n")
+        out = set(study.data.left_out)
+        before = aside.read_bytes() if aside.exists() else b""
+        write_file(aside, before + b"".join(lines[index] + b"\n" for index in sorted(out)))
+        kept = [line for index, line in enumerate(lines) if index not in out]
+        write_file(path, b"\n".join(kept))
