@@ -465,6 +465,16 @@ def _check(parser: argparse.ArgumentParser) -> None:
     json(parser)
 
 
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Prints versions, paths and their free space, limits, optional tools, Ray's network, the "
+        "MLflow store and clocks, each with what is wrong. Exit code 1 if something would stop a "
+        "study."
+    )
+    out(parser)
+    json(parser)
+
+
 def _ui(parser: argparse.ArgumentParser) -> None:
     out(parser)
     parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
@@ -488,6 +498,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "sim": ("run one configuration", _sim),
     "best": ("print the best known configuration of a workload", _best),
     "check": ("tell whether a study, a stream or a store is undamaged", _check),
+    "doctor": ("tell what would stop a study on this machine", _doctor),
     "smoke": ("a few trials of every policy on every workload's smoke input", _smoke),
     "compare": ("compare policies on several workloads and ratios", _compare),
     "map": ("map where promotion helps and where it hurts", _map),

@@ -14,12 +14,9 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from tuner.arguments import COMMANDS
-
-if TYPE_CHECKING:
-    from _typeshed import SupportsWrite
 
 MODULES = {"import": "import_"}
 """Of commands whose name a module cannot have."""
@@ -140,7 +137,7 @@ class _Usage(Exception):
 class _Parser(argparse.ArgumentParser):
     """Leaves it to the command line to report wrong usage, and help that cannot be written."""
 
-    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+    def print_help(self, file: Any = None) -> None:
         print(self.format_help(), end="", file=file)
         sys.stdout.flush()
 

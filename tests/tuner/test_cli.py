@@ -76,6 +76,7 @@ def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "sim",
         "best",
         "check",
+        "doctor",
         "smoke",
         "claims",
         "policies",

@@ -327,6 +327,12 @@ def test_check_of_a_broken_store_changes_nothing(tmp_path: Path, template: Path)
         "keeps it under another name and makes it anew, from the logs of 1 study"
     ]
     assert "MLflow's database is broken (" in found["problems"][0]
+    done = tune("doctor", "--out", str(tmp_path), "--json")
+    assert done.returncode == 0
+    (store,) = (f for f in json.loads(done.stdout)["findings"] if f["name"] == "MLflow store")
+    assert store["state"] == "warning"
+    assert "MLflow's database is broken (" in store["found"]
+    assert f"`tune repair --out {tmp_path}` keeps it under another name" in store["found"]
     assert database(tmp_path).read_bytes() == before
 
 

@@ -147,7 +147,7 @@ def _check_store(path: Path) -> Checked:
     out, database = _place(path)
     folders = _studies(out)
     found = Checked(f"it has {plural(len(folders), 'study')}", {"studies": len(folders)})
-    if flaw := store.flaw(database):
+    if flaw := store.flaw(database, verify=True):
         problem, remedy = flaw
         found.problems = [problem]
         if folders:

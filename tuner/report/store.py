@@ -117,13 +117,13 @@ def experiments(uri: str, out: Path) -> list[tuple[str, str]]:
     return [(experiment.name, str(experiment.experiment_id)) for experiment in found]
 
 
-def flaw(path: Path) -> tuple[str, str] | None:
-    """What is wrong with a local database, all of which is read, and what `client_of` does about
-    it; None if it is whole. UserError if it is of a newer MLflow."""
+def flaw(path: Path, *, verify: bool) -> tuple[str, str] | None:
+    """What is wrong with a local database, and what `client_of` does about it; None if nothing. All
+    of it is read if `verify`. UserError if it is of a newer MLflow."""
     if not path.exists():
         return f"{path}: missing", "makes it"
     try:
-        revision, wanted = _schema(path, verify=True)
+        revision, wanted = _schema(path, verify=verify)
     except BrokenStore as error:
         return str(error), "keeps it under another name and makes it anew"
     if revision == wanted:

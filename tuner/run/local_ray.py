@@ -28,6 +28,9 @@ ENVIRONMENT = {
     "RAY_AUTH_MODE": "token",
 }
 
+OBJECT_STORE = 128 << 20
+"""Bytes of shared memory. Trials and results are small."""
+
 CORE = {"raylet", "gcs_server"}
 
 MARK = "tiertune.lock"
@@ -69,7 +72,7 @@ class LocalRay:
                 address="local",
                 num_cpus=workers,
                 include_dashboard=False,
-                object_store_memory=128 << 20,
+                object_store_memory=OBJECT_STORE,
                 **options,
             )
         self._ray = ray

@@ -1,0 +1,285 @@
+"""What a study needs of the machine, and whether it is there: `tune doctor`.
+
+Each function below `CHECKS` looks at one part, and yields findings. A problem is what would stop a
+study; a warning is what makes it slower, worse or incomplete, or stops some other command.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from tuner import engine
+from tuner.errors import UserError
+from tuner.report import store
+from tuner.run import streams
+from tuner.run.local_ray import ENVIRONMENT, OBJECT_STORE
+from tuner.text import clock, size
+
+State = Literal["ok", "warning", "problem"]
+
+MIB, GIB = 1 << 20, 1 << 30
+
+# Below the first a study is expected to fail, below the second it may. All are rough.
+DISK = (100 * MIB, 2 * GIB)
+MEMORY = (GIB // 2, 2 * GIB)
+FILES = (256, 1024)
+FILE_SIZE = (64 * MIB, 16 * GIB)
+
+SHARED_MEMORY = Path("/dev/shm")
+
+SOCKET = "/ray/session_2026-01-02_03-04-05_678901_2345678/sockets/plasma_store"
+"""What Ray adds to the folder for temporary files."""
+LONGEST_SOCKET = 107  # bytes: Linux' limit
+
+TOOLS = {
+    "perf": "records what `tune import --format perf-script` reads",
+    "qemu-x86_64": "runs the programs of `tune record --sampler emulation`",
+    "docker": "runs the test of a new system (.ci/run)",
+    "g++": "builds tune from its sources",
+}
+
+PYTHON_BELOW = (3, 14)
+"""The first version without tests."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    name: str
+    state: State
+    found: str
+
+
+def examine(out: Path) -> Iterator[Finding]:
+    """All findings; `out` is the folder of studies."""
+    for name, check in CHECKS.items():
+        try:
+            yield from check(out)
+        except (OSError, UserError) as error:
+            yield Finding(name, "problem", str(error))
+
+
+def _judged(value: float, bounds: tuple[float, float]) -> State:
+    problem, warning = bounds
+    return "problem" if value < problem else "warning" if value < warning else "ok"
+
+
+# --- Versions -------------------------------------------------------------------------------------
+
+
+def _engine(_: Path) -> Iterator[Finding]:
+    yield Finding("tune", "ok", f"{engine.version()}, engine build {engine.build_id()}")
+    best = engine.supported_isas()[-1]
+    forced = f" (TIERTUNE_ISA; {best} is faster)" if engine.isa() != best else ""
+    state: State = "warning" if forced else "ok"
+    yield Finding("loops", state, f"{engine.isa()}{forced} on {platform.machine()}")
+
+
+def _python(_: Path) -> Iterator[Finding]:
+    tested = platform.python_version_tuple()[:2]
+    state: State = "ok" if tuple(map(int, tested)) < PYTHON_BELOW else "warning"
+    untested = "" if state == "ok" else ", with which tune is not tested"
+    yield Finding("Python", state, f"{platform.python_version()}{untested}")
+
+
+def _libraries(_: Path) -> Iterator[Finding]:
+    from packaging.requirements import Requirement
+
+    try:
+        wanted = metadata.requires("tiertune") or []
+    except metadata.PackageNotFoundError:
+        yield Finding("libraries", "warning", "not known: the package tiertune is not installed")
+        return
+    for text in wanted:
+        need = Requirement(text)
+        try:
+            version = metadata.version(need.name)
+        except metadata.PackageNotFoundError:
+            yield Finding(need.name, "problem", f"not installed; needs {need.specifier}")
+            continue
+        fits = need.specifier.contains(version, prereleases=True)
+        other = "" if fits else f", but tune is tested with {need.specifier}"
+        yield Finding(need.name, "ok" if fits else "warning", f"{version}{other}")
+
+
+# --- Places ---------------------------------------------------------------------------------------
+
+
+def _cache(_: Path) -> Iterator[Finding]:
+    streams.limit_bytes()
+    yield _place("cache", streams.folder())
+
+
+def _results(out: Path) -> Iterator[Finding]:
+    yield _place("results", out.absolute())
+
+
+def _temporary(_: Path) -> Iterator[Finding]:
+    folder = tempfile.gettempdir()
+    yield _place("temporary files", Path(folder))
+    if len(os.fsencode(folder + SOCKET)) > LONGEST_SOCKET:
+        most = LONGEST_SOCKET - len(SOCKET)
+        yield Finding(
+            "temporary files",
+            "problem",
+            f"{folder}: Ray needs a TMPDIR of at most {most} bytes; --workers 1 runs without Ray",
+        )
+
+
+def _place(name: str, folder: Path) -> Finding:
+    """Whether files can be written there, and how much."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(b"x")
+            file.flush()
+    except OSError as error:
+        return Finding(name, "problem", f"{folder}: cannot be written: {error.strerror}")
+    free = shutil.disk_usage(there).free
+    return Finding(name, _judged(free, DISK), f"{folder}: {size(free)} free")
+
+
+def _shared_memory(_: Path) -> Iterator[Finding]:
+    if SHARED_MEMORY.is_dir():
+        free = shutil.disk_usage(SHARED_MEMORY).free
+        state: State = "ok" if free >= OBJECT_STORE else "warning"
+        yield Finding("shared memory", state, f"{SHARED_MEMORY}: {size(free)} free")
+    else:
+        yield Finding("shared memory", "warning", f"no {SHARED_MEMORY}: Ray takes the disk")
+
+
+# --- Limits ---------------------------------------------------------------------------------------
+
+
+def _limits(_: Path) -> Iterator[Finding]:
+    files = _limit(resource.RLIMIT_NOFILE)
+    shown = "unlimited" if files is None else f"{files:,}"
+    yield Finding("open files", "ok" if files is None else _judged(files, FILES), shown)
+    largest = _limit(resource.RLIMIT_FSIZE)
+    if largest is not None:
+        state = _judged(largest, FILE_SIZE)
+        yield Finding("size of a file", state, f"{size(largest)} (`ulimit -f`)")
+    else:
+        yield Finding("size of a file", "ok", "unlimited")
+    if (space := _limit(resource.RLIMIT_AS)) is not None:
+        said = f"{size(space)} (`ulimit -v`); Ray maps far more than it uses"
+        yield Finding("address space", "warning", said)
+    if (seconds := _limit(resource.RLIMIT_CPU)) is not None:
+        said = f"{clock(seconds)} (`ulimit -t`), after which a process is killed"
+        yield Finding("processor time", "warning", said)
+
+
+def _limit(which: int) -> int | None:
+    """The one in force; None if there is none."""
+    soft, _ = resource.getrlimit(which)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _memory(_: Path) -> Iterator[Finding]:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    limit = cgroup_memory(Path("/"))
+    shown = f"{size(free)} available"
+    if limit is not None:
+        shown += f", {size(limit)} allowed by the control group"
+    yield Finding("memory", _judged(min(free, limit or free), MEMORY), shown)
+    yield Finding("CPUs", "ok", str(len(os.sched_getaffinity(0))))
+
+
+def cgroup_memory(root: Path) -> int | None:
+    """Bytes that the control group of this process allows, of either version; None if it has no
+    limit. A container may see its group at the top, so all the way up is looked at."""
+    found = []
+    for line in (root / "proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            top, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        elif not controllers:
+            top, name = root / "sys/fs/cgroup", "memory.max"
+        else:
+            continue
+        group = top / path.lstrip("/")
+        for folder in (group, *group.parents):
+            file = folder / name
+            if file.is_file() and (text := file.read_text().strip()).isdecimal():
+                found.append(int(text))
+            if folder == top:
+                break
+    return min((limit for limit in found if limit < 1 << 60), default=None)
+
+
+# --- Others ---------------------------------------------------------------------------------------
+
+
+def _tools(_: Path) -> Iterator[Finding]:
+    for name, purpose in TOOLS.items():
+        path = shutil.which(name)
+        yield Finding(name, "ok" if path else "warning", path or f"not found; it {purpose}")
+
+
+def _ray(_: Path) -> Iterator[Finding]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        with socket.create_connection(address, timeout=2):
+            yield Finding("Ray", "ok", "connections on the loopback interface are possible")
+    for name, value in ENVIRONMENT.items():
+        if (found := os.environ.get(name, value)) != value:
+            said = f"{name} is {found}, not {value}: Ray may be open to others"
+            yield Finding("Ray", "warning", said)
+
+
+def _store(out: Path) -> Iterator[Finding]:
+    path = store.local(out)
+    if not path.exists():
+        yield Finding("MLflow store", "ok", f"{path}: none yet; the first study makes it")
+        return
+    try:
+        flaw = store.flaw(path, verify=False)
+    except UserError as error:  # studies go on without it
+        yield Finding("MLflow store", "warning", str(error))
+        return
+    if flaw:
+        command = store.repair_command(store.default_store(out), out)
+        yield Finding("MLflow store", "warning", f"{flaw[0]}; `{command}` {flaw[1]}")
+    else:
+        yield Finding("MLflow store", "ok", f"{path}: its schema is the installed MLflow's")
+
+
+def _clocks(_: Path) -> Iterator[Finding]:
+    behind = Path(__file__).stat().st_mtime - time.time()
+    if behind > 0:
+        said = f"before tune was installed ({clock(behind)} behind): logs get wrong times"
+        yield Finding("clock", "warning", said)
+    else:
+        yield Finding("clock", "ok", time.strftime("%Y-%m-%d %H:%M:%S %z"))
+    resolution = time.get_clock_info("monotonic").resolution
+    state: State = "ok" if resolution <= 1e-3 else "warning"
+    yield Finding("monotonic clock", state, f"in steps of {resolution * 1e9:g} ns")
+
+
+CHECKS: dict[str, Callable[[Path], Iterator[Finding]]] = {
+    "engine": _engine,
+    "Python": _python,
+    "libraries": _libraries,
+    "cache": _cache,
+    "results": _results,
+    "temporary files": _temporary,
+    "shared memory": _shared_memory,
+    "limits": _limits,
+    "memory": _memory,
+    "tools": _tools,
+    "Ray": _ray,
+    "MLflow store": _store,
+    "clocks": _clocks,
+}
+"""By the name of the finding if one raises an error."""
