@@ -250,7 +250,7 @@ def _store(out: Path) -> Iterator[Finding]:
         return
     if flaw:
         command = store.repair_command(store.default_store(out), out)
-        yield Finding("MLflow store", "warning", f"{flaw[0]}; `{command}` {flaw[1]}")
+        yield Finding("MLflow store", "warning", f"{flaw[0]}; `{command}` would {flaw[1]}")
     else:
         yield Finding("MLflow store", "ok", f"{path}: its schema is the installed MLflow's")
 

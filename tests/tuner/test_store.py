@@ -303,7 +303,7 @@ def test_check_tells_what_a_store_lacks_and_repair_adds_it(tmp_path: Path, templ
         (problem,), (remedy,) = found["problems"], found["remedies"]
         assert (done.returncode, found["store"], found["studies"]) == (1, str(path), 2)
         assert problem.startswith(f"{database(tmp_path)}: lacks 1 of 2 trials of the study ")
-        assert remedy.startswith("adds 1 of 2 trials of the study ")
+        assert remedy.startswith("add 1 of 2 trials of the study ")
     done = tune("check", str(tmp_path), "--repair", "--json")
     found = json.loads(done.stdout)
     assert (done.returncode, found["problems"], found["mended"]) == (0, [], [remedy]), done.stderr
@@ -318,13 +318,13 @@ def test_check_of_a_broken_store_changes_nothing(tmp_path: Path, template: Path)
     done = tune("check", str(tmp_path), "--json")
     found = json.loads(done.stdout)
     assert (done.returncode, database(tmp_path).read_bytes()) == (1, before)
-    assert found["remedies"] == ["brings it up to date or makes it anew, from the logs of 1 study"]
+    assert found["remedies"] == ["bring it up to date or make it anew, from the logs of 1 study"]
     database(tmp_path).write_text("not at all a database\n" * 100)
     before = database(tmp_path).read_bytes()
     done = tune("check", str(database(tmp_path)), "--json")
     found = json.loads(done.stdout)
     assert found["remedies"] == [
-        "keeps it under another name and makes it anew, from the logs of 1 study"
+        "keep it under another name and make it anew, from the logs of 1 study"
     ]
     assert "MLflow's database is broken (" in found["problems"][0]
     done = tune("doctor", "--out", str(tmp_path), "--json")
@@ -332,7 +332,7 @@ def test_check_of_a_broken_store_changes_nothing(tmp_path: Path, template: Path)
     (store,) = (f for f in json.loads(done.stdout)["findings"] if f["name"] == "MLflow store")
     assert store["state"] == "warning"
     assert "MLflow's database is broken (" in store["found"]
-    assert f"`tune repair --out {tmp_path}` keeps it under another name" in store["found"]
+    assert f"`tune repair --out {tmp_path}` would keep it under another name" in store["found"]
     assert database(tmp_path).read_bytes() == before
 
 

@@ -137,10 +137,10 @@ def test_check_reads_a_stream_and_makes_it_again(fake: FakeNative, run: Any) -> 
     assert (found.code, found.json["stream"], found.json["problems"]) == (0, str(path), [])
     good = path.read_text()
     path.write_text("rotten")
-    problem, remedy = f"{path}: checksum of block 0 is wrong", "makes the stream again"
+    problem, remedy = f"{path}: checksum of block 0 is wrong", "make the stream again"
     found = run("check", str(path))
     assert (found.code, found.out) == (1, f"{problem}\n")
-    assert found.err == f"tune: note: --repair {remedy}\n"
+    assert found.err == f"tune: note: --repair would {remedy}\n"
     assert (path.read_text(), fake.recorded()) == ("rotten", 1)
     found = run("check", str(path), "--repair", "--json")
     assert found.json == {"stream": str(path), "problems": [], "remedies": [], "mended": [remedy]}
@@ -154,8 +154,22 @@ def test_check_tells_that_a_recording_cannot_be_mended(
     path.write_text("rotten")
     found = run("check", str(path), "--repair", "--json")
     assert (found.code, found.json["remedies"], found.json["mended"]) == (1, [], [])
-    assert found.json["problems"] == [f"{path}: checksum of block 0 is wrong"]
+    problem = f"{path}: checksum of block 0 is wrong"
+    assert found.json["problems"] == [f"{problem}; it is a recording, and cannot be made again"]
     assert path.read_text() == "rotten"
+
+
+def test_check_names_what_removes_a_stream_of_another_engine(
+    fake: FakeNative, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = streams.ensure(request_of())
+    path.write_text("rotten")
+    monkeypatch.setattr(fake, "stream_id", lambda kernel: "maker-2")
+    found = run("check", str(path), "--repair", "--json")
+    assert (found.code, found.json["mended"]) == (1, [])
+    assert found.json["problems"][0].endswith("; `tune cache clear --stale` removes it")
+    run("cache", "clear", "--stale")
+    assert not path.exists()
 
 
 def test_a_touched_but_good_file_is_kept(fake: FakeNative) -> None:

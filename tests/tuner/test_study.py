@@ -378,7 +378,7 @@ def test_check_moves_lines_that_cannot_be_read_out_of_the_log(
         code = cli.main(["check", str(folder), "--json", *words])
         return code, json.loads(capsys.readouterr().out)
 
-    remedy = "moves 1 line of the log to trials.jsonl.damaged"
+    remedy = "move 1 line of the log to trials.jsonl.damaged"
     (folder / log.EVENTS).write_bytes(b"".join([*lines[:2], bad[0], *lines[2:]]))
     capsys.readouterr()
     code, found = check()

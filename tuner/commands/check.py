@@ -58,13 +58,13 @@ def run(args: Namespace) -> int:
 
 def _tell(path: Path, found: Checked, mended: list[str]) -> None:
     for remedy in mended:
-        print(f"mended: {remedy}")
+        print(f"done: {remedy}")
     if found.problems:
         print("\n".join(found.problems))
     else:
         print(f"{path}: nothing wrong; {found.summary}")
     for remedy in found.remedies:
-        say(f"tune: note: --repair {remedy}")
+        say(f"tune: note: --repair would {remedy}")
 
 
 def _kind(path: Path) -> Kind:
@@ -100,7 +100,7 @@ def _check_study(path: Path) -> Checked:
         study_check.problems(data),
     )
     if count := len(data.left_out):
-        found.remedies = [f"moves {plural(count, 'line')} of the log to {study_check.ASIDE}"]
+        found.remedies = [f"move {plural(count, 'line')} of the log to {study_check.ASIDE}"]
     return found
 
 
@@ -111,10 +111,12 @@ def _check_stream(path: Path) -> Checked:
     try:
         streams.verify(path)
     except UserError as error:
-        found = Checked(problems=[str(error)])
         if _cached(path):
-            found.remedies = ["makes the stream again"]
-        return found
+            return Checked(problems=[str(error)], remedies=["make the stream again"])
+        instead = "`tune cache clear --stale` removes it"
+        if path.absolute().parent != streams.folder():
+            instead = "it is a recording, and cannot be made again"
+        return Checked(problems=[f"{error}; {instead}"])
     return Checked("every block is as it was written")
 
 
@@ -169,7 +171,7 @@ def _check_store(path: Path) -> Checked:
             continue
         if missing:
             found.problems.append(f"{database}: lacks {missing} of the study {folder.name}")
-            found.remedies.append(f"adds {missing} of the study {folder.name}")
+            found.remedies.append(f"add {missing} of the study {folder.name}")
     return found
 
 

@@ -118,17 +118,17 @@ def experiments(uri: str, out: Path) -> list[tuple[str, str]]:
 
 
 def flaw(path: Path, *, verify: bool) -> tuple[str, str] | None:
-    """What is wrong with a local database, and what `client_of` does about it; None if nothing. All
+    """What is wrong with a local database, and what `client_of` would do; None if nothing. All
     of it is read if `verify`. UserError if it is of a newer MLflow."""
     if not path.exists():
-        return f"{path}: missing", "makes it"
+        return f"{path}: missing", "make it"
     try:
         revision, wanted = _schema(path, verify=verify)
     except BrokenStore as error:
-        return str(error), "keeps it under another name and makes it anew"
+        return str(error), "keep it under another name and make it anew"
     if revision == wanted:
         return None
-    return f"{path}: the database is of an older MLflow", "brings it up to date or makes it anew"
+    return f"{path}: the database is of an older MLflow", "bring it up to date or make it anew"
 
 
 def experiment_of(client: MlflowClient, name: str, uri: str, out: Path) -> str:
