@@ -30,11 +30,12 @@ State = Literal["ok", "warning", "problem"]
 
 MIB, GIB = 1 << 20, 1 << 30
 
-# Below the first a study is expected to fail, below the second it may. All are rough.
+# Below the first a study of two workers fails, below the second a larger one may. Sizes of disk and
+# memory are estimates.
 DISK = (100 * MIB, 2 * GIB)
 MEMORY = (GIB // 2, 2 * GIB)
-FILES = (256, 1024)
-FILE_SIZE = (64 * MIB, 16 * GIB)
+FILES = (64, 256)  # two workers need between 48 and 64
+FILE_SIZE = (200 * MIB, 16 * GIB)  # Ray's object store is a file: 100 MiB are too few
 
 SHARED_MEMORY = Path("/dev/shm")
 

@@ -76,9 +76,9 @@ def test_a_long_folder_for_temporary_files_is_a_problem(
 @pytest.mark.parametrize(
     ("limit", "value", "name", "state", "said"),
     [
-        (resource.RLIMIT_NOFILE, 100, "open files", "problem", "100"),
-        (resource.RLIMIT_NOFILE, 1000, "open files", "warning", "1,000"),
-        (resource.RLIMIT_NOFILE, 4096, "open files", "ok", "4,096"),
+        (resource.RLIMIT_NOFILE, 48, "open files", "problem", "48"),
+        (resource.RLIMIT_NOFILE, 64, "open files", "warning", "64"),
+        (resource.RLIMIT_NOFILE, 1024, "open files", "ok", "1,024"),
         (resource.RLIMIT_NOFILE, resource.RLIM_INFINITY, "open files", "ok", "unlimited"),
         (resource.RLIMIT_FSIZE, 1 << 20, "size of a file", "problem", "1.0 MiB (`ulimit -f`)"),
         (resource.RLIMIT_FSIZE, 1 << 32, "size of a file", "warning", "4.0 GiB (`ulimit -f`)"),
