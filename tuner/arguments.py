@@ -6,6 +6,7 @@ import argparse
 import os
 from collections.abc import Callable
 
+from tuner import upkeep
 from tuner.options import (
     MOST_WORKERS,
     count,
@@ -430,75 +431,12 @@ def _workload(parser: argparse.ArgumentParser) -> None:
     json(show)
 
 
-def _cache(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Lists or clears the access streams in TIERTUNE_CACHE (default: ~/.cache/tiertune). The "
-        "cache is kept below TIERTUNE_CACHE_GIB (default: 32): streams of another engine build are "
-        "removed first, then the least recently used."
-    )
-    parser.add_argument("action", nargs="?", choices=("list", "clear"), default="list")
-    parser.add_argument(
-        "--stale", action="store_true", help="clear only what another engine build made"
-    )
-    json(parser)
-
-
-def _check(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Reads a study (header, each record of the log, time series, best.yaml), a stream (every "
-        "block) or an MLflow store (its database, and what it lacks of the folder's studies), and "
-        "prints what is damaged, missing or contradictory, and what --repair would do. Exit code 1 "
-        "if anything is wrong."
-    )
-    parser.add_argument(
-        "path",
-        metavar="PATH",
-        help="a study's folder (OUT/NAME of `tune run`), a stream (FILE.tts, of the cache or "
-        "recorded), a folder of studies, or its mlflow.db",
-    )
-    parser.add_argument(
-        "--repair",
-        action="store_true",
-        help="mend what can be: lines of a log that cannot be read are moved to a file beside it, "
-        "a stream of the cache is made again, a store as by `tune repair`",
-    )
-    json(parser)
-
-
-def _doctor(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Prints versions, paths and their free space, limits, optional tools, Ray's network, the "
-        "MLflow store and clocks, each with what is wrong. Exit code 1 if something would stop a "
-        "study."
-    )
-    out(parser)
-    json(parser)
-
-
-def _ui(parser: argparse.ArgumentParser) -> None:
-    out(parser)
-    parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
-    parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
-    parser.add_argument("--port", type=count(65535), default=5000, help="default: %(default)s")
-
-
-def _repair(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Adds to the MLflow store what it lacks of the folder's studies, from their logs, which "
-        "have everything: for when a store was deleted, damaged or out of reach. Nothing is added "
-        "twice. A damaged OUT/mlflow.db is kept under another name, and made anew."
-    )
-    out(parser)
-    parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
-    json(parser)
-
-
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("find good knobs for a workload", _run),
     "sim": ("run one configuration", _sim),
     "best": ("print the best known configuration of a workload", _best),
-    "check": ("tell whether a study, a stream or a store is undamaged", _check),
-    "doctor": ("tell what would stop a study on this machine", _doctor),
+    "check": ("tell whether a study, a stream or a store is undamaged", upkeep.check),
+    "doctor": ("tell what would stop a study on this machine", upkeep.doctor),
     "smoke": ("a few trials of every policy on every workload's smoke input", _smoke),
     "compare": ("compare policies on several workloads and ratios", _compare),
     "map": ("map where promotion helps and where it hurts", _map),
@@ -512,8 +450,8 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "workloads": ("list the workloads and their inputs", _workloads),
     "workload": ("draw a workload: `tune workload show W`", _workload),
     "machines": ("list the machine profiles", json),
-    "cache": ("list or clear the cached access streams", _cache),
-    "ui": ("open the studies in the MLflow UI", _ui),
-    "repair": ("make the MLflow store of studies again, from their logs", _repair),
+    "cache": ("list or clear the cached access streams", upkeep.cache),
+    "ui": ("open the studies in the MLflow UI", upkeep.ui),
+    "repair": ("make the MLflow store of studies again, from their logs", upkeep.repair),
 }
 """What each command is for, and what declares its arguments. It runs in `tuner.commands`."""

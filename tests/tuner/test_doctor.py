@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from tuner import doctor, engine
+from tuner import engine
 from tuner.errors import UserError
+from tuner.report import doctor
 
 
 @pytest.fixture(autouse=True)

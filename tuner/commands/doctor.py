@@ -6,7 +6,7 @@ from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
-from tuner.doctor import examine
+from tuner.report.doctor import examine
 from tuner.terminal import print_json, table
 from tuner.text import plural
 

@@ -1,0 +1,70 @@
+"""The arguments of the commands that look after what there is: streams, studies, stores."""
+
+from __future__ import annotations
+
+import argparse
+
+from tuner.options import count, json, out
+
+
+def cache(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Lists or clears the access streams in TIERTUNE_CACHE (default: ~/.cache/tiertune). The "
+        "cache is kept below TIERTUNE_CACHE_GIB (default: 32): streams of another engine build are "
+        "removed first, then the least recently used."
+    )
+    parser.add_argument("action", nargs="?", choices=("list", "clear"), default="list")
+    parser.add_argument(
+        "--stale", action="store_true", help="clear only what another engine build made"
+    )
+    json(parser)
+
+
+def check(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Reads a study (header, each record of the log, time series, best.yaml), a stream (every "
+        "block) or an MLflow store (its database, and what it lacks of the folder's studies), and "
+        "prints what is damaged, missing or contradictory, and what --repair would do. Exit code 1 "
+        "if anything is wrong."
+    )
+    parser.add_argument(
+        "path",
+        metavar="PATH",
+        help="a study's folder (OUT/NAME of `tune run`), a stream (FILE.tts, of the cache or "
+        "recorded), a folder of studies, or its mlflow.db",
+    )
+    parser.add_argument(
+        "--repair",
+        action="store_true",
+        help="mend what can be: lines of a log that cannot be read are moved to a file beside it, "
+        "a stream of the cache is made again, a store as by `tune repair`",
+    )
+    json(parser)
+
+
+def doctor(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Prints versions, paths and their free space, limits, optional tools, Ray's network, the "
+        "MLflow store and clocks, each with what is wrong. Exit code 1 if something would stop a "
+        "study."
+    )
+    out(parser)
+    json(parser)
+
+
+def ui(parser: argparse.ArgumentParser) -> None:
+    out(parser)
+    parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
+    parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
+    parser.add_argument("--port", type=count(65535), default=5000, help="default: %(default)s")
+
+
+def repair(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Adds to the MLflow store what it lacks of the folder's studies, from their logs, which "
+        "have everything: for when a store was deleted, damaged or out of reach. Nothing is added "
+        "twice. A damaged OUT/mlflow.db is kept under another name, and made anew."
+    )
+    out(parser)
+    parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
+    json(parser)
