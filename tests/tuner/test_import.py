@@ -242,6 +242,19 @@ EVERY = "'START-END(SIZE): ACCESSES' or a heading, as damo report raw prints the
         ("perf-script", "a 1/2 1.5: loads: 10\n", 1, "found no period, expected one before the"),
         (
             "perf-script",
+            f"{PERF}10 55d4c0de1139 main+0x10 (/bin/a)\n{PERF}55d4c0de1139 main+0x10 (/bin/a)\n",
+            2,
+            "found the address of an instruction, '55d4c0de1139' in 'main+0x10', expected that of "
+            "the data (perf record -d, then perf script -F comm,pid,tid,time,period,event,addr)",
+        ),
+        (
+            "perf-script",
+            f"{PERF}7f31c8000ec0 [unknown] ([unknown])\n",
+            1,
+            "found the address of an instruction, '7f31c8000ec0' in '[unknown]', expected that of",
+        ),
+        (
+            "perf-script",
             "a 1/2 1.5: 9 page-faults: 10\n",
             1,
             "found the event 'page-faults', expected one whose name says 'load' or 'store'",
@@ -291,6 +304,13 @@ def test_an_input_without_accesses_is_an_error(tune: Tune, format: str) -> None:
     empty = "time,address,kind\n" if format == "csv" else "\n"
     error = imported(tune, empty, format, code=2)
     assert error == "in.txt: no access in 1 lines; there is nothing to play"
+    assert not Path("trace.tts").exists()
+
+
+def test_samples_that_all_lack_an_address_name_the_option_of_perf(tune: Tune) -> None:
+    error = imported(tune, f"{PERF}0\n{PERF}ffffffff81000000\n", "perf-script", code=2)
+    assert error.startswith("in.txt: none of 2 samples has an address in the program's memory")
+    assert "perf record -d, then perf script -F" in error
     assert not Path("trace.tts").exists()
 
 

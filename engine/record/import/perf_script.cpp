@@ -34,6 +34,10 @@ class PerfScript {
                   sample.store ? AccessKind::store : AccessKind::load, 1, sample.accesses);
     }
     to_.summary.samples = samples.size();
+    if (samples.empty() && to_.summary.no_address > 0)
+      throw ImportError(lines_.name() + ": none of " + std::to_string(to_.summary.no_address) +
+                        " samples has an address in the program's memory (" +
+                        std::string(perf_remedy) + ")");
     to_.summarise(true);
   }
 
@@ -50,6 +54,9 @@ class PerfScript {
   static constexpr const char* perf_line =
       "'COMM PID/TID SECONDS: [PERIOD] EVENT: ADDRESS' as perf script prints it with -F "
       "comm,pid,tid,time,period,event,addr";
+
+  static constexpr Text perf_remedy =
+      "perf record -d, then perf script -F comm,pid,tid,time,period,event,addr";
 
   /// Threads that were sampled in one and the same second, at most.
   static double busiest_second(const std::vector<Sample>& samples) {
@@ -99,7 +106,8 @@ class PerfScript {
     const auto address = number<std::uint64_t>(token, 16);
     if (!address)
       lines_.bad(token.empty() ? "the end of the line" : shown(token),
-                 "an address in hexadecimal (perf record -d, perf script -F ...,addr)");
+                 "an address in hexadecimal (" + std::string(perf_remedy) + ")");
+    refuse_instruction(token, rest);
     if (!served_by_memory(rest)) {
       ++to_.summary.cached;
       return false;
@@ -116,6 +124,14 @@ class PerfScript {
     sample.process = to_.processes[*process];
     sample.thread = threads[*thread];
     return true;
+  }
+
+  /// Without data addresses perf prints where the instruction was, and its symbol or file.
+  void refuse_instruction(Text address, Text rest) {
+    const Text next = word(rest);
+    if (next.empty() || next.starts_with('|') || number<std::uint64_t>(next, 16)) return;
+    lines_.bad("the address of an instruction, " + shown(address) + " in " + shown(next),
+               "that of the data (" + std::string(perf_remedy) + ")");
   }
 
   /// From perf's decoded data source ("|OP STORE|LVL L1 hit|"), else from the event's name.
