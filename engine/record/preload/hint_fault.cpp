@@ -173,6 +173,23 @@ class Next {
     }
     return found;
   }
+  /// The same for a function of a library that the program may load late, by a local dlopen: then
+  /// it is in no scope of ours, but in that of the library that calls. Null if it is in neither.
+  Function get_for(const void* caller) {
+    if (const Function found = get()) return found;
+    Dl_info place{};
+    void* const library = ::dladdr(caller, &place) != 0
+                              ? ::dlopen(place.dli_fname, RTLD_LAZY | RTLD_NOLOAD)
+                              : nullptr;
+    void* const found = library != nullptr ? ::dlsym(library, name_) : nullptr;
+    if (library != nullptr) ::dlclose(library);
+    // It stays where it is, whatever the program unloads.
+    if (found != nullptr && ::dladdr(found, &place) != 0 &&
+        ::dlopen(place.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != nullptr)
+      found_.store(reinterpret_cast<Function>(found), std::memory_order_relaxed);
+    (void)::dlerror();  // of ours; the program asks for its own
+    return reinterpret_cast<Function>(found);
+  }
 
  private:
   const char* name_;
@@ -186,8 +203,9 @@ Next<void (*)(void*)> next_free{"free"};
 Next<void* (*)(std::size_t, std::size_t)> next_aligned{"aligned_alloc"};
 Next<void* (*)(std::size_t, std::size_t)> next_memalign{"memalign"};
 Next<int (*)(void**, std::size_t, std::size_t)> next_posix_memalign{"posix_memalign"};
-Next<void* (*)(std::size_t)> next_new{"_Znwm"};
-Next<void* (*)(std::size_t)> next_new_array{"_Znam"};
+using New = void* (*)(std::size_t);
+Next<New> next_new{"_Znwm"};
+Next<New> next_new_array{"_Znam"};
 using Start = void* (*)(void*);
 Next<int (*)(pthread_t*, const pthread_attr_t*, Start, void*)> next_thread{"pthread_create"};
 
@@ -230,6 +248,13 @@ void* allocated(void* at, std::size_t bytes, void* caller) {
 void freeing(void* at) {
   if (recording && at != nullptr && gnu_malloc() && own_mapping(at))
     report(Change::Kind::freed, reinterpret_cast<std::uint64_t>(at) - 16, 0);
+}
+
+void* made_new(Next<New>& next, std::size_t bytes, void* caller) {
+  const New found = next.get_for(caller);
+  void* const at = found != nullptr ? found(bytes) : next_malloc.get()(bytes);
+  if (at == nullptr) std::abort();  // without a C++ library nobody can catch bad_alloc
+  return allocated(at, bytes, caller);
 }
 
 struct Thread {
@@ -284,11 +309,9 @@ int posix_memalign(void** at, std::size_t alignment, std::size_t bytes) {
   return error;
 }
 // operator new: so that its caller is the call site, not the C++ library.
-void* _Znwm(std::size_t bytes) {
-  return allocated(next_new.get()(bytes), bytes, __builtin_return_address(0));
-}
+void* _Znwm(std::size_t bytes) { return made_new(next_new, bytes, __builtin_return_address(0)); }
 void* _Znam(std::size_t bytes) {
-  return allocated(next_new_array.get()(bytes), bytes, __builtin_return_address(0));
+  return made_new(next_new_array, bytes, __builtin_return_address(0));
 }
 
 void* mmap(void* where, std::size_t bytes, int protection, int flags, int file, off_t offset) {
