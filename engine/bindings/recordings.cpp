@@ -62,6 +62,7 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
   if (stopped) raise_stopped(failed);
   nb::dict seen;
   seen["processes"] = summary.processes;
+  seen["records"] = summary.records;
   seen["dropped"] = summary.dropped;
   seen["threads"] = summary.threads;
   seen["sampled"] = summary.sampled;

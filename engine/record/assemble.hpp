@@ -18,7 +18,7 @@ struct SpoolSummary {
   double sampled = 0;
   double error_share = 0;  // worst of the processes
   bool disk_full = false;
-  bool cut_short = false;  // a process died before it could close its spool
+  std::uint64_t cut_short = 0;  // processes that died, or lost their spool, before they closed it
 };
 
 /// Reads all *.spool of a folder, merges them by time, and writes the stream. Pages of different

@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -97,6 +98,11 @@ class SpoolWriter {
   }
   [[nodiscard]] bool good() const { return header_ != nullptr; }
   [[nodiscard]] SpoolHeader* header() { return header_; }
+  /// Nothing more can be written, and that is not for want of room: the recording is over.
+  [[nodiscard]] bool failed() const {
+    return header_ != nullptr &&
+           header_->state.load() == static_cast<std::uint32_t>(SpoolState::failed);
+  }
   /// Whether `address` lies in memory that this writer maps: a sampler leaves it alone.
   [[nodiscard]] bool owns(std::uint64_t address) const {
     const auto at = reinterpret_cast<std::uint64_t>(piece_);
@@ -176,8 +182,9 @@ class SpoolWriter {
     const std::uint64_t at = spool_header_bytes + records_ * sizeof(Record);
     void* next = MAP_FAILED;
     if (const int error = map_piece(0, at, spool_piece_bytes, next); error != 0) {
+      const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
       header_->state =
-          static_cast<std::uint32_t>(error == ENOSPC ? SpoolState::disk_full : SpoolState::failed);
+          static_cast<std::uint32_t>(full ? SpoolState::disk_full : SpoolState::failed);
       return false;
     }
     if (piece_ != nullptr) ::munmap(piece_, spool_piece_bytes);
@@ -188,6 +195,9 @@ class SpoolWriter {
   /// Preallocates and maps a part of the file. No descriptor is kept: a program that closes all
   /// that it finds, and opens files of its own, would have us write into those.
   int map_piece(int flags, std::uint64_t from, std::uint64_t bytes, void*& at) {
+    // Beyond this limit (ulimit -f) the kernel would end the program with SIGXFSZ.
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && from + bytes > limit.rlim_cur) return EFBIG;
     const int file = ::open(path_, O_RDWR | O_CLOEXEC | flags, 0600);
     if (file < 0) return errno;
     int error = ::posix_fallocate(file, static_cast<off_t>(from), static_cast<off_t>(bytes));

@@ -1,4 +1,5 @@
 // The assembler and the reader of spools: what was observed of a process becomes a stream.
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -215,10 +216,48 @@ TEST("spool: of a killed process is readable") {
   CHECK_EQ(info.accesses, 600'000U);
   CHECK_EQ(info.objects[0].site, std::string("a call site longer than one record's sixteen bytes"));
   CHECK_EQ(summary.threads, 3U);
-  CHECK(summary.cut_short);
+  CHECK_EQ(summary.cut_short, 1U);
   CHECK(!summary.disk_full);
   const Played got = play(scratch.file("t.tts"));
   CHECK_EQ(got.pages.at(4).second, 600U);
+}
+
+TEST("spools: a limit on the size of files ends the recording, not the program") {
+  const Scratch scratch;
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit{6 << 20, 6 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    SpoolWriter spool;
+    if (spool.open(scratch.file("1.spool").c_str(), "test", 0) != 0) _exit(1);
+    for (std::uint64_t i = 0; i < 600'000; ++i) spool.access(mib + i % 1000 * page, false, 1, 1);
+    spool.close(SpoolState::closed);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  SpoolSummary summary;
+  const trace::StreamInfo info =
+      assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
+  CHECK(summary.disk_full);
+  CHECK(summary.dropped > 0);
+  CHECK_EQ(info.accesses + summary.dropped, 600'000U);
+}
+
+TEST("spools: one that is taken away while it grows counts as cut short") {
+  const Scratch scratch;
+  SpoolWriter kept;
+  CHECK_EQ(kept.open(scratch.file("1.spool").c_str(), "test", 0), 0);
+  kept.access(mib, false, 0, 1);
+  std::filesystem::rename(scratch.file("1.spool"), scratch.file("2.spool"));
+  CHECK(!kept.failed());
+  for (std::uint64_t i = 0; i < 300'000; ++i) kept.access(mib, false, 0, 1);
+  CHECK(kept.failed());
+  SpoolSummary summary;
+  assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
+  CHECK_EQ(summary.cut_short, 1U);
+  CHECK(!summary.disk_full);
 }
 
 TEST("spools: of several processes are merged by time") {
@@ -241,7 +280,7 @@ TEST("spools: of several processes are merged by time") {
   const trace::StreamInfo info =
       assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
   CHECK_EQ(summary.processes, 2U);
-  CHECK(!summary.cut_short);
+  CHECK_EQ(summary.cut_short, 0U);
   CHECK_EQ(info.blocks, 4U);
   CHECK_EQ(info.objects.size(), 2U);  // the same address in each is a page of its own
   const trace::Reader reader{scratch.file("t.tts")};

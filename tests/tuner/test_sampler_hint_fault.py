@@ -35,6 +35,43 @@ PAGE = 4096
 TIME, SITE, MAP, ACCESS, COMPUTE = 1, 2, 3, 6, 7
 CLOSED = 1
 
+# Uses operator new, and its failure, in a library that is loaded, unloaded and loaded again.
+PLUGIN = """
+#include <new>
+#include <string>
+#include <vector>
+extern "C" int run(long bytes, const char** said) {
+  static std::string kept = "caught";
+  std::vector<int*> all;
+  for (int i = 0; i < 42; ++i) all.push_back(new int(1));
+  int sum = 0;
+  for (int* one : all) { sum += *one; delete one; }
+  try {
+    delete[] new char[bytes];
+  } catch (const std::bad_alloc&) {
+    *said = kept.c_str();
+  }
+  return sum;
+}
+"""
+HOST = """
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int count, char** words) {
+  (void)count;
+  for (int i = 0; i < 3; ++i) {
+    void* library = dlopen(words[1], RTLD_NOW | RTLD_LOCAL);
+    int (*run)(long, const char**) = (int (*)(long, const char**))dlsym(library, "run");
+    const char* said = "not caught";
+    int sum = run(1l << 62, &said);
+    if (i == 2) printf("%d %s, ", sum, said);
+    dlclose(library);
+  }
+  const char* error = dlerror();
+  puts(error ? error : "no error");
+}
+"""
+
 MISSING = HintFault.unavailable()
 pytestmark = [
     pytest.mark.skipif(MISSING is not None, reason=f"hint-fault {MISSING}"),
@@ -226,6 +263,29 @@ def test_a_crash_leaves_what_came_before(
     assert done.returncode == -number
     assert spool.state != CLOSED
     assert spool.samples >= 50 and len(spool.accesses) >= 1024
+
+
+def test_a_program_that_dies_at_once_is_not_said_to_be_exact(recorded: Recorder) -> None:
+    done, (spool,) = recorded("sh", "-c", "kill -KILL $$")
+    assert done.returncode == -signal.SIGKILL
+    assert spool.error > 0
+
+
+def test_a_c_program_may_load_the_cpp_library_late(recorded: Recorder, tmp_path: Path) -> None:
+    """As Python does with NumPy: the C++ library comes with a local dlopen, and is in no scope in
+    which the sampler's library could find it."""
+    (tmp_path / "plugin.cpp").write_text(PLUGIN)
+    (tmp_path / "host.c").write_text(HOST)
+    compiler = shutil.which("c++")
+    c_compiler = shutil.which("cc")
+    if compiler is None or c_compiler is None:
+        pytest.skip("no C++ compiler")
+    library, host = tmp_path / "plugin.so", tmp_path / "host"
+    words = ["-shared", "-fPIC", "-O0", str(tmp_path / "plugin.cpp"), "-o", str(library)]
+    subprocess.run([compiler, *words], check=True)
+    subprocess.run([c_compiler, str(tmp_path / "host.c"), "-o", str(host), "-ldl"], check=True)
+    done, _ = recorded(host, library)
+    assert (done.returncode, done.stdout) == (0, "42 caught, no error\n"), done.stderr
 
 
 @pytest.mark.slow

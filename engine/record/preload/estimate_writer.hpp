@@ -52,6 +52,7 @@ class EstimateWriter {
       }
       write(leaves[cursor_++]);
     }
+    note_error();
     round_cost_s_ += own_seconds() - began;
   }
   /// Everything, at the end of the recording.
@@ -60,13 +61,18 @@ class EstimateWriter {
     Leaves& leaves = evidence_.leaves();
     for (std::size_t i = 0; i < leaves.size(); ++i) write(leaves[i]);
     write_compute();
-    if (all_ > 0) recording_.spool.header()->error_share = doubt_ / all_;
+    if (all_ == 0) recording_.spool.header()->error_share = 0;
+    note_error();
   }
 
  private:
   static constexpr double forget_s = 30;  // mean life of a page's evidence
   static constexpr double records_per_second = 20'000;
 
+  /// The program may end at any moment: what is written is never without an uncertainty.
+  void note_error() {
+    if (all_ > 0) recording_.spool.header()->error_share = doubt_ / all_;
+  }
   /// Processor time that the misses written so far do not explain.
   void write_compute() {
     compute_s_ += budget_.program_s() - computed_s_;
@@ -123,7 +129,6 @@ class EstimateWriter {
     const std::uint64_t at = monotonic_ns();
     const double wall = static_cast<double>(at - round_ns_) * 1e-9;
     const double used = budget_.program_s() - round_program_s_;
-    if (all_ > 0) header.error_share = doubt_ / all_;
     if (wall > 0) {
       least_ = std::max(1.0, total_ / (records_per_second * wall));
       // Threads that run, not those that wait: processors used, rounded.

@@ -103,7 +103,7 @@ class PageSampler {
     const auto pause = [this] { serve(); };
     survey_.look(changes_, pause);
     std::uint64_t next = monotonic_ns() + tick_ns;
-    while (!stopping_.load()) {
+    while (!stopping_.load() && !recording_.spool.failed()) {
       wait(next);
       budget_.account();
       // A program that hardly runs is not worth a look every tick.
@@ -138,6 +138,7 @@ class PageSampler {
       ::syscall(SYS_setpriority, PRIO_PROCESS, 0, -20);
     if (!survey_.open() || !stash_.open() || !recording_.open(options_.folder)) return false;
     recording_.spool.header()->threads = 1;
+    recording_.spool.header()->error_share = 1;  // until the writer knows better
     rng_ = Rng{static_cast<std::uint64_t>(::getpid()) ^ options_.begin_ns};
     budget_.begin();
     return true;
