@@ -21,12 +21,14 @@ def named(site: str) -> bytes:
     return entry(SITE, len(text)) + text.ljust(-(-len(text) // 16) * 16, b"\0")
 
 
-def spool(path: Path, *entries: bytes, state: int = CLOSED, error: float = 0.0) -> None:
+def spool(
+    path: Path, *entries: bytes, state: int = CLOSED, error: float = 0.0, dropped: int = 0
+) -> None:
     """Writes one of these entries."""
     records = b"".join(entries)
     header = struct.pack(
         "<QIIQQIIQdQd32s",
-        *(MAGIC, 1, 77, 0, len(records) // 16, state, 2, 5, 1000.0, 0, error, b"scripted"),
+        *(MAGIC, 1, 77, 0, len(records) // 16, state, 2, dropped, 1000.0, 0, error, b"scripted"),
     )
     path.write_bytes(header.ljust(4096, b"\0") + records)
 

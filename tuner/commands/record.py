@@ -23,6 +23,7 @@ from tuner.errors import UserError, as_object, brief
 from tuner.options import number
 from tuner.record import process, samplers
 from tuner.record import workload as recorded
+from tuner.record.process import Ended
 from tuner.record.samplers import Sampler
 from tuner.terminal import print_json, progress, say
 from tuner.text import plural, size
@@ -38,10 +39,11 @@ def run(args: Namespace) -> int:
         raise UserError(f"sampler {sampler.name}: {reason}")
     trace = recorded.output(args.output, args.force)
     with process.spools_beside(trace) as spools:
-        status = process.run(sampler, command, spools, quiet=args.json)
+        ended = process.run(sampler, command, spools, quiet=args.json)
+        status = ended.status
         (spools / "reserve").unlink(missing_ok=True)
         try:
-            summary = _assemble(sampler, command, spools, trace, machine, args)
+            summary, sampling = _assemble(sampler, command, ended, spools, trace, machine, args)
         except UserError as error:
             if args.json:
                 print_json(as_object(str(error), status or 1))
@@ -50,7 +52,7 @@ def run(args: Namespace) -> int:
     if args.json:
         print_json(summary | {"exit_status": status})
     else:
-        _tell(summary, sampler)
+        _tell(summary, sampling, sampler)
     return status
 
 
@@ -80,11 +82,12 @@ def _options(words: Sequence[str]) -> dict[str, float]:
 def _assemble(
     sampler: Sampler,
     command: Sequence[str],
+    ended: Ended,
     spools: Path,
     trace: Path,
     machine: MachineSpec,
     args: Namespace,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Sampling]:
     """Writes the trace and its workload document; returns the summary."""
     if not any(spools.glob("*.spool")):
         raise UserError(
@@ -122,20 +125,27 @@ def _assemble(
         except (RuntimeError, OSError) as error:
             raise UserError(str(error)) from error
     text = shlex.join([Path(command[0]).name, *command[1:]])
+    sampling = Sampling(
+        sampler=sampler.name,
+        probability=_probability(info, seen),
+        samples=int(seen["sampled"]),
+        error_share=seen["error_share"],
+        dropped=seen["dropped"],
+        dropped_share=seen["dropped"] / max(1, seen["dropped"] + seen["records"]),
+        disk_full=seen["disk_full"],
+        cut_short=seen["cut_short"],
+        unseen=ended.outlived,
+        signal=ended.signal,
+    )
     document, footprint = recorded.document(
         trace,
         summary=f"recorded: {text}",
         source=f"tune record --sampler {sampler.name} -- {text}",
         threads=seen["threads"],
         machine=machine,
-        sampling=Sampling(
-            sampler=sampler.name,
-            probability=_probability(info, seen),
-            samples=int(seen["sampled"]),
-            error_share=seen["error_share"],
-        ),
+        sampling=sampling,
     )
-    return {
+    summary = {
         "trace": str(trace),
         "workload": str(document),
         "sampler": sampler.name,
@@ -150,10 +160,10 @@ def _assemble(
         "trace_bytes": trace.stat().st_size,
         "samples": seen["sampled"],
         "error_share": seen["error_share"],
-        "dropped": seen["dropped"],
-        "disk_full": seen["disk_full"],
-        "cut_short": seen["cut_short"],
+        "complete": not sampling.missing,
+        **{name: getattr(sampling, name) for name in sampling.MISSING},
     }
+    return summary, sampling
 
 
 def _probability(info: Mapping[str, Any], seen: Mapping[str, Any]) -> float:
@@ -163,11 +173,11 @@ def _probability(info: Mapping[str, Any], seen: Mapping[str, Any]) -> float:
     return float(min(1.0, max(seen["sampled"], 1) / info["accesses"]))
 
 
-def _tell(summary: Mapping[str, Any], sampler: Sampler) -> None:
+def _tell(summary: Mapping[str, Any], sampling: Sampling, sampler: Sampler) -> None:
     """The summary for people, on standard error."""
     error = summary["error_share"]
     uncertainty = (
-        "none from sampling: every access was seen"
+        f"none from sampling: {'not all was kept' if sampling.missing else 'every access was seen'}"
         if error == 0
         else f"{summary['samples']:,.0f} samples; a page's count is off by {error:.1%} "
         "(one standard error)"
@@ -180,12 +190,10 @@ def _tell(summary: Mapping[str, Any], sampler: Sampler) -> None:
         f"{summary['nominal_seconds']:.3g} s when replayed on fast memory)\n"
         f"  uncertainty  {uncertainty}"
     )
-    if summary["dropped"]:
-        say(f"  dropped      {summary['dropped']:,} observations could not be kept")
-    if summary["disk_full"]:
-        say("  disk full    the disk filled up: the trace holds what came before")
-    if summary["cut_short"]:
-        say("  cut short    a process did not end by itself: the trace holds what came before")
+    for text in sampling.missing:
+        say(f"  missing      {text}")
     for remark in sampler.remarks():
         say(f"  note         {remark}")
+    if sampling.missing:
+        say("tune: warning: the recording is not whole: the workload's file says so, too")
     say(recorded.next_step(Path(summary["workload"])))

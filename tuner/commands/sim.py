@@ -34,6 +34,9 @@ def run(args: Namespace) -> int:
         return sensitivity.run(args)
     recorded = best_file.read(Path(args.config)) if args.config else None
     setting, trial = _trial(args, recorded)
+    if setting.sampling and setting.sampling.missing:
+        name = f"{trial.workload} ({trial.scenario.input})"
+        say(f"tune: warning: {name} was {setting.sampling.describe()}")
     streams.prepare(trial.stream)
     profiles = engine.policy(trial.scenario.policy).profiled and trial.placement is None
     doing = "profiling and simulating" if profiles else "simulating"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -11,6 +11,7 @@ from tuner.documents.document import Spec
 from tuner.model import Gib, Model, NonNegative, Scale, content_hash
 from tuner.objective import OBJECTIVES
 from tuner.scenario import MOST_THREADS, WINDOWS
+from tuner.text import plural
 
 
 def _objective_name(value: str) -> str:
@@ -30,26 +31,67 @@ ObjectiveName = Annotated[str, AfterValidator(_objective_name)]
 
 
 class Sampling(Model):
-    """How a recorded stream was sampled before it was expanded to all accesses.
+    """How a recorded stream was sampled before it was expanded to all accesses, and what of the
+    program it has not got.
 
     `probability` is the share of accesses that were sampled, where there is one; `error_share` is
-    the relative standard error of a page's count that results (0: exact).
+    the relative standard error of a page's count that results (0: exact). `dropped` observations
+    could not be kept; of `cut_short` processes the recording ended before they did; `unseen` ones
+    outlived the program. `signal` ended the program. Above a `dropped_share` of `dropped_allowed`
+    the recording is not used.
     """
+
+    MISSING: ClassVar = ("dropped", "dropped_share", "disk_full", "cut_short", "unseen", "signal")
 
     sampler: str
     probability: Annotated[float, Field(gt=0, le=1)] | None = None
     samples: Annotated[int, Field(ge=0)]
     error_share: NonNegative
+    dropped: Annotated[int, Field(ge=0)] = 0
+    dropped_share: Annotated[float, Field(ge=0, le=1)] = 0
+    dropped_allowed: Annotated[float, Field(ge=0, le=1)] = 0.1
+    disk_full: bool = False
+    cut_short: Annotated[int, Field(ge=0)] = 0
+    unseen: Annotated[int, Field(ge=0)] = 0
+    signal: Annotated[int, Field(ge=1, le=64)] | None = None
+
+    @property
+    def missing(self) -> list[str]:
+        """What the recording has not got, a clause each."""
+        found = []
+        if self.dropped:
+            found.append(
+                f"{plural(self.dropped, 'observation')} could not be kept "
+                f"({self.dropped_share:.2g} of all)"
+            )
+        if self.disk_full:
+            found.append("the disk filled up: the trace holds what came before")
+        if self.signal is not None:
+            found.append(f"signal {self.signal} ended the program")
+        if self.cut_short:
+            found.append(
+                f"{plural(self.cut_short, 'process')} did not end by itself: the trace holds what "
+                "came before"
+            )
+        if self.unseen:
+            found.append(
+                f"{plural(self.unseen, 'process')} outlived the program: what came after its end "
+                "was not seen"
+            )
+        return found
 
     def describe(self) -> str:
         """sampled by hint-fault: 52,000 samples, one access in 1,000; ..."""
         if self.error_share == 0:
+            if self.missing:
+                return f"recorded by {self.sampler}, not whole: {'; '.join(self.missing)}"
             return f"recorded whole by {self.sampler}: all {self.samples:,} accesses were seen"
         rate = "" if self.probability is None else f", one access in {1 / self.probability:,.4g}"
-        return (
+        uncertain = (
             f"sampled by {self.sampler}: {self.samples:,} samples{rate}; the count of a page is "
             f"uncertain by {self.error_share:.2g} of itself (standard error)"
         )
+        return "; ".join([uncertain, *self.missing])
 
 
 BASE_PAGE_BYTES = 4096

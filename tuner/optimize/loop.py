@@ -174,7 +174,8 @@ def _run(
     else:
         if request.sampling:
             name = f"{request.workload.name} ({request.scenario.input})"
-            say(f"{name} was {request.sampling.describe()}")
+            warning = "tune: warning: " if request.sampling.missing else ""
+            say(f"{warning}{name} was {request.sampling.describe()}")
         if advice := everything_fits(request):
             say(advice)
         if data.trials:

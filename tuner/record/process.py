@@ -8,6 +8,7 @@ program.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -15,11 +16,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import UserError
 from tuner.record import samplers
+from tuner.record.group import Orphans, Witness
 from tuner.record.samplers import Launch, Sampler
 from tuner.text import size
 
@@ -42,14 +45,34 @@ FORWARDED = (
 
 CHECK_SECONDS = 0.2
 
+GRACE_SECONDS = 1.0
+"""For processes that outlive the program: many are about to end, too."""
+
+SPOOLS = ".spools"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the program ended: with an exit status, or by a signal. `outlived`: processes that it has
+    started and that go on."""
+
+    exit_status: int
+    signal: int | None
+    outlived: int
+
+    @property
+    def status(self) -> int:
+        """As a shell would say it."""
+        return self.exit_status if self.signal is None else 128 + self.signal
+
 
 @contextmanager
 def spools_beside(trace: Path) -> Iterator[Path]:
-    """The recording's folder, beside the trace, on the disk that must have room for it anyway."""
+    """The recording's folder, beside the trace, on the disk that must have room for it anyway.
+    Those of recorders that were killed are removed."""
+    _remove_dead(trace.parent)
     try:
-        folder = Path(
-            tempfile.mkdtemp(prefix=f".{trace.stem}.", suffix=".spools", dir=trace.parent)
-        )
+        folder, lock = _locked_folder(trace)
     except OSError as error:
         raise UserError(f"{trace.parent}: {error.strerror}") from error
     try:
@@ -64,15 +87,43 @@ def spools_beside(trace: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
-def run(sampler: Sampler, command: Sequence[str], spools: Path, *, quiet: bool) -> int:
-    """Starts the program, forwards signals, and waits. Returns its exit status as a shell would."""
+def _locked_folder(trace: Path) -> tuple[Path, int]:
+    """A new folder, and the descriptor that holds its lock for as long as this process lives."""
+    while True:
+        folder = tempfile.mkdtemp(prefix=f".{trace.stem}.", suffix=SPOOLS, dir=trace.parent)
+        with suppress(FileNotFoundError):  # taken for a dead one, before it had its lock
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            with suppress(OSError):  # a file system without locks: nothing is removed there
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if Path(folder).is_dir():
+                return Path(folder), lock
+            os.close(lock)
+
+
+def _remove_dead(parent: Path) -> None:
+    for folder in parent.glob(f".*{SPOOLS}"):
+        # Not if it is another user's, in use, or was just removed by another process.
+        with suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def run(sampler: Sampler, command: Sequence[str], spools: Path, *, quiet: bool) -> Ended:
+    """Starts the program, forwards signals, and waits."""
     launch = sampler.launch(command, spools)
     environment = os.environ | dict(launch.environment)
     environment[samplers.FOLDER_VARIABLE] = str(spools)
     environment[samplers.START_VARIABLE] = str(time.monotonic_ns())
     waited = {signal.SIGCHLD, *FORWARDED}
+    orphans = Orphans()
+    witness = Witness()
     before: set[int] = set(signal.pthread_sigmask(signal.SIG_BLOCK, waited))
     try:
         pid, go, failed = _fork(launch, environment, before, quiet=quiet)
@@ -83,12 +134,20 @@ def run(sampler: Sampler, command: Sequence[str], spools: Path, *, quiet: bool) 
             os.close(go)  # without the byte the process exits before it runs the command
             with os.fdopen(failed, "rb") as pipe:
                 reason = pipe.read()
-        status = _wait(pid, waited)
+        status = _wait(pid, waited, witness, orphans)
         if reason:
             raise UserError(f"{launch.command[0]}: {os.strerror(int(reason))}")
-        return status if status >= 0 else 128 - status
+
+        def pause(seconds: float) -> bool:
+            info = signal.sigtimedwait(waited, min(seconds, CHECK_SECONDS))
+            return info is None or info.si_signo == signal.SIGCHLD  # else: the user is impatient
+
+        outlived = orphans.outlast(pause, GRACE_SECONDS, witness.pid)
+        return Ended(max(status, 0), -status if status < 0 else None, outlived)
     finally:
         sampler.detach()
+        witness.close()
+        orphans.close()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
@@ -122,16 +181,20 @@ def _fork(
         os._exit(127)
 
 
-def _wait(pid: int, waited: set[signal.Signals]) -> int:
-    """Forwards signals until the program has ended. Those of the terminal, such as SIGINT, are not
-    forwarded: the program is in the same process group and has got them already."""
+def _wait(pid: int, waited: set[signal.Signals], witness: Witness, orphans: Orphans) -> int:
+    """Forwards signals until the program has ended, but not what it has got already: the terminal
+    and `kill -PGID` signal the whole process group, which is the program's, too."""
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done == pid:
             return os.waitstatus_to_exitcode(status)
         # With a limit: the kernel may deliver SIGCHLD to another thread of this process.
         info = signal.sigtimedwait(waited, CHECK_SECONDS)
-        if info is None or info.si_signo == signal.SIGCHLD:
+        if info is None:
             continue
-        if info.si_code <= 0:  # of a process: SI_USER, SI_QUEUE, SI_TKILL
+        if info.si_signo == signal.SIGCHLD:
+            orphans.bury(pid, witness.pid)
+            continue
+        has_it = witness.saw(info.si_signo) and os.getpgid(pid) == os.getpgrp()
+        if info.si_code <= 0 and not has_it:  # of a process: SI_USER, SI_QUEUE, SI_TKILL
             os.kill(pid, info.si_signo)

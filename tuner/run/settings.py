@@ -176,6 +176,7 @@ def _checked(values: Mapping[str, Any], workload: WorkloadSpec) -> Scenario:
         )
     if workload.kernel is None:
         _check_recorded(scenario, workload)
+        _check_whole(scenario, workload)
     return scenario
 
 
@@ -205,6 +206,16 @@ def _check_recorded(scenario: Scenario, workload: WorkloadSpec) -> None:
         raise UserError(
             f"--stream-seed: found {scenario.stream_seed}; {workload.name} "
             f"({scenario.input}) is a recording, which has no seed"
+        )
+
+
+def _check_whole(scenario: Scenario, workload: WorkloadSpec) -> None:
+    sampling = workload.inputs[scenario.input].sampling
+    if sampling is not None and sampling.dropped_share > sampling.dropped_allowed:
+        raise UserError(
+            f"{scenario.workload}: inputs.{scenario.input}.sampling.dropped_share: found "
+            f"{sampling.dropped_share:.2g}; must be at most dropped_allowed, "
+            f"{sampling.dropped_allowed:g}: record again, with more room on the disk, or raise it"
         )
 
 
