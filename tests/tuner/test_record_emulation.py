@@ -253,18 +253,29 @@ def test_python_programs_are_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "number"),
-    [("*(volatile int *)0 = 1;", signal.SIGSEGV), ("kill(getpid(), SIGKILL);", signal.SIGKILL)],
+    ("end", "number", "least"),
+    [
+        ("*(volatile int *)0 = 1;", signal.SIGSEGV, 0.9),
+        # It tells the kernel, and so us, before it dies.
+        ("kill(getpid(), SIGKILL);", signal.SIGKILL, 1.0),
+        ("abort();", signal.SIGABRT, 1.0),
+    ],
 )
-def test_a_crash_leaves_what_came_before(end: str, number: int, tmp_path: Path) -> None:
+def test_a_crash_leaves_what_came_before(
+    end: str, number: int, least: float, tmp_path: Path
+) -> None:
     found = run_c(
         tmp_path, "int main(void) { fill(pages(16 * MIB), 16 * MIB); " + end + " return 0; }"
     )
     assert found.done.returncode == 128 + number
-    assert "cut short" in found.done.stderr
+    assert "every access was seen" not in found.done.stderr
+    assert f"signal {int(number)} ended the program" in found.done.stderr
+    assert Document.read(tmp_path / "mine.yaml").data["inputs"]["recorded"]["sampling"][
+        "signal"
+    ] == int(number)
     (site,) = found.biggest()
     stores = sum(stores for _, stores in site["accesses"])
-    assert 0.9 * 16 * MIB / LINE < stores <= 16 * MIB / LINE
+    assert least * 16 * MIB / LINE <= stores <= 16 * MIB / LINE
 
 
 def test_a_program_that_closes_all_descriptors_and_changes_folder(tmp_path: Path) -> None:
@@ -309,6 +320,9 @@ int main(void) {
         found = record(small, program)
         assert (found.done.returncode, found.done.stdout) == (0, "done\n"), found.done.stderr
         assert "the disk filled up: the trace holds what came before" in found.done.stderr
+        assert "every access was seen" not in found.done.stderr
+        sampling = Document.read(small / "mine.yaml").data["inputs"]["recorded"]["sampling"]
+        assert sampling["disk_full"] and 0 < sampling["dropped_share"] < 1
         (site,) = found.biggest()
         assert 100_000 < sum(stores for _, stores in site["accesses"]) < 4_000_000
         assert sorted(path.name for path in small.iterdir()) == ["mine.tts", "mine.yaml"]

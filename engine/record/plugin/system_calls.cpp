@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -78,6 +79,15 @@ bool waits(std::int64_t number) {
     default:
       return false;
   }
+}
+
+/// A signal that the program sends to itself may be its end, as abort() does: nothing comes after.
+/// `process` 0 is its group.
+void on_signal(GuestThread& thread, std::uint64_t process, std::uint64_t number) {
+  constexpr std::array<std::uint64_t, 9> deadly = {SIGABRT, SIGKILL, SIGTERM, SIGINT, SIGQUIT,
+                                                   SIGSEGV, SIGBUS,  SIGFPE,  SIGILL};
+  const bool self = process == 0 || process == static_cast<std::uint64_t>(::getpid());
+  if (self && std::ranges::find(deadly, number) != deadly.end()) guest->observer->flush(thread);
 }
 
 /// Executes `path` under the emulator and us. Returns where that cannot be done: then the program's
@@ -155,6 +165,12 @@ void on_syscall(qemu_plugin_id_t, unsigned vcpu, std::int64_t number, std::uint6
       break;
     case SYS_execve:
       on_execve(thread);
+      break;
+    case SYS_kill:
+      on_signal(thread, a, b);
+      break;
+    case SYS_tgkill:
+      on_signal(thread, a, c);
       break;
     case SYS_munmap:  // before: another thread may map the place at once
       guest->observer->unmap(thread, a, b);
