@@ -128,7 +128,9 @@ trace::StreamInfo assemble(const std::filesystem::path& folder, const std::files
     summary.sampled += plausible(header.sampled, 1e18);
     summary.error_share = std::max(summary.error_share, plausible(header.error_share, 1e6));
     summary.disk_full |= state == SpoolState::disk_full;
-    if (state == SpoolState::open || state == SpoolState::failed) ++summary.cut_short;
+    // One without records is of a process that ended while its sampler was starting.
+    if ((state == SpoolState::open || state == SpoolState::failed) && spool->size() > 0)
+      ++summary.cut_short;
   }
   summary.threads = most_threads(spools);
   if (options.threads == 0) options.threads = static_cast<double>(summary.threads);

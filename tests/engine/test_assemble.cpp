@@ -260,6 +260,19 @@ TEST("spools: one that is taken away while it grows counts as cut short") {
   CHECK(!summary.disk_full);
 }
 
+TEST("spools: a process that ended before it had anything to record is not cut short") {
+  const Scratch scratch;
+  SpoolWriter busy;
+  SpoolWriter brief;
+  CHECK_EQ(busy.open(scratch.file("1.spool").c_str(), "test", 0), 0);
+  CHECK_EQ(brief.open(scratch.file("2.spool").c_str(), "test", 0), 0);
+  busy.access(mib, false, 0, 1);
+  busy.close(SpoolState::closed);
+  SpoolSummary summary;
+  assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
+  CHECK_EQ(summary.cut_short, 0U);
+}
+
 TEST("spools: of several processes are merged by time") {
   const Scratch scratch;
   SpoolWriter first;

@@ -93,7 +93,7 @@ def test_the_signal_that_ended_the_program_is_written_down(
     assert (found.signal, found.cut_short) == (11, 1)
     assert found.missing == [
         "signal 11 ended the program",
-        "1 process did not end by itself: the trace holds what came before",
+        "the recording of 1 process was cut short: the trace holds what came before",
     ]
     assert "every access" not in found.describe() and "signal 11" in found.describe()
 

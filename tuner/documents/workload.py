@@ -70,8 +70,8 @@ class Sampling(Model):
             found.append(f"signal {self.signal} ended the program")
         if self.cut_short:
             found.append(
-                f"{plural(self.cut_short, 'process')} did not end by itself: the trace holds what "
-                "came before"
+                f"the recording of {plural(self.cut_short, 'process')} was cut short: the trace "
+                "holds what came before"
             )
         if self.unseen:
             found.append(

@@ -49,18 +49,22 @@ class Witness:
 
     def saw(self, number: int) -> bool:
         """Whether the signal that we have got went to the group. To be asked about each."""
-        os.kill(self.pid, MARK)
-        told: set[int] = set()
+        told: list[int] = []
         ours = {MARK}
-        while MARK not in told:
+        marks = 1
+        os.kill(self.pid, MARK)
+        while told.count(MARK) < marks:
             if not select.select([self._told], [], [], STALL_SECONDS)[0]:
-                os.kill(self.pid, signal.SIGCONT)  # somebody has stopped it
+                # Somebody has stopped it: it goes on, and what it tells of that is ours.
+                os.kill(self.pid, signal.SIGCONT)
+                os.kill(self.pid, MARK)
                 ours.add(signal.SIGCONT)
+                marks += 1
             more = os.read(self._told, 256)
             if not more:  # somebody has killed it
                 return False
-            told |= set(more)
-        self._seen |= told - ours
+            told += more
+        self._seen |= set(told) - ours
         seen = number in self._seen
         self._seen.discard(number)
         return seen
