@@ -73,6 +73,29 @@ struct SpoolHeader {
 };
 static_assert(sizeof(SpoolHeader) <= spool_header_bytes);
 
+/// How many processes of a recording could not begin a spool: a word in a file of its folder, which
+/// the recorder makes. It is mapped early: a process may lose the right to open it.
+class Unseen {
+ public:
+  void open(const char* folder) {
+    char path[4096];
+    if (std::strlen(folder) + sizeof "/unseen" > sizeof path) return;
+    std::strcat(std::strcpy(path, folder), "/unseen");
+    const int file = ::open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0) return;
+    void* const at =
+        ::mmap(nullptr, spool_header_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    ::close(file);
+    if (at != MAP_FAILED) word_ = static_cast<std::atomic<std::uint64_t>*>(at);
+  }
+  void count() {
+    if (word_ != nullptr) word_->fetch_add(1);
+  }
+
+ private:
+  std::atomic<std::uint64_t>* word_ = nullptr;
+};
+
 /// Appends records. Calls must not overlap: the sampler holds its own lock.
 class SpoolWriter {
  public:

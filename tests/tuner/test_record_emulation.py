@@ -278,6 +278,30 @@ def test_a_crash_leaves_what_came_before(
     assert least * 16 * MIB / LINE <= stores <= 16 * MIB / LINE
 
 
+def test_a_process_that_cannot_be_recorded_is_told(tmp_path: Path) -> None:
+    found = run_c(
+        tmp_path,
+        r"""
+#include <sys/resource.h>
+int main(void) {
+  fill(pages(MIB), MIB);
+  if (fork() == 0) {
+    struct rlimit none = {0, 0}; /* of descriptors: it can open no spool */
+    setrlimit(RLIMIT_NOFILE, &none);
+    fill(pages(4 * MIB), 4 * MIB);
+    _exit(0);
+  }
+  int status = 1;
+  wait(&status);
+  return status;
+}
+""",
+    )
+    assert found.done.returncode == 0, found.done.stderr
+    assert "missing      1 process could not be recorded" in found.done.stderr
+    assert "every access was seen" not in found.done.stderr
+
+
 def test_a_program_that_closes_all_descriptors_and_changes_folder(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("kept")
     found = run_c(

@@ -102,12 +102,12 @@ def test_a_daemon_that_outlives_the_program_is_told(tmp_path: Path) -> None:
         assert tune.stdout is not None and tune.stderr is not None
         daemon = int(tune.stderr.readline())
         summary = json.loads(tune.stdout.read())
-        assert (summary["unseen"], summary["complete"]) == (1, False)
+        assert (summary["outlived"], summary["complete"]) == (1, False)
         assert Path(f"/proc/{daemon}").exists()  # it waits for us, and not the recorder for it
         ended(tune)
         assert tune.returncode == 0
     text = (tmp_path / "mine.yaml").read_text()
-    assert "unseen: 1" in text
+    assert "outlived: 1" in text
 
 
 def test_orphans_that_end_in_time_are_none() -> None:

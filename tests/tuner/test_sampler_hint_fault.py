@@ -27,6 +27,7 @@ from tuner import cli
 from tuner.documents import catalog
 from tuner.errors import UserError
 from tuner.record import samplers
+from tuner.record.process import UNSEEN
 from tuner.record.samplers.hint_fault import HintFault
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,6 +145,7 @@ class Recorder:
         sampler = HintFault({"overhead": overhead, "llc_mib": llc_mib}, catalog.machine("skx").spec)
         folder = self.folder / f"spools{time.monotonic_ns()}"
         folder.mkdir()
+        (folder / UNSEEN).write_bytes(bytes(4096))
         launch = sampler.launch([shutil.which(command[0]) or "", *map(str, command[1:])], folder)
         done = subprocess.run(
             launch.command,
@@ -286,6 +288,24 @@ def test_a_c_program_may_load_the_cpp_library_late(recorded: Recorder, tmp_path:
     subprocess.run([c_compiler, str(tmp_path / "host.c"), "-o", str(host), "-ldl"], check=True)
     done, _ = recorded(host, library)
     assert (done.returncode, done.stdout) == (0, "42 caught, no error\n"), done.stderr
+
+
+def test_a_child_that_cannot_be_recorded_is_counted(recorded: Recorder) -> None:
+    text = """
+        import mmap, os, resource, signal
+        with open(os.environ["TIERTUNE_RECORD"] + "/unseen", "r+b") as file:
+            count = mmap.mmap(file.fileno(), 4096)
+        if os.fork() == 0:
+            signal.alarm(50)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))  # it can open no spool
+            while count[0] == 0:
+                pass
+            os._exit(0)
+        _, status = os.wait()
+        print(status, count[0])
+    """
+    done, spools = recorded(sys.executable, "-c", textwrap.dedent(text))
+    assert (done.stdout, len(spools)) == ("0 1\n", 1), done.stderr
 
 
 @pytest.mark.slow

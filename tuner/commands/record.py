@@ -134,7 +134,8 @@ def _assemble(
         dropped_share=seen["dropped"] / max(1, seen["dropped"] + seen["records"]),
         disk_full=seen["disk_full"],
         cut_short=seen["cut_short"],
-        unseen=ended.outlived,
+        unseen=process.unseen(spools),
+        outlived=ended.outlived,
         signal=ended.signal,
     )
     document, footprint = recorded.document(

@@ -37,11 +37,19 @@ class Sampling(Model):
     `probability` is the share of accesses that were sampled, where there is one; `error_share` is
     the relative standard error of a page's count that results (0: exact). `dropped` observations
     could not be kept; of `cut_short` processes the recording ended before they did; `unseen` ones
-    outlived the program. `signal` ended the program. Above a `dropped_share` of `dropped_allowed`
-    the recording is not used.
+    could not be recorded, and others `outlived` the program, which `signal` ended. Above a
+    `dropped_share` of `dropped_allowed` the recording is not used.
     """
 
-    MISSING: ClassVar = ("dropped", "dropped_share", "disk_full", "cut_short", "unseen", "signal")
+    MISSING: ClassVar = (
+        "dropped",
+        "dropped_share",
+        "disk_full",
+        "cut_short",
+        "unseen",
+        "outlived",
+        "signal",
+    )
 
     sampler: str
     probability: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -53,6 +61,7 @@ class Sampling(Model):
     disk_full: bool = False
     cut_short: Annotated[int, Field(ge=0)] = 0
     unseen: Annotated[int, Field(ge=0)] = 0
+    outlived: Annotated[int, Field(ge=0)] = 0
     signal: Annotated[int, Field(ge=1, le=64)] | None = None
 
     @property
@@ -74,8 +83,10 @@ class Sampling(Model):
                 "holds what came before"
             )
         if self.unseen:
+            found.append(f"{plural(self.unseen, 'process')} could not be recorded")
+        if self.outlived:
             found.append(
-                f"{plural(self.unseen, 'process')} outlived the program: what came after its end "
+                f"{plural(self.outlived, 'process')} outlived the program: what came after its end "
                 "was not seen"
             )
         return found

@@ -49,6 +49,8 @@ GRACE_SECONDS = 1.0
 """For processes that outlive the program: many are about to end, too."""
 
 SPOOLS = ".spools"
+UNSEEN = "unseen"
+"""Counts the processes that could not begin a spool (engine/record/spool.hpp)."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def spools_beside(trace: Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"{trace.parent}: {error.strerror}") from error
     try:
+        (folder / UNSEEN).write_bytes(bytes(4096))
         with (folder / "reserve").open("wb") as reserve:
             try:
                 os.posix_fallocate(reserve.fileno(), 0, RESERVE_BYTES)
@@ -88,6 +91,11 @@ def spools_beside(trace: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+def unseen(spools: Path) -> int:
+    """Processes that could not begin a spool."""
+    return int.from_bytes((spools / UNSEEN).read_bytes()[:8], sys.byteorder)
 
 
 def _locked_folder(trace: Path) -> tuple[Path, int]:

@@ -61,6 +61,7 @@ Observer::Observer(ObserverOptions options)
   for (std::size_t kind = 0; kind < 2 * options_.mlp.size(); ++kind)
     stall_ns_[kind] =
         options_.latency_ns / options_.mlp[kind / 2] * (kind % 2 == 0 ? 1.0 : trace::store_stall);
+  unseen_.open(options_.folder.c_str());
   clock_ = shared_clock(options_.folder);
   if (clock_ == nullptr) clock_ = sparse<std::atomic<std::uint64_t>>(1);
   start_ns_ = *clock_;
@@ -225,7 +226,10 @@ bool Observer::open_spool() {
         options_.folder + "/" + std::to_string(::getpid()) + "." + std::to_string(i) + ".spool";
     if (spool_->open(path.c_str(), options_.sampler.c_str(), start_ns_) != EEXIST) break;
   }
-  if (!spool_->good()) return false;
+  if (!spool_->good()) {
+    unseen_.count();
+    return false;
+  }
   for (const auto& [start, mapping] : mappings_)
     spool_->map(start, mapping.end - start, mapping.site.c_str());
   return true;

@@ -205,6 +205,7 @@ class Observer {
 
   std::mutex lock_;
   trace::LlcFilter llc_;
+  Unseen unseen_;
   SpoolWriter* spool_ = nullptr;  // made when there is something to write
   bool finished_ = false;
   std::atomic<std::uint64_t>* clock_ = nullptr;  // shared by all processes of the recording

@@ -36,6 +36,7 @@ constexpr std::uint64_t large_bytes = 64 << 10;
 std::atomic<PageSampler*> current{nullptr};
 pid_t process = 0;  // that `current` samples
 HintFaultOptions options;
+tt::record::Unseen unseen;
 bool recording = false;
 
 /// 0: none left. The advice keeps the kernel from making it one mapping with the program's memory
@@ -65,14 +66,17 @@ int thread_main(void* room) {
     const timespec delay{0, fork_delay_ns};
     ::syscall(SYS_nanosleep, &delay, nullptr);
     const std::uint64_t at = map_apart(sizeof(PageSampler), MADV_DONTDUMP);
-    if (at == 0) return 0;
+    if (at == 0) {
+      unseen.count();
+      return 0;
+    }
     sampler = new (reinterpret_cast<void*>(at)) PageSampler{options};
     sampler->adopt(sampler, sizeof(PageSampler));
     current.store(sampler);
   }
   sampler->adopt(room, room_bytes());
   sampler->set_loader(::getauxval(AT_BASE));
-  sampler->run();
+  if (!sampler->run()) unseen.count();
   return 0;
 }
 
@@ -103,7 +107,7 @@ void child_of_fork() {
     ::syscall(SYS_munmap, old, sizeof(PageSampler));
   }
   process = static_cast<pid_t>(::syscall(SYS_getpid));
-  (void)start_thread();
+  if (!start_thread()) unseen.count();
 }
 
 std::uint64_t number(const char*& text) {
@@ -126,8 +130,12 @@ __attribute__((constructor)) void begin() {
   options.overhead = static_cast<double>(number(text)) * 1e-6;
   options.cache_bytes = static_cast<double>(number(text));
   options.latency_ns = static_cast<double>(number(text)) * 1e-3;
+  unseen.open(folder);
   const std::uint64_t at = map_apart(sizeof(PageSampler), MADV_DONTDUMP);
-  if (at == 0) return;
+  if (at == 0) {
+    unseen.count();
+    return;
+  }
   auto* const sampler = new (reinterpret_cast<void*>(at)) PageSampler{options};
   sampler->adopt(sampler, sizeof(PageSampler));
   current.store(sampler);
@@ -135,6 +143,7 @@ __attribute__((constructor)) void begin() {
   recording = true;
   if (!start_thread()) {
     current.store(nullptr);
+    unseen.count();
     return;
   }
   sampler->wait_until_started();

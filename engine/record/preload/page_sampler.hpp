@@ -92,13 +92,14 @@ class PageSampler {
 
   // --- The thread -------------------------------------------------------------------------------
 
-  void run() {
+  /// False: the process cannot be recorded.
+  bool run() {
     const bool can = set_up();
     state_.store(can ? State::running : State::over);
     ::syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
     if (!can) {
       close_files();
-      return;
+      return false;
     }
     const auto pause = [this] { serve(); };
     survey_.look(changes_, pause);
@@ -118,6 +119,7 @@ class PageSampler {
       writer_.write_some();
     }
     finish();
+    return true;
   }
 
  private:
