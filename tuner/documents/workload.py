@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from tuner.declarations import ParameterValue
 from tuner.documents.document import Spec
@@ -63,6 +69,11 @@ class Sampling(Model):
     unseen: Annotated[int, Field(ge=0)] = 0
     outlived: Annotated[int, Field(ge=0)] = 0
     signal: Annotated[int, Field(ge=1, le=64)] | None = None
+
+    @model_serializer(mode="wrap")
+    def _stated(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what nobody stated: it is not known that an import has everything."""
+        return {name: v for name, v in whole(self).items() if name in self.model_fields_set}
 
     @property
     def missing(self) -> list[str]:

@@ -68,7 +68,7 @@ def document(
                     INPUT: {
                         "summary": "as it ran",
                         "trace": trace.name,
-                        "sampling": sampling.model_dump(exclude_none=True, exclude_unset=True),
+                        "sampling": sampling.model_dump(exclude_none=True),
                     }
                 },
             }
