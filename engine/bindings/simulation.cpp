@@ -20,7 +20,7 @@
 #include "sim/estimates.hpp"
 #include "sim/profile.hpp"
 #include "sim/simulate.hpp"
-#include "trace/reader.hpp"
+#include "trace/kept_reader.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -165,7 +165,8 @@ nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
   {
     nb::gil_scoped_release release;
     try {
-      const tt::trace::Reader reader(path);
+      const auto kept = tt::trace::kept_reader(path);
+      const tt::trace::Reader& reader = *kept;
       if (profile) {
         auto profiled = tt::sim::profile(reader, hardware, info, given, options);
         result = std::move(profiled.run);

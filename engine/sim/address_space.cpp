@@ -11,10 +11,8 @@ std::uint64_t peak_pages(const trace::Reader& stream, unsigned shift) {
   PageBits present{space.pages()};
   std::uint64_t now = 0;
   std::uint64_t peak = 0;
-  trace::Block block;
   for (std::uint64_t b = 0; b < stream.info().blocks; ++b) {
-    stream.read(b, block);
-    for (const trace::Event& event : block.events) {
+    for (const trace::Event& event : stream.events(b)) {
       switch (event.type) {
         case trace::EventType::map:
           space.map(event);

@@ -43,6 +43,7 @@ RunResult Replay::run() {
     for (const trace::Segment& segment : block.segments) entries += segment.pages.size();
     watch_.block_done(b + 1, entries);
   }
+  stream_.confirm();
   machine_.finish_moves();
   return result();
 }

@@ -125,10 +125,8 @@ class Places {
  public:
   Places(const Reader& reader, std::span<const std::uint32_t> site_of_object, std::size_t sites)
       : of_page_(reader.info().pages, nowhere), free_(sites) {
-    Block block;
     for (std::uint64_t b = 0; b < reader.info().blocks; ++b) {
-      reader.read(b, block);
-      for (const Event& event : block.events) {
+      for (const Event& event : reader.events(b)) {
         const std::uint32_t site = site_of_object[event.object];
         if (event.count == 0) continue;
         if (event.type == EventType::map) {
@@ -241,6 +239,7 @@ class Pass {
       }
       if (heat_) heat_->end_block(out_.seconds);
     }
+    reader_.confirm();
     finish();
     return std::move(out_);
   }
@@ -329,11 +328,8 @@ class Pass {
     std::uint64_t* const sums =
         by_site(timed ? 1 + segment.stream_class * 2 + index(segment.kind) : 0);
     std::uint64_t* const cells = heat_->accesses();
-    const std::uint64_t pages = info_.pages;
     for (std::size_t e = 0; e < segment.pages.size(); ++e) {
-      const std::uint32_t page = segment.pages[e];
-      if (page >= pages) throw std::runtime_error("corrupt stream: a page number");
-      const auto [site, row] = of_page_[page];
+      const auto [site, row] = of_page_[segment.pages[e]];
       sums[site] += segment.counts[e];
       last_[site] = out_.seconds;
       cells[row] += segment.counts[e];

@@ -2,8 +2,8 @@
 // overview).
 //
 // Every part starts at a multiple of 64 bytes and is padded with zeros to the next one; checksums
-// cover the padding, so that any changed bit of a file is found by the reader's constructor or by
-// verify().
+// cover the padding, so that any changed bit of a file is found when its part is read for the first
+// time.
 //
 // A block consists of
 //

@@ -1,152 +1,76 @@
-// Reader of access streams. Offsets, lengths and indices that the file gives are checked before
-// they are used; page numbers are checked by verify() alone.
+// Reader of access streams. Offsets, lengths, indices and numbers that the file gives are checked
+// before they are used.
 #include "trace/reader.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <string_view>
-#include <system_error>
-#include <type_traits>
 
 #include "trace/checksum.hpp"
+#include "trace/cursor.hpp"
 #include "trace/layout.hpp"
+#include "trace/mapping.hpp"
 
 namespace tt::trace {
 namespace {
 
 using namespace layout;
 
-[[noreturn]] void corrupt(const std::filesystem::path& file, std::string_view what) {
-  throw std::runtime_error(file.string() + ": corrupt stream: " + std::string(what));
-}
-
-/// Hands out consecutive arrays of a byte range; refuses to go beyond its end, whatever count the
-/// file gives.
-class Cursor {
- public:
-  Cursor(std::span<const std::byte> bytes, const std::filesystem::path& file)
-      : bytes_(bytes), file_(file) {}
-
-  template <typename T>
-  std::span<const T> take(std::uint64_t count) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    if (count > (bytes_.size() - at_) / sizeof(T)) corrupt(file_, "an array exceeds its part");
-    const auto* first = reinterpret_cast<const T*>(bytes_.data() + at_);
-    at_ += count * sizeof(T);
-    return {first, static_cast<std::size_t>(count)};
-  }
-  template <typename T>
-  T value() {  // may be unaligned
-    T result;
-    std::memcpy(&result, take<std::byte>(sizeof(T)).data(), sizeof(T));
-    return result;
-  }
-  std::string text() {
-    const auto chars = take<char>(value<std::uint32_t>());
-    return {chars.begin(), chars.end()};
-  }
-  void align() {
-    if (aligned(at_) > bytes_.size()) corrupt(file_, "an array exceeds its part");
-    at_ = aligned(at_);
-  }
-  [[nodiscard]] std::size_t left() const { return bytes_.size() - at_; }
-
- private:
-  std::span<const std::byte> bytes_;
-  const std::filesystem::path& file_;
-  std::size_t at_ = 0;
-};
+bool no_time(double ns) { return !(std::isfinite(ns) && ns >= 0); }
 
 }  // namespace
 
 struct Reader::Impl {
-  explicit Impl(const std::filesystem::path& path) : file(path) {
-    // Without O_NONBLOCK, opening a pipe would wait for a writer.
-    const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0)
-      throw std::system_error(errno, std::generic_category(), file.string() + ": cannot open");
-    struct stat status{};
-    if (::fstat(descriptor, &status) != 0) {
-      const int error = errno;
-      ::close(descriptor);
-      throw std::system_error(error, std::generic_category(), file.string() + ": cannot stat");
-    }
-    if (!S_ISREG(status.st_mode)) {
-      ::close(descriptor);
-      throw std::runtime_error(file.string() + ": not an access stream (no regular file)");
-    }
-    const auto size = static_cast<std::size_t>(status.st_size);
-    if (size == 0) {
-      ::close(descriptor);
-      throw std::runtime_error(file.string() + ": not an access stream (empty file)");
-    }
-    void* mapped = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor, 0);
-    const int error = errno;
-    ::close(descriptor);
-    if (mapped == MAP_FAILED)
-      throw std::system_error(error, std::generic_category(), file.string() + ": cannot map");
-    bytes = {static_cast<const std::byte*>(mapped), size};
-    try {
-      open();
-    } catch (...) {
-      unmap();
-      throw;
-    }
+  explicit Impl(const std::filesystem::path& path) : mapping(path), bytes(mapping.bytes()) {
+    open();
+    checked = std::vector<std::atomic<bool>>(index.size());
+    where().confirm();
   }
-  ~Impl() { unmap(); }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
 
-  void unmap() {
-    ::munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
-    bytes = {};
-  }
+  [[nodiscard]] Where where() const { return {mapping}; }
+  [[noreturn]] void corrupt(std::string_view what) const { where().corrupt(what); }
+  [[nodiscard]] std::string file() const { return mapping.file().string(); }
 
   void open() {
     if (std::memcmp(bytes.data(), magic, std::min(bytes.size(), sizeof magic)) != 0)
-      throw std::runtime_error(file.string() + ": not an access stream");
+      throw std::runtime_error(file() + ": not an access stream");
     if (bytes.size() < sizeof(FileHeader)) throw std::runtime_error(truncated());
     std::memcpy(&header, bytes.data(), sizeof header);
     if (header.version < oldest_version || header.version > format_version ||
         header.header_bytes != sizeof(FileHeader))
-      throw std::runtime_error(file.string() + ": stream format version " +
+      throw std::runtime_error(file() + ": stream format version " +
                                std::to_string(header.version) + ", this program reads versions " +
                                std::to_string(oldest_version) + " to " +
                                std::to_string(format_version));
     if (header.checksum != checksum(bytes.first(offsetof(FileHeader, checksum))))
-      corrupt(file, "checksum of the header");
+      corrupt("checksum of the header");
     if (bytes.size() < header.file_bytes) throw std::runtime_error(truncated());
-    if (bytes.size() != header.file_bytes) corrupt(file, "longer than its header says");
+    if (bytes.size() != header.file_bytes) corrupt("longer than its header says");
 
     const auto index_bytes =
         part(header.index_offset, header.blocks, sizeof(IndexEntry), header.totals_offset);
     const auto totals_bytes =
         part(header.totals_offset, header.pages, sizeof(std::uint64_t), header.tables_offset);
     const auto table_bytes = part(header.tables_offset, header.tables_bytes, 1, bytes.size());
-    if (header.index_checksum != checksum(index_bytes)) corrupt(file, "checksum of the index");
-    if (header.tables_checksum != checksum(table_bytes)) corrupt(file, "checksum of the tables");
+    if (header.index_checksum != checksum(index_bytes)) corrupt("checksum of the index");
+    if (header.tables_checksum != checksum(table_bytes)) corrupt("checksum of the tables");
 
-    index = {reinterpret_cast<const IndexEntry*>(index_bytes.data()),
-             static_cast<std::size_t>(header.blocks)};
+    index.resize(header.blocks);
+    std::memcpy(index.data(), index_bytes.data(), header.blocks * sizeof(IndexEntry));
     totals = {reinterpret_cast<const std::uint64_t*>(totals_bytes.data()),
               static_cast<std::size_t>(header.pages)};
     std::uint64_t expected = sizeof(FileHeader);
     for (const IndexEntry& entry : index) {
       if (entry.offset != expected || entry.bytes < sizeof(BlockHeader) ||
           entry.bytes % alignment != 0 || entry.bytes > header.index_offset - entry.offset)
-        corrupt(file, "a block lies outside its place");
+        corrupt("a block lies outside its place");
       expected += entry.bytes;
     }
-    if (expected != header.index_offset) corrupt(file, "bytes between blocks and index");
-    decode({table_bytes, file});
+    if (expected != header.index_offset) corrupt("bytes between blocks and index");
+    decode_tables({table_bytes, where()});
   }
 
   /// The bytes of a part that must fill the file up to `end`.
@@ -154,18 +78,18 @@ struct Reader::Impl {
                                   std::uint64_t end) const {
     if (offset % alignment != 0 || offset < sizeof(FileHeader) || end > bytes.size() ||
         offset > end || count > (end - offset) / size || offset + aligned(count * size) != end)
-      corrupt(file, "a part lies outside the file");
+      corrupt("a part lies outside the file");
     return bytes.subspan(offset, end - offset);
   }
 
-  void decode(Cursor in) {
+  void decode_tables(Cursor in) {
     info.workload = in.text();
     info.input = in.text();
     info.parameters = in.text();
     // A list's length is believed only as far as the bytes that follow it.
     const auto length = [&](std::size_t least_bytes) {
       const auto count = in.value<std::uint32_t>();
-      if (count > in.left() / least_bytes) corrupt(file, "a table exceeds its part");
+      if (count > in.left() / least_bytes) corrupt("a table exceeds its part");
       return count;
     };
     info.lanes.resize(length(12));
@@ -204,57 +128,82 @@ struct Reader::Impl {
     info.operations = header.operations;
     info.nominal_seconds = header.nominal_seconds;
     info.identity = header.checksum;
-    if (const auto what = defect(info); !what.empty()) corrupt(file, what);
+    if (const auto what = defect(info); !what.empty()) corrupt(what);
   }
 
   [[nodiscard]] std::string truncated() const {
-    return file.string() + ": truncated stream (" + std::to_string(bytes.size()) + " bytes" +
+    return file() + ": truncated stream (" + std::to_string(bytes.size()) + " bytes" +
            (bytes.size() < sizeof(FileHeader) ? std::string(")")
                                               : " of " + std::to_string(header.file_bytes) + ")");
   }
 
-  void read(std::uint64_t i, Block& out) const {
-    if (i >= index.size())
-      throw std::out_of_range(file.string() + ": no block " + std::to_string(i));
-    const IndexEntry& place = index[i];
-    Cursor in{bytes.subspan(place.offset, place.bytes), file};
-    const BlockHeader& block = in.take<BlockHeader>(1)[0];
+  [[nodiscard]] std::span<const std::byte> block_bytes(std::uint64_t i) const {
+    if (i >= index.size()) throw std::out_of_range(file() + ": no block " + std::to_string(i));
+    return bytes.subspan(index[i].offset, index[i].bytes);
+  }
+
+  /// What precedes a block's accesses, up to its events.
+  BlockHeader read_front(Cursor& in, Block& out) const {
+    const auto block = in.value<BlockHeader>();
     out.timed = block.timed != 0;
     out.nominal_ns = block.nominal_ns;
     out.compute_ns = in.take<double>(info.lanes.size());
-    const auto no_time = [](double ns) { return !(std::isfinite(ns) && ns >= 0); };
     if (no_time(out.nominal_ns) || std::ranges::any_of(out.compute_ns, no_time))
-      corrupt(file, "a block's time is negative");
+      in.corrupt("a time is negative");
     out.operations = in.take<std::uint64_t>(info.op_kinds.size());
     out.events = in.take<Event>(block.events);
     for (const Event& event : out.events)
       if (event.type > EventType::unmap || event.object >= info.objects.size() ||
           event.first > info.pages || event.count > info.pages - event.first)
-        corrupt(file, "an event lies outside the address space");
+        in.corrupt("an event lies outside the address space");
+    return block;
+  }
+
+  std::span<const Event> events(std::uint64_t i) const {
+    Cursor in{block_bytes(i), {mapping, i}};
+    Block front;
+    (void)read_front(in, front);
+    return front.events;
+  }
+
+  void read(std::uint64_t i, Block& out) const {
+    const auto block = block_bytes(i);
+    const Where where{mapping, i};
+    // Another thread that is at the same block checks it, too.
+    const bool check = !checked[i].load(std::memory_order_relaxed);
+    if (check && index[i].checksum != checksum(block)) where.corrupt("checksum");
+    decode({block, where}, out);
+    if (check) check_numbers(out, where);
+    where.confirm();
+    if (check) checked[i].store(true, std::memory_order_relaxed);
+  }
+
+  void decode(Cursor in, Block& out) const {
+    const BlockHeader block = read_front(in, out);
     const auto segments = in.take<SegmentHeader>(block.segments);
     const auto operations = in.take<OperationHeader>(block.sampled);
     auto accesses = in.take<OpAccess>(block.op_accesses);
     out.sampled.resize(operations.size());
     for (std::size_t o = 0; o < operations.size(); ++o) {
-      const OperationHeader& from = operations[o];
+      const OperationHeader from = operations[o];
       if (from.kind >= info.op_kinds.size() || from.accesses > accesses.size())
-        corrupt(file, "a sampled operation exceeds its block");
-      if (no_time(from.compute_ns)) corrupt(file, "a sampled operation's time is negative");
+        in.corrupt("a sampled operation exceeds it");
+      if (no_time(from.compute_ns)) in.corrupt("a sampled operation's time is negative");
       out.sampled[o] = {from.kind, from.compute_ns, accesses.first(from.accesses)};
       accesses = accesses.subspan(from.accesses);
     }
     out.segments.resize(segments.size());
     for (std::size_t s = 0; s < segments.size(); ++s) {
-      const SegmentHeader& from = segments[s];
+      const SegmentHeader from = segments[s];
       if (from.stream_class >= info.classes.size() || from.kind > 1)
-        corrupt(file, "a segment names an unknown class");
+        in.corrupt("a segment names an unknown class");
       Segment& to = out.segments[s];
       to.stream_class = from.stream_class;
       to.kind = static_cast<AccessKind>(from.kind);
       to.sum = from.sum;
       if (from.repeats != 0) {
-        if (s == 0 || from.size != segments[s - 1].size)
-          corrupt(file, "a segment repeats none or another");
+        if (s == 0 || from.size != out.segments[s - 1].pages.size())
+          in.corrupt("a segment repeats none or another");
         to.pages = out.segments[s - 1].pages;
         to.chunk_sums = out.segments[s - 1].chunk_sums;
         to.counts = out.segments[s - 1].counts;
@@ -269,65 +218,93 @@ struct Reader::Impl {
     }
   }
 
+  /// Page numbers and classes of accesses, and that the sums are those of the counts.
+  void check_numbers(const Block& block, Where where) const {
+    for (std::size_t s = 0; s < block.segments.size(); ++s) {
+      const Segment& segment = block.segments[s];
+      if (s > 0 && segment.pages.data() == block.segments[s - 1].pages.data() &&
+          !segment.pages.empty()) {  // repeats it
+        if (segment.sum != block.segments[s - 1].sum) where.corrupt("a sum of counts");
+        continue;
+      }
+      // Without a branch per entry: the compiler makes vectors of it.
+      std::uint32_t outside = segment.pages.empty() || info.pages > 0 ? 0 : 1;
+      const auto last = static_cast<std::uint32_t>(info.pages - 1);
+      for (const std::uint32_t page : segment.pages) outside |= page > last ? 1U : 0U;
+      if (outside != 0) where.corrupt("a page number");
+      std::uint64_t sum = 0;
+      for (std::size_t c = 0; c < segment.chunk_sums.size(); ++c) {
+        std::uint32_t chunk_sum = 0;
+        for (const std::uint16_t count :
+             segment.counts.subspan(c * chunk, std::min(chunk, segment.counts.size() - c * chunk)))
+          chunk_sum += count;
+        if (chunk_sum != segment.chunk_sums[c]) where.corrupt("a sum of a chunk's counts");
+        sum += chunk_sum;
+      }
+      if (sum != segment.sum) where.corrupt("a sum of counts");
+    }
+    for (const Operation& operation : block.sampled)
+      for (const OpAccess& access : operation.accesses)
+        if (access.page >= info.pages || access.stream_class >= info.classes.size() ||
+            access.kind > AccessKind::store)
+          where.corrupt("a sampled operation's access");
+  }
+
+  std::span<const std::uint64_t> page_totals() const {
+    if (!totals_checked.load(std::memory_order_relaxed)) {
+      const auto place =
+          bytes.subspan(header.totals_offset, header.tables_offset - header.totals_offset);
+      if (header.totals_checksum != checksum(place)) corrupt("checksum of the page totals");
+      totals_checked.store(true, std::memory_order_relaxed);
+    }
+    where().confirm();
+    return totals;
+  }
+
   void verify() const {
-    const auto totals_bytes =
-        bytes.subspan(header.totals_offset, header.tables_offset - header.totals_offset);
-    if (header.totals_checksum != checksum(totals_bytes))
-      corrupt(file, "checksum of the page totals");
     Block block;
     std::uint64_t accesses = 0;
     std::uint64_t entries = 0;
     std::uint64_t operations = 0;
     std::vector<std::uint64_t> sums(totals.size());
     for (std::uint64_t i = 0; i < index.size(); ++i) {
-      const std::string name = "block " + std::to_string(i);
-      if (index[i].checksum != checksum(bytes.subspan(index[i].offset, index[i].bytes)))
-        corrupt(file, "checksum of " + name);
+      checked[i] = false;
       read(i, block);
       for (const Segment& segment : block.segments) {
-        std::uint64_t sum = 0;
-        for (std::size_t e = 0; e < segment.pages.size(); ++e) {
-          if (segment.pages[e] >= info.pages) corrupt(file, "a page number in " + name);
-          sum += segment.counts[e];
-          if (block.timed) sums[segment.pages[e]] += segment.counts[e];
-        }
-        for (std::size_t c = 0; c < segment.chunk_sums.size(); ++c) {
-          std::uint32_t chunk_sum = 0;
-          for (const std::uint16_t count : segment.counts.subspan(
-                   c * chunk, std::min(chunk, segment.counts.size() - c * chunk)))
-            chunk_sum += count;
-          if (chunk_sum != segment.chunk_sums[c]) corrupt(file, "a chunk sum in " + name);
-        }
-        if (sum != segment.sum) corrupt(file, "a sum of counts in " + name);
-        accesses += sum;
+        if (block.timed)
+          for (std::size_t e = 0; e < segment.pages.size(); ++e)
+            sums[segment.pages[e]] += segment.counts[e];
+        accesses += segment.sum;
         entries += segment.pages.size();
       }
-      for (const Operation& operation : block.sampled)
-        for (const OpAccess& access : operation.accesses)
-          if (access.page >= info.pages || access.stream_class >= info.classes.size() ||
-              access.kind > AccessKind::store)
-            corrupt(file, "a sampled operation in " + name);
       if (block.timed)
         for (const std::uint64_t count : block.operations) operations += count;
     }
     if (accesses != info.accesses || entries != info.entries || operations != info.operations)
-      corrupt(file, "the blocks do not add up to the header's totals");
-    if (!std::ranges::equal(sums, totals)) corrupt(file, "page totals");
+      corrupt("the blocks do not add up to the header's totals");
+    totals_checked = false;
+    if (!std::ranges::equal(sums, page_totals())) corrupt("page totals");
+    where().confirm();
   }
 
-  std::filesystem::path file;
+  Mapping mapping;
   std::span<const std::byte> bytes;
   FileHeader header{};
-  std::span<const IndexEntry> index;
+  std::vector<IndexEntry> index;
   std::span<const std::uint64_t> totals;
   StreamInfo info;
+  mutable std::vector<std::atomic<bool>> checked;  // by block
+  mutable std::atomic<bool> totals_checked{false};
 };
 
 Reader::Reader(const std::filesystem::path& file) : impl_(std::make_unique<Impl>(file)) {}
 Reader::~Reader() = default;
 const StreamInfo& Reader::info() const { return impl_->info; }
-std::span<const std::uint64_t> Reader::page_totals() const { return impl_->totals; }
+std::span<const std::uint64_t> Reader::page_totals() const { return impl_->page_totals(); }
 void Reader::read(std::uint64_t i, Block& out) const { impl_->read(i, out); }
+std::span<const Event> Reader::events(std::uint64_t i) const { return impl_->events(i); }
+const Mapping& Reader::mapping() const { return impl_->mapping; }
+void Reader::confirm() const { impl_->where().confirm(); }
 void Reader::verify() const { impl_->verify(); }
 
 }  // namespace tt::trace

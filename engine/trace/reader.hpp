@@ -10,11 +10,15 @@
 
 namespace tt::trace {
 
-/// Reads a stream by memory mapping. Throws std::runtime_error naming the file and what is wrong
-/// (not a stream, other version, truncated, checksum). The constructor checks header, tables and
-/// block index; read() checks a block's structure, classes and events, so that a corrupt file is an
-/// error and never undefined behaviour. That every page number of segments and sampled operations
-/// is below info().pages is known once verify(), or a trusted cache, says so.
+class Mapping;
+
+/// Reads a stream by memory mapping. Throws std::runtime_error naming the file, the block and what
+/// is wrong (not a stream, other version, truncated, checksum): a corrupt file is an error and
+/// never undefined behaviour, nor another result.
+///
+/// The constructor checks header, tables and block index. A block's checksum, its page numbers and
+/// its sums are checked when it is read for the first time, which costs as much as a fifth of its
+/// replay; its structure, classes and events always. Several threads may read.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& file);
@@ -27,7 +31,14 @@ class Reader {
   [[nodiscard]] std::span<const std::uint64_t> page_totals() const;
   /// Fills `out` with block i, reusing its storage.
   void read(std::uint64_t i, Block& out) const;
-  /// Checks every block's checksum and every page number. Throws as the constructor.
+  /// Of block i, without the rest of it: within the address space, but believed only once it is
+  /// read as a whole.
+  [[nodiscard]] std::span<const Event> events(std::uint64_t i) const;
+  [[nodiscard]] const Mapping& mapping() const;
+  /// Throws if the file was cut short since it was opened: what has been read may then be zeros.
+  /// read() asks for what was read before it; after the last block, whoever reads asks.
+  void confirm() const;
+  /// Checks every block anew, and that they add up to the totals. Throws as the constructor.
   void verify() const;
 
  private:

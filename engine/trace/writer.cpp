@@ -2,12 +2,10 @@
 #include "trace/writer.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string_view>
@@ -89,12 +87,8 @@ void encode(const StreamInfo& info, Buffer& out) {
 struct Writer::Impl {
   Impl(std::filesystem::path path, StreamInfo description)
       : file(std::move(path)), info(std::move(description)) {
-    // A name of its own, so that two processes that make the same stream do not disturb each other.
-    partial = file.string() + ".XXXXXX.partial";
-    descriptor = ::mkostemps(partial.data(), 8, O_CLOEXEC);
-    if (descriptor < 0) fail("cannot create");
+    create();
     try {
-      if (::fchmod(descriptor, 0644) != 0) fail("cannot set permissions");
       append(std::vector<std::byte>(sizeof(FileHeader)));  // its place; filled by finish()
     } catch (...) {
       discard();
@@ -104,6 +98,19 @@ struct Writer::Impl {
   ~Impl() { discard(); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
+
+  /// A name of its own, so that two makers of the same stream do not disturb each other; the mode
+  /// is the umask's business.
+  void create() {
+    const std::string process = std::to_string(::getpid());
+    for (unsigned other = 0; descriptor < 0; ++other) {
+      partial = file.string();
+      if (other != 0) partial.append(1, '.').append(std::to_string(other));
+      partial.append(1, '.').append(process).append(".partial");
+      descriptor = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (descriptor < 0 && errno != EEXIST) fail("cannot create");
+    }
+  }
 
   void discard() {
     if (descriptor < 0) return;
@@ -218,6 +225,27 @@ struct Writer::Impl {
       for (const std::uint64_t count : block.operations) operations += count;
   }
 
+  /// On the disk under its name: the content first, so that no power loss leaves the name without
+  /// it, and then the name.
+  void complete() {
+    if (::fsync(descriptor) != 0) fail("cannot write");
+    const int closing = std::exchange(descriptor, -1);
+    if (::close(closing) != 0 || ::rename(partial.c_str(), file.c_str()) != 0) {
+      const int error = errno;
+      ::unlink(partial.c_str());
+      errno = error;
+      fail("cannot complete");
+    }
+    const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path{"."};
+    const int directory = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0) fail("cannot open its folder");
+    const int synced = ::fsync(directory);
+    const int error = errno;
+    ::close(directory);
+    errno = error;
+    if (synced != 0) fail("cannot complete");
+  }
+
   StreamInfo finish(const StreamInfo& last) {
     if (descriptor < 0) throw std::logic_error(file.string() + ": already finished");
     info.pages = last.pages;
@@ -266,13 +294,7 @@ struct Writer::Impl {
     header.checksum = checksum(header_bytes.first(offsetof(FileHeader, checksum)));
     if (::lseek(descriptor, 0, SEEK_SET) != 0) fail("cannot seek");
     append(header_bytes);
-    const int closing = std::exchange(descriptor, -1);
-    if (::close(closing) != 0 || ::rename(partial.c_str(), file.c_str()) != 0) {
-      const int error = errno;
-      ::unlink(partial.c_str());
-      errno = error;
-      fail("cannot complete");
-    }
+    complete();
     info.blocks = header.blocks;
     info.accesses = accesses;
     info.entries = entries;

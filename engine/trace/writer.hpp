@@ -9,8 +9,9 @@
 namespace tt::trace {
 
 /// Writes a stream. The file appears under its name only when finish() returns (it is written
-/// beside it and renamed), so that a crash leaves no half file. Throws std::system_error naming
-/// the file when the disk is full.
+/// beside it and renamed), so that a crash leaves no half file; it is then on the disk, name and
+/// all, whatever happens to the power. Who may read it is decided by the umask. Throws
+/// std::system_error naming the file when the disk is full.
 class Writer {
  public:
   Writer(std::filesystem::path file, StreamInfo info);

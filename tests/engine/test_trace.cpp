@@ -229,7 +229,7 @@ TEST("trace: errors say what is wrong") {
   CHECK_THROWS(Reader{file}, "truncated");
   bytes[200] ^= 1;  // in block 0
   put(file, bytes);
-  CHECK_THROWS(Reader{file}.verify(), "checksum of block 0");
+  CHECK_THROWS(Reader{file}.verify(), "a.tts: corrupt stream: block 0: checksum");
 }
 
 TEST("trace: a stream of version 2 is read; its classes had no patterns") {

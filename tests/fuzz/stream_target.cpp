@@ -175,13 +175,13 @@ bool run(const Bytes& input, const std::filesystem::path& scratch) {
   const auto file = scratch / "input.tts";
   write_file(file, input);
   try {
-    const trace::Reader reader{file};
     try {
+      const trace::Reader reader{file};
       read_all(reader);
-      (void)trace::characterise(reader, {16, 16});  // as a listing does, of files never verified
+      (void)trace::characterise(reader, {16, 16});
     } catch (const std::runtime_error&) {
     }
-    reader.verify();
+    const trace::Reader reader{file};  // that has checked no block yet
     static constexpr std::array policies = {"first-touch", "hybridtier", "hemem", "freqtier",
                                             "static-hot"};
     const char* policy = policies[input.size() / 64 % policies.size()];
@@ -193,6 +193,7 @@ bool run(const Bytes& input, const std::filesystem::path& scratch) {
       (void)sim::simulate(reader, machine(), tt::policy(policy), {}, options);
     } catch (const sim::DeadlineExceeded&) {
     }
+    reader.verify();
   } catch (const std::runtime_error&) {  // the reader's refusal; what else is thrown is a finding
     return false;
   }

@@ -433,9 +433,12 @@ class FakeNative:
         if not Path(path).read_text().startswith("stream "):
             raise RuntimeError(f"{path}: checksum of block 0 is wrong")
 
+    def stream_info(self, path: str) -> dict[str, Any]:
+        return {"identity": "c0ffee"}
+
     def simulate(self, path: str, **arguments: Any) -> dict[str, Any]:
-        self.verify_stream(path)
         self.on_simulate(arguments)
+        self.verify_stream(path)
         if arguments["progress"]:
             arguments["progress"](1.0)
         seconds = 10.0 / arguments["knobs"]["threshold"] + arguments["seed"] % 3

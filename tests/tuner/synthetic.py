@@ -24,6 +24,7 @@ from tuner.documents.machine import MachineSpec
 from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.documents.workload import WorkloadSpec
 from tuner.model import content_hash
+from tuner.run import streams
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import Scenario, options
 from tuner.study.request import StudyRequest
@@ -258,6 +259,14 @@ def second_time_lucky(trial: Trial) -> TrialResult:
         note.touch()
         meet(pipe)
         hang()
+    return answer(trial)
+
+
+def dies_until_verified(trial: Trial) -> TrialResult:
+    """As on a stream that crashes the engine, until somebody looks at it: its note is gone."""
+    note = streams.path_of(trial.stream).with_suffix(".json")
+    if note.exists():
+        os.kill(os.getpid(), signal.SIGBUS)
     return answer(trial)
 
 

@@ -21,6 +21,7 @@ from conftest import Hang, comm, descendants, python_path, started
 from synthetic import accident, request, smooth
 
 from tuner.errors import UserError
+from tuner.run import streams
 from tuner.run.pool import Pool, ProcessPool, RayPool, Runner, hard_limit, open_pool
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study.request import StudyRequest
@@ -94,11 +95,24 @@ def test_every_trial_ends_in_one_result(
     assert by_number[0] == synthetic.answer(study.trial(0, {}))
     assert by_number[1].error == "ValueError: no such operation"
     assert "died" in by_number[2].error or "SIGKILL" in by_number[2].error
+    assert by_number[2].error.endswith(", twice")
     assert "killed" in by_number[3].error
     assert "not a positive number" in by_number[4].error
     assert by_number[5].error == "TimeoutError: deadline of 2 s passed"
     assert all(by_number[n].objective is None for n in (1, 2, 3, 4, 5, 6))
     assert all(r.study == study.study for r in results)
+
+
+def test_a_trial_whose_process_died_is_repeated_on_a_stream_that_is_verified(
+    make: Callable[[Runner], Pool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path))
+    pool = make(synthetic.dies_until_verified)
+    study = request(tmp_path)
+    note = streams.path_of(study.trial(0, {}).stream).with_suffix(".json")
+    note.write_text("{}")
+    assert [r.status for r in run_all(pool, study, [0])] == [Status.success]
+    assert not note.exists()
 
 
 def test_wait_without_trials_returns_at_once(make: Callable[[Runner], Pool]) -> None:

@@ -12,7 +12,7 @@ from conftest import FakeNative
 
 from tuner import engine
 from tuner.run import runner, settings, streams
-from tuner.run.trial import Status, Trial
+from tuner.run.trial import RecordedStream, Status, Trial
 
 
 def trial_of(**options: Any) -> Trial:
@@ -130,16 +130,45 @@ def test_another_engine_refuses_the_trial(
     assert "made for engine build build-1, but this worker has build-2" in result.error
 
 
-def test_a_stream_that_rots_under_its_note_is_made_again(fake: FakeNative) -> None:
-    trial = trial_of()
-    path = streams.ensure(trial.stream)
+def rot(path: Path) -> None:
+    """Damages a stream so that its size and times stay."""
     found = path.stat()
     path.write_text("rotten" + " " * (found.st_size - 6))
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+@pytest.mark.parametrize("raised", [RuntimeError("checksum"), ValueError("too coarse")])
+def test_a_stream_that_rots_under_its_note_is_made_again(
+    fake: FakeNative, capsys: pytest.CaptureFixture[str], raised: Exception
+) -> None:
+    trial = trial_of()
+    path = streams.ensure(trial.stream)
+    rot(path)
     assert streams.ensure(trial.stream) == path
     assert fake.recorded() == 1  # the note still fits
+
+    def fail(arguments: dict[str, Any]) -> None:
+        if fake.recorded() == 1:
+            raise raised
+
+    fake.on_simulate = fail
     assert runner.run(trial).status is Status.success
     assert fake.recorded() == 2
+    assert capsys.readouterr().err == f"{path}: checksum of block 0 is wrong; making it again\n"
+
+
+def test_a_recording_that_rots_is_an_error_that_names_it(fake: FakeNative, tmp_path: Path) -> None:
+    path = tmp_path / "mine.tts"
+    path.write_text("stream of mine")
+    stream = RecordedStream(workload="walker", input="big", trace=str(path), content="c0ffee")
+    trial = trial_of().model_copy(update={"stream": stream})
+    assert runner.run(trial).status is Status.success
+    rot(path)
+    result = runner.run(trial)
+    assert result.status is Status.failed
+    assert result.error == (
+        f"{path}: checksum of block 0 is wrong; it is a recording, and cannot be made again"
+    )
 
 
 def test_repeats_report_the_median_run_and_the_spread(fake: FakeNative) -> None:

@@ -172,6 +172,37 @@ def test_check_names_what_removes_a_stream_of_another_engine(
     assert not path.exists()
 
 
+def test_a_file_to_verify_anew_is_made_again_if_it_is_bad(fake: FakeNative) -> None:
+    path = streams.ensure(request_of())
+    streams.invalidate(request_of())
+    streams.ensure(request_of())
+    assert fake.recorded() == 1
+    identity = path.stat()
+    path.write_text("x" * identity.st_size)
+    os.utime(path, ns=(identity.st_atime_ns, identity.st_mtime_ns))
+    streams.invalidate(request_of())
+    streams.ensure(request_of())
+    assert fake.recorded() == 2
+
+
+def test_verifying_names_file_and_block(tmp_path: Path) -> None:
+    """On the real engine."""
+    path = tmp_path / "a.tts"
+    with pytest.raises(UserError, match=rf"{path}: cannot open"):
+        streams.verify(path)
+    engine.native().record(
+        "gups", workload="w", input="i", path=str(path), scale=4096.0, page_bytes=4096, threads=4.0,
+        llc_bytes=1 << 20, seed=0, parameters={"memory_gib": 1, "hot_gib": 0.25, "updates_g": 0.1},
+        progress=None,
+    )  # fmt: skip
+    streams.verify(path)
+    content = bytearray(path.read_bytes())
+    content[200] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"^{path}: corrupt stream: block 0: checksum$"):
+        streams.verify(path)
+
+
 def test_a_touched_but_good_file_is_kept(fake: FakeNative) -> None:
     path = streams.ensure(request_of())
     os.utime(path, (1, 1))

@@ -179,7 +179,7 @@ def test_a_recording_is_verified_once(folder: Path, monkeypatch: pytest.MonkeyPa
         verified.append(path)
         check(path)
 
-    monkeypatch.setattr(streams, "check", noted)
+    monkeypatch.setattr(streams, "verify", noted)
     path = streams.ensure(recorded())
     assert path == folder / "stream.tts"
     assert streams.ensure(recorded()) == path

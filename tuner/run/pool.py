@@ -2,7 +2,8 @@
 
 A pool runs `runner(trial)` on other processes and hands back one TrialResult per trial, whatever
 happened: a runner that raises, hangs past its deadline or takes its process down costs its own
-trial and nothing else.
+trial and nothing else. A trial whose process died is repeated once, on a stream that is verified as
+a whole before: damage of its file may have been the reason.
 
 Two pools with the same behaviour: `RayPool` (a local Ray instance, or a cluster) and, for a single
 worker, `ProcessPool`: one child process, which starts in a fraction of Ray's five seconds.
@@ -25,6 +26,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from tuner.errors import UserError
+from tuner.run import streams
 from tuner.run.local_ray import LocalRay, kept_handler, prepare_environment
 from tuner.run.trial import Status, Trial, TrialResult
 
@@ -87,11 +89,37 @@ def without_result(trial: Trial, status: Status, error: str, seconds: float) -> 
     )
 
 
-def execute(runner: Runner, trial_json: str) -> str:
+@dataclass
+class _Flight:
+    """A trial that runs; `repeated` if its process, or its host, has died before."""
+
+    trial: Trial
+    started: float
+    repeated: bool = False
+
+    def again(self, reason: str) -> _Flight:
+        logger.warning("trial %d: %s, started again", self.trial.number, reason)
+        return _Flight(self.trial, time.monotonic(), repeated=True)
+
+    def message(self) -> tuple[str, bool]:
+        """What `execute` is told."""
+        return self.trial.model_dump_json(), self.repeated
+
+    def without_result(self, status: Status, error: str) -> TrialResult:
+        return without_result(self.trial, status, error, time.monotonic() - self.started)
+
+
+def _overdue(limit: float) -> str:
+    return f"killed: still running {limit:.0f} s after its start"
+
+
+def execute(runner: Runner, trial_json: str, repeated: bool) -> str:
     """Runs in the worker: the runner's result as JSON, or what went wrong as a result."""
     trial = Trial.model_validate_json(trial_json)
     start = time.monotonic()
     try:
+        if repeated:
+            streams.invalidate(trial.stream)
         result = runner(trial)
         if result.number != trial.number:
             raise ValueError(f"the runner answered trial {result.number}")
@@ -122,7 +150,7 @@ class ProcessPool:
         self._runner = runner
         # spawn: the parent has threads (tracking, Ray's start), which fork does not survive.
         self._context = multiprocessing.get_context("spawn")
-        self._running: tuple[Trial, float] | None = None
+        self._running: _Flight | None = None
         self._start()
 
     def _start(self) -> None:
@@ -138,27 +166,32 @@ class ProcessPool:
             raise RuntimeError("the pool's one worker is busy")
         if not self._process.is_alive():  # it died while idle, through no fault of this trial
             self._start()
-        self._running = (trial, time.monotonic())
+        self._launch(_Flight(trial, time.monotonic()))
+
+    def _launch(self, flight: _Flight) -> None:
+        self._running = flight
         with contextlib.suppress(BrokenPipeError):  # wait() sees a death and accounts for it
-            self._pipe.send(trial.model_dump_json())
+            self._pipe.send(flight.message())
 
     def wait(self, timeout: float) -> list[TrialResult]:
         if self._running is None:
             return []
-        trial, started = self._running
-        limit = hard_limit(trial)
-        left = started + limit - time.monotonic()
+        flight = self._running
+        limit = hard_limit(flight.trial)
+        left = flight.started + limit - time.monotonic()
         if self._pipe.poll(max(0.0, min(timeout, left))):
             try:
                 result = TrialResult.model_validate_json(self._pipe.recv())
             except (EOFError, ConnectionResetError):
                 self._process.join()
-                error = f"its worker process {_death(self._process.exitcode)}"
-                result = without_result(trial, Status.crashed, error, time.monotonic() - started)
+                reason = f"its worker process {_death(self._process.exitcode)}"
                 self._start()
-        elif time.monotonic() - started >= limit:
-            error = f"killed: still running {limit:.0f} s after its start"
-            result = without_result(trial, Status.timeout, error, time.monotonic() - started)
+                if not flight.repeated:
+                    self._launch(flight.again(reason))
+                    return []
+                result = flight.without_result(Status.crashed, f"{reason}, twice")
+        elif time.monotonic() - flight.started >= limit:
+            result = flight.without_result(Status.timeout, _overdue(limit))
             self._kill()
             self._start()
         else:
@@ -185,7 +218,7 @@ def _serve(runner: Runner, pipe: Connection) -> None:
     _die_with_parent()
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            pipe.send(execute(runner, pipe.recv()))
+            pipe.send(execute(runner, *pipe.recv()))
 
 
 PR_SET_PDEATHSIG = 1
@@ -207,13 +240,6 @@ def _death(exitcode: int | None) -> str:
 
 
 # --- Ray ------------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Flight:
-    trial: Trial
-    started: float
-    retried: bool = False
 
 
 class RayPool:
@@ -263,7 +289,7 @@ class RayPool:
         self._launch(_Flight(trial, time.monotonic()))
 
     def _launch(self, flight: _Flight) -> None:
-        reference = self._execute.remote(self._runner, flight.trial.model_dump_json())
+        reference = self._execute.remote(self._runner, *flight.message())
         self._flights[reference] = flight
 
     def wait(self, timeout: float) -> list[TrialResult]:
@@ -283,10 +309,7 @@ class RayPool:
             if clock - flight.started >= limit:
                 del self._flights[reference]
                 self._ray.cancel(reference, force=True)
-                error = f"killed: still running {limit:.0f} s after its start"
-                results.append(
-                    without_result(flight.trial, Status.timeout, error, clock - flight.started)
-                )
+                results.append(flight.without_result(Status.timeout, _overdue(limit)))
         return [result for result in results if result is not None]
 
     def _refuse_dead(self) -> None:
@@ -297,9 +320,8 @@ class RayPool:
             )
 
     def _collect(self, reference: Any) -> TrialResult | None:
-        """The result, or None if the trial was started again because its host failed."""
+        """The result, or None if the trial was started again because its process or host died."""
         flight = self._flights.pop(reference)
-        seconds = time.monotonic() - flight.started
         errors = self._ray.exceptions
         try:
             return TrialResult.model_validate_json(self._ray.get(reference))
@@ -309,16 +331,14 @@ class RayPool:
             errors.OutOfMemoryError,
         ) as error:
             reason = f"its host failed ({type(error).__name__})"
-            if not flight.retried:
-                logger.warning("trial %d: %s, started again", flight.trial.number, reason)
-                self._launch(_Flight(flight.trial, time.monotonic(), retried=True))
-                return None
-            reason += ", twice"
         except errors.WorkerCrashedError:
             reason = "its worker process died (killed, out of memory, or a fault in the engine)"
         except errors.RayError as error:
-            reason = _line(error).splitlines()[0]
-        return without_result(flight.trial, Status.crashed, reason, seconds)
+            return flight.without_result(Status.crashed, _line(error).splitlines()[0])
+        if flight.repeated:
+            return flight.without_result(Status.crashed, f"{reason}, twice")
+        self._launch(flight.again(reason))
+        return None
 
     def close(self) -> None:
         if self._local is None or self._local.alive:

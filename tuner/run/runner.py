@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tuner import engine
+from tuner import engine, terminal
 from tuner.documents.placement import PlacedObject
 from tuner.errors import UserError
 from tuner.objective import OBJECTIVES
@@ -174,13 +174,13 @@ def _simulate(
 
     try:
         return once()
-    except RuntimeError:
-        # Either the policy failed, or the file is damaged although its note still fits: then it is
-        # made again.
+    except (RuntimeError, ValueError):
+        # Either the trial itself fails, or the file is damaged although its note still fits: then
+        # it is made again.
         try:
-            streams.check(path)
+            streams.verify(path)
         except streams.CorruptStream:
             streams.invalidate(trial.stream)
-            streams.ensure(trial.stream)
+            streams.ensure(trial.stream, note=terminal.say)
             return once()
         raise

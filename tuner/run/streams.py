@@ -1,8 +1,10 @@
 """Access streams: each is made once and cached, or was recorded; all workers map its file.
 
 An entry is `KEY.tts` (the stream) and `KEY.json` (what it was made from, the processor time that
-took, and the size and time of the file that was verified). A stream is trusted while its size and
-time are those of the note; any other file is verified again, and made again if it is bad.
+took, and the size and time of the file that was verified). A file that has the size and time of
+its note is used without being read first: the engine checks each block when a process reads it for
+the first time. Any other file is verified as a whole, and made again if it is bad. So is one in
+which a trial has found a bad block, or on which a trial's process has died (`invalidate`).
 `KEY.lock` is held (flock) while an entry is made, so a maker that dies leaves nothing that blocks
 the next.
 
@@ -35,7 +37,8 @@ Progress = Callable[[float], None]
 
 
 class CorruptStream(UserError):
-    """A file is not the stream that it should be. The message names it and what is wrong."""
+    """A file is not the stream that it should be. The message names it, the block, and what is
+    wrong."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def ensure(
             return path
         if path.exists():
             try:
-                check(path)
+                verify(path)
             except CorruptStream as error:
                 if note:
                     note(f"{error}; making it again")
@@ -109,7 +112,7 @@ def ensure(
             started = time.process_time()
             _make(request, path, progress)
             seconds = time.process_time() - started
-            check(path)
+            verify(path)
         _write_note(request, _identity(path), seconds)
     _prune(limit, keep=request.key)
     return path
@@ -185,18 +188,21 @@ def _check_recorded(request: RecordedStream) -> None:
         raise CorruptStream(
             f"{path}: {error.strerror}; it is a recording, and cannot be made again"
         ) from error
-    found = engine.stream_info(path)["identity"]
+    try:
+        found = engine.stream_info(path)["identity"]
+        verify(path)
+    except UserError as error:
+        raise CorruptStream(f"{error}; it is a recording, and cannot be made again") from error
     if found != request.content:
         raise CorruptStream(
             f"{path}: not the recording that was asked for, or changed since: its content is "
             f"{found}, not {request.content}"
         )
-    check(path)
     _write_note(request, before)
 
 
-def check(path: Path) -> None:
-    """Reads the whole stream. CorruptStream naming the file and what is wrong with it."""
+def verify(path: Path) -> None:
+    """Reads the whole stream. CorruptStream naming the file, the block, and what is wrong."""
     try:
         engine.native().verify_stream(str(path))
     except RuntimeError as error:
@@ -204,14 +210,10 @@ def check(path: Path) -> None:
         raise CorruptStream(text if str(path) in text else f"{path}: {text}") from error
 
 
-def verify(path: Path) -> None:
-    """Reads every block. UserError naming the file and the block that is damaged."""
-    check(path)
-
-
 def invalidate(request: Stream) -> None:
     """The next `ensure` verifies the file whatever its note says."""
-    _note_of(request).unlink(missing_ok=True)
+    with suppress(OSError):  # in a cache that cannot be written nothing can be made again either
+        _note_of(request).unlink(missing_ok=True)
 
 
 def entries() -> list[CacheEntry]:
