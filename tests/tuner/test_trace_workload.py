@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -173,11 +174,11 @@ def test_a_recording_has_one_scale_and_no_seed(folder: Path) -> None:
 
 def test_a_recording_is_verified_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verified: list[Path] = []
-    check = streams.check
+    verify = streams.verify
 
     def noted(path: Path) -> None:
         verified.append(path)
-        check(path)
+        verify(path)
 
     monkeypatch.setattr(streams, "verify", noted)
     path = streams.ensure(recorded())
@@ -203,7 +204,8 @@ def damage(path: Path) -> None:
 def test_a_damaged_recording_fails_and_stays(folder: Path) -> None:
     stream, path = recorded(), folder / "stream.tts"
     damage(path)
-    with pytest.raises(UserError, match=rf"{path}: corrupt stream: checksum of block \d+"):
+    said = rf"{path}: corrupt stream: block \d+: checksum; it is a recording, and cannot be made"
+    with pytest.raises(UserError, match=said):
         streams.ensure(stream)
     failed = tune("sim", "--workload", "of mine/trace.yaml", code=2)
     assert f"tune: error: {path}: corrupt stream" in failed.stderr
@@ -228,16 +230,23 @@ def test_a_recording_that_changes_under_a_study_fails(folder: Path) -> None:
     assert own_note.read_text() == "mine"
 
 
-def test_a_recording_that_rots_under_its_note_is_told(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("part", "what"),
+    [(0.0, "not an access stream"), (0.4, r"corrupt stream: block \d+: checksum")],
+)
+def test_a_recording_that_rots_under_its_note_is_told(folder: Path, part: float, what: str) -> None:
     trial, path = request().trial(0, {}), folder / "stream.tts"
     assert runner.run(trial).status is Status.success
     found = path.stat()
     content = bytearray(path.read_bytes())
-    content[:8] = b"nostream"
+    content[int(part * len(content))] ^= 1
     path.write_bytes(content)
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
     failed = runner.run(trial)
-    assert (failed.status, failed.error) == (Status.failed, f"{path}: not an access stream")
+    assert failed.status is Status.failed
+    assert re.fullmatch(
+        rf"{path}: {what}; it is a recording, and cannot be made again", failed.error
+    )
     assert path.exists()
 
 
