@@ -58,8 +58,8 @@ struct Reader::Impl {
     if (header.index_checksum != checksum(index_bytes)) corrupt("checksum of the index");
     if (header.tables_checksum != checksum(table_bytes)) corrupt("checksum of the tables");
 
-    index.resize(header.blocks);
-    std::memcpy(index.data(), index_bytes.data(), header.blocks * sizeof(IndexEntry));
+    const auto* const first = reinterpret_cast<const IndexEntry*>(index_bytes.data());
+    index.assign(first, first + header.blocks);
     totals = {reinterpret_cast<const std::uint64_t*>(totals_bytes.data()),
               static_cast<std::size_t>(header.pages)};
     std::uint64_t expected = sizeof(FileHeader);
