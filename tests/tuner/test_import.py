@@ -7,6 +7,7 @@ import io
 import json
 import math
 import struct
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -362,3 +363,11 @@ def test_the_same_input_gives_the_same_stream(tune: Tune) -> None:
         before = Path("a.tts").read_bytes()
         tune(str(DATA / name), "--format", format, "-o", "a.tts", "--force")
         assert Path("a.tts").read_bytes() == before
+
+
+def test_what_a_killed_import_has_left_goes_with_the_next_one(tune: Tune, tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (tmp_path / f"trace.yaml.{dead.pid}.partial").touch()
+    tune(str(DATA / "accesses.csv"), "--format", "csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["trace.tts", "trace.yaml"]

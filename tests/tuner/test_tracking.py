@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +244,33 @@ def test_thinning_keeps_the_ends_and_the_limit(count: int) -> None:
         assert kept[0][0] == 0
         assert kept[-1][0] == (count - 1 if count > 1 else 0)
     assert json.dumps(kept) == json.dumps(sorted(kept))
+
+
+@slow
+def test_a_store_that_fails_is_told_of_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run_study(request(tmp_path, budget=1), runner=smooth)
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
+        database.execute("CREATE TRIGGER t BEFORE INSERT ON runs BEGIN SELECT absent(); END")
+    capfd.readouterr()
+    run_study(request(tmp_path, study="second", budget=1), runner=smooth)
+    shown = capfd.readouterr().err.splitlines()
+    assert sum(line.startswith("warning: MLflow") for line in shown) == 1
+    assert not any("Traceback" in line or "ERROR" in line for line in shown)
+
+
+@slow
+def test_resume_completes_a_study_whose_settings_were_not_stored(
+    tmp_path: Path, store: str
+) -> None:
+    changes: dict[str, Any] = {"mlflow_uri": store, "budget": 1}
+    run_study(request(tmp_path, **changes), runner=smooth)
+    before, _ = runs_of(store, tmp_path)
+    assert before.data.params["policy"] == "paper"
+    with closing(sqlite3.connect(store.removeprefix("sqlite:///"))) as database:
+        database.execute("DELETE FROM params WHERE run_uuid = ?", (before.info.run_id,))
+        database.commit()
+    run_study(request(tmp_path, resume=True, **changes), runner=smooth)
+    after, _ = runs_of(store, tmp_path)
+    assert after.data.params == before.data.params

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,22 @@ def test_ui_names_the_repair_of_a_broken_store(run: Any, port: str, tmp_path: Pa
     assert "MLflow's database is broken (file is not a database)" in outcome.err
     assert f"`tune repair --out {tmp_path}`" in outcome.err
     assert (tmp_path / "mlflow.db").read_text().startswith("not at all")
+
+
+@pytest.mark.slow
+def test_ui_tells_of_a_disk_that_fails_in_one_line(
+    run: Any, port: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path) -> sqlite3.Connection:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    run_study(request(tmp_path, budget=1), runner=smooth)
+    monkeypatch.setattr(sqlite3, "connect", fail)
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.setattr("tuner.report.store._database", lambda path: contextlib.nullcontext())
+    outcome = run("ui", "--port", port, "--out", str(tmp_path))
+    assert outcome.code == 2
+    assert outcome.err == f"tune: error: no MLflow store answers at {uri}: disk I/O error\n"
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from tuner.documents.document import render
 from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
 from tuner.errors import UserError
-from tuner.files import write_file
+from tuner.files import write_files
 from tuner.model import NAME
 from tuner.report.characteristics import PAGE_BYTES
 
@@ -49,31 +49,29 @@ def document(
     UserError if it cannot be written."""
     footprint = engine.characteristics(trace)["peak_pages"] * PAGE_BYTES
     path = trace.with_suffix(".yaml")
-    write_file(
-        path,
-        render(
-            {
-                "name": trace.stem,
-                "summary": summary,
-                "sources": [source],
-                "objective": "runtime",
-                "objectives": ["runtime"],
-                "footprint_gib": footprint / 2**30,
-                "scale": 1.0,
-                "threads": float(threads),
-                "machine": machine.name,
-                "default_input": INPUT,
-                "smoke_input": INPUT,
-                "inputs": {
-                    INPUT: {
-                        "summary": "as it ran",
-                        "trace": trace.name,
-                        "sampling": sampling.model_dump(exclude_none=True),
-                    }
-                },
-            }
-        ),
+    content = render(
+        {
+            "name": trace.stem,
+            "summary": summary,
+            "sources": [source],
+            "objective": "runtime",
+            "objectives": ["runtime"],
+            "footprint_gib": footprint / 2**30,
+            "scale": 1.0,
+            "threads": float(threads),
+            "machine": machine.name,
+            "default_input": INPUT,
+            "smoke_input": INPUT,
+            "inputs": {
+                INPUT: {
+                    "summary": "as it ran",
+                    "trace": trace.name,
+                    "sampling": sampling.model_dump(exclude_none=True),
+                }
+            },
+        }
     )
+    write_files({path: content})
     return path, footprint
 
 

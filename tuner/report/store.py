@@ -96,24 +96,25 @@ def experiments(uri: str, out: Path) -> list[tuple[str, str]]:
     answer, or is a database that is broken."""
     _patience()
     from mlflow import MlflowClient
-    from mlflow.exceptions import MlflowException
 
     path = database_of(uri)
-    if path and os.access(path.parent, os.W_OK):  # else MLflow may still be able to read it
-        try:
+    try:
+        if path and os.access(path.parent, os.W_OK):  # else MLflow may still be able to read it
             with _lock(path):
                 _prepare(path)
-        except BrokenStore as error:
-            raise UserError(
-                f"{error}; `{repair_command(uri, out)}` keeps it under another name and makes it "
-                "again from the logs of the studies"
-            ) from error
-    try:
         found = MlflowClient(tracking_uri=uri).search_experiments(
             filter_string=f"name LIKE '{EXPERIMENT}%'", order_by=["last_update_time DESC"]
         )
-    except MlflowException as error:
-        raise UserError(f"no MLflow store answers at {uri}: {error}") from error
+    except UserError:
+        raise
+    except BrokenStore as error:
+        raise UserError(
+            f"{error}; `{repair_command(uri, out)}` keeps it under another name and makes it "
+            "again from the logs of the studies"
+        ) from error
+    except Exception as error:  # a store of any kind can fail in any way
+        first, *_ = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(f"no MLflow store answers at {uri}: {first}") from error
     return [(experiment.name, str(experiment.experiment_id)) for experiment in found]
 
 
@@ -169,8 +170,9 @@ def _patience() -> None:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
     import mlflow  # noqa: F401 - it sets its loggers' levels
 
-    for name in ("mlflow", "alembic"):  # both announce every migration of a new database
-        logging.getLogger(name).setLevel(logging.ERROR)
+    # Both announce every migration of a new database, and show errors that they raise as well.
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 # --- A local database -----------------------------------------------------------------------------

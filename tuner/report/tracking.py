@@ -157,6 +157,7 @@ class _Store:
         self._experiment = experiment_of(self._client, experiment_name(study), uri, out)
         self._parent = self._find_parent()
         self.tracked = self._find_children()
+        self._store_settings()
 
     def _find_parent(self) -> str:
         found = parent_of(self._client, self._experiment, self._study)
@@ -171,6 +172,11 @@ class _Store:
             run_name=request.study,
             tags=self._common_tags() | {STUDY_TAG: study_id(self._study)},
         )
+        return str(run.info.run_id)
+
+    def _store_settings(self) -> None:
+        """Also of a run that was there: whoever made it may have been killed before this."""
+        request = self._request
         settings = {
             **{name: label(str(value)) for name, value in request.scenario.plain().items()},
             "budget": request.budget,
@@ -179,9 +185,8 @@ class _Store:
         if request.sampling:
             settings |= {f"sampling.{k}": v for k, v in request.sampling.model_dump().items()}
         params = [self._param(key, str(value)) for key, value in settings.items()]
-        self._client.log_batch(run.info.run_id, params=params)
-        self._client.log_artifact(run.info.run_id, str(self._study.directory / HEADER))
-        return str(run.info.run_id)
+        self._client.log_batch(self._parent, params=params)
+        self._client.log_artifact(self._parent, str(self._study.directory / HEADER))
 
     def _common_tags(self) -> dict[str, str]:
         header = self._study.header
