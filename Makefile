@@ -26,13 +26,13 @@ OR_EXPLAIN = || { cmake/pip_failed.sh $(PIP_LOG); exit 1; }
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # one pip at a time; the compiler runs in JOBS processes as it is
-.PHONY: help setup run test test-quick engine-test lint tidy format docs hooks sanitize fuzz bench smoke \
-	wheel lock clean preflight
+.PHONY: help setup run test test-quick engine-test lint tidy format docs hooks sanitize fuzz-build fuzz \
+	torture bench smoke wheel lock clean preflight
 
 help: ## Show this list
 	@echo "make run tunes the cachelib workload, make test runs the tests; both install what they need."
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
-	@echo "run, test, test-quick, smoke, bench and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
+	@echo "run, test, test-quick, torture, smoke, bench and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
 
 preflight:
 	@cmake/preflight.sh "$(PYTHON)" "$(CXX)"
@@ -116,11 +116,16 @@ sanitize: $(VENV)/.packages ## Run the engine's tests under address and undefine
 	@cmake --build --preset sanitize
 	@build/sanitize/engine_tests
 
-fuzz: $(VENV)/.packages ## Fuzz each reader for ten minutes (FUZZ_SECONDS=600), under sanitizers
+fuzz-build: $(VENV)/.packages
 	@cmake --preset fuzz --log-level=WARNING
 	@cmake --build --preset fuzz
+
+fuzz: fuzz-build ## Fuzz each reader for ten minutes (FUZZ_SECONDS=600), under sanitizers
 	@for target in stream spool import; do \
 	  build/fuzz/fuzz $$target --corpus tests/fuzz/corpus/$$target --seconds $(FUZZ_SECONDS) || exit 1; done
+
+torture: setup fuzz-build $(VENV)/.test ## Faults, kills, power loss, damage: goes on where it was (ARGS=--quick: a sample)
+	@$(BIN)/python tests/torture/torture.py $(ARGS)
 
 smoke: setup ## Run every policy on every workload's smoke input
 	@$(BIN)/tune smoke $(ARGS)
