@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import subprocess
@@ -113,13 +114,23 @@ def survivors(folder: Path) -> list[str]:
     """Processes of a study whose driver is gone."""
     mark = f"{MARK}={folder}".encode()
     end = time.monotonic() + ORPHAN_SECONDS
-    while True:
-        found = [
-            path.parent.name for path in Path("/proc").glob("[0-9]*/environ") if has(path, mark)
-        ]
-        if not found or time.monotonic() > end:
-            return [f"processes {', '.join(found)} outlive the study"] if found else []
-        time.sleep(0.2)
+    while found := [
+        path.parent.name for path in Path("/proc").glob("[0-9]*/environ") if has(path, mark)
+    ]:
+        if not ends(int(found[0]), end - time.monotonic()):
+            return [f"processes {', '.join(found)} outlive the study"]
+    return []
+
+
+def ends(process: int, seconds: float) -> bool:
+    try:
+        handle = os.pidfd_open(process)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], max(seconds, 0))[0])
+    finally:
+        os.close(handle)
 
 
 def has(environ: Path, mark: bytes) -> bool:

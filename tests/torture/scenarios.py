@@ -85,8 +85,8 @@ class Inline:
         self._results: list[TrialResult] = []
 
     def submit(self, trial: Trial) -> None:
-        result = TrialResult.model_validate_json(execute(self._runner, trial.model_dump_json()))
-        self._results.append(result)
+        found = execute(self._runner, trial.model_dump_json(), repeated=False)
+        self._results.append(TrialResult.model_validate_json(found))
 
     def wait(self, timeout: float) -> list[TrialResult]:
         found, self._results = self._results, []
@@ -188,7 +188,7 @@ def stream(folder: Path) -> dict[str, bytes]:
     found = {}
     for path in (folder / "cache").glob("*"):
         if path.suffix == ".tts":
-            streams.check(path)
+            streams.verify(path)
             found[path.name] = path.read_bytes()
         elif path.suffix == ".json":
             note = json.loads(path.read_text())

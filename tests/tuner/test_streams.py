@@ -229,6 +229,17 @@ def test_a_full_disk_is_one_clear_error(fake: FakeNative) -> None:
     assert "TIERTUNE_CACHE" in message
 
 
+def test_a_failing_disk_is_one_clear_error(fake: FakeNative) -> None:
+    def fail(partial: Path) -> None:
+        partial.unlink(missing_ok=True)
+        final = partial.with_name(partial.name.split(".")[0] + ".tts")
+        raise RuntimeError(f"{final}: cannot write: Input/output error")
+
+    fake.on_record = fail
+    with pytest.raises(UserError, match=r"^/.*\.tts: cannot write: Input/output error$"):
+        streams.ensure(request_of())
+
+
 def test_an_unusable_folder_is_one_clear_error(
     fake: FakeNative, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -380,6 +380,8 @@ def _run_kernel(request: StreamRequest, path: Path, progress: Progress | None) -
         if os.strerror(errno.EFBIG) in str(error):
             raise UserError(f"{error}: `ulimit -f` of this shell allows no larger file") from error
         if os.strerror(errno.ENOSPC) not in str(error):
+            if str(error).startswith(str(path)):  # what the system says of the file
+                raise UserError(str(error)) from error
             raise
         free = shutil.disk_usage(folder()).free + written
         known = fraction > 0.01
