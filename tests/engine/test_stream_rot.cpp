@@ -188,8 +188,8 @@ TEST("cut stream: the bus errors of others stay theirs") {
     }
     int status = 0;
     ::waitpid(child, &status, 0);
-    CHECK(WIFSIGNALED(status));
-    CHECK_EQ(WTERMSIG(status), SIGBUS);
+    // Sanitizers have a handler of their own, which reports it and exits.
+    CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == SIGBUS : WEXITSTATUS(status) != 0);
   }
 }
 
