@@ -210,8 +210,10 @@ def test_a_touched_but_good_file_is_kept(fake: FakeNative) -> None:
     assert fake.recorded() == 1
     os.utime(path, (1, 1))
     path.with_suffix(".json").write_text("{half")
+    path.with_suffix(".json.7.partial").write_text("{half")
     assert streams.ensure(request_of()) == path
     assert fake.recorded() == 1
+    assert cached() == [".json", ".lock", ".tts"]
 
 
 def test_a_full_disk_is_one_clear_error(fake: FakeNative) -> None:

@@ -96,6 +96,8 @@ def ensure(
     with _lock(request.key, note):
         if _trusted(request):
             return path
+        for leftover in folder().glob(f"{request.key}.*partial"):  # of a maker that was killed
+            leftover.unlink(missing_ok=True)
         if isinstance(request, RecordedStream):
             _check_recorded(request)
             return path
@@ -347,8 +349,6 @@ def _make(request: StreamRequest, path: Path, progress: Progress | None) -> None
 
 
 def _run_kernel(request: StreamRequest, path: Path, progress: Progress | None) -> None:
-    for leftover in folder().glob(f"{request.key}.*partial"):  # of a maker that was killed
-        leftover.unlink(missing_ok=True)
     written, fraction = 0, 0.0
 
     def watch(done: float) -> bool:
