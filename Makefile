@@ -27,12 +27,12 @@ OR_EXPLAIN = || { cmake/pip_failed.sh $(PIP_LOG); exit 1; }
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # one pip at a time; the compiler runs in JOBS processes as it is
 .PHONY: help setup run test test-quick engine-test lint tidy format docs hooks sanitize fuzz-build fuzz \
-	torture bench smoke wheel lock clean preflight
+	torture bench smoke wheel image cluster cluster-down test-docker test-cluster lock clean preflight
 
 help: ## Show this list
 	@echo "make run tunes the cachelib workload, make test runs the tests; both install what they need."
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
-	@echo "run, test, test-quick, torture, smoke, bench and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
+	@echo "run, test, test-quick, test-docker, test-cluster, torture, smoke, bench and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
 
 preflight:
 	@cmake/preflight.sh "$(PYTHON)" "$(CXX)"
@@ -142,6 +142,24 @@ wheel: $(VENV)/.pip ## Build dist/*.whl, which runs without compiler and checkou
 lock: $(VENV)/.pip ## Write constraints.txt: the newest versions that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/python cmake/lock.py
+
+image: setup ## Build the images of trials and of the cluster, with Docker (BASE=IMAGE: from another Debian; WHEEL=FILE)
+	@build=$$($(BIN)/python -c 'from tuner import engine; print(engine.build_id())') && \
+	docker build --file docker/Dockerfile $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(WHEEL),--build-arg WHEEL=$(WHEEL)) \
+	  --tag tiertune:$$build . && \
+	docker build $(if $(BASE),--build-arg BASE=$(BASE)) --tag tiertune-database docker/database
+
+cluster: setup ## Start a Ray cluster and MLflow in those images (WORKERS=3); docker/tune runs a driver in it
+	@docker/cluster up --detach --scale worker=$(or $(WORKERS),3)
+
+cluster-down: ## End it, and remove its streams, studies and MLflow's database
+	@docker/cluster --profile driver down --volumes
+
+test-docker: setup $(VENV)/.test ## Run the tests of trials in containers, with the images of `make image`
+	@$(BIN)/python -m pytest tests/docker $(ARGS)
+
+test-cluster: setup $(VENV)/.test ## Run those of the cluster alone: faults of every part of it
+	@$(BIN)/python -m pytest tests/docker/test_cluster.py $(ARGS)
 
 clean: ## Remove build products and the virtual environment
 	rm -rf build $(VENV) dist

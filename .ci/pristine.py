@@ -91,7 +91,8 @@ def environment() -> dict[str, str]:
     return found | {"LANG": "C.UTF-8", "HOME": HOME, "USER": "newcomer", "PATH": "/usr/bin:/bin"}
 
 
-def make_root(root: Path, packages: str, suite: str | None) -> None:
+def bootstrap(root: Path, suite: str | None) -> None:
+    """A minimal Debian, with what this machine needs to reach its package source."""
     address, own_suite = package_source()
     suite = suite or own_suite
     say(f"debootstrap minbase {suite}")
@@ -101,6 +102,10 @@ def make_root(root: Path, packages: str, suite: str | None) -> None:
             if path.is_file() and re.search(r"(?i)proxy|cainfo|verify-peer", path.read_text()):
                 shutil.copy(path, str(root) + str(path))
     trust(root)
+
+
+def make_root(root: Path, packages: str, suite: str | None) -> None:
+    bootstrap(root, suite)
     shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
     say(f"apt-get install {packages}")
     with mounted(root):

@@ -16,7 +16,7 @@ def main() -> int:
     command = ["uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11"]
     command += ["--no-emit-index-url", "--no-emit-find-links", "--no-annotate", "--no-header"]
     # What pip builds a source package with is constrained, too.
-    command += ["--group", "dev", "--upgrade", "pyproject.toml", "-"]
+    command += ["--group", "dev", "--extra", "server", "--upgrade", "pyproject.toml", "-"]
     done = subprocess.run(
         command, cwd=ROOT, input="setuptools\n", stdout=subprocess.PIPE, text=True, check=False
     )

@@ -12,6 +12,7 @@ from tuner.options import (
     count,
     integer,
     json,
+    mlflow_uri,
     number,
     out,
     recording,
@@ -47,6 +48,19 @@ def _run(parser: argparse.ArgumentParser) -> None:
     )
     workers(parser)
     parser.add_argument(
+        "--command",
+        dest="trial_command",  # `command` is tune's own
+        metavar="'WORDS'",
+        help="what a trial runs in a container of --image, in place of its entry point and of a "
+        "simulation; its environment has TUNE_KNOB_name, TUNE_POLICY, TUNE_SEED and TUNE_TRIAL",
+    )
+    parser.add_argument(
+        "--metric",
+        metavar="REGEX",
+        help="finds the objective in what --command prints: the first group of its last match; "
+        "named groups are metrics",
+    )
+    parser.add_argument(
         "--deadline",
         type=seconds,
         default=600.0,
@@ -76,7 +90,7 @@ def _run(parser: argparse.ArgumentParser) -> None:
     out(parser)
     parser.add_argument("--name", help="name of the study (default: made from the options)")
     parser.add_argument("--resume", action="store_true", help="continue a study that was stopped")
-    parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
+    mlflow_uri(parser)
     json(parser)
 
 
@@ -226,7 +240,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
         help="add to the comparison that OUT/compare-NAME has: its workloads stay, with the "
         "figures that were measured under the same conditions, by whichever engine build",
     )
-    parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
+    mlflow_uri(parser)
     json(parser)
 
 

@@ -9,6 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tuner.errors import brief
+from tuner.scenario import MOST_GIB
+
+PROCESS, CONTAINER = "process", "container"
+CONTAINER_GIB, CONTAINER_CPUS = 4.0, 1.0
 
 
 def scenario(
@@ -73,6 +77,10 @@ def out(parser: argparse.ArgumentParser, holds: str = "folder of studies") -> No
     )
 
 
+def mlflow_uri(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
+
+
 def json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
 
@@ -86,6 +94,28 @@ def workers(parser: argparse.ArgumentParser) -> None:
         help="trials at a time (default: the CPUs of this machine, %(default)s)",
     )
     parser.add_argument("--ray-address", metavar="ADDRESS", help="use this Ray cluster")
+    parser.add_argument(
+        "--runner",
+        choices=(PROCESS, CONTAINER),
+        default=PROCESS,
+        help="what a trial runs in: a process, or a Docker container without network, rights and a "
+        "disk to write on (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--image", help="of the containers (default: tiertune:BUILD, which `make image` builds)"
+    )
+    parser.add_argument(
+        "--memory",
+        type=within(LEAST_GIB, MOST_GIB),
+        metavar="GIB",
+        help=f"that a container may use (default: {CONTAINER_GIB:g})",
+    )
+    parser.add_argument(
+        "--cpus",
+        type=within(LEAST_CPUS, MOST_CPUS),
+        metavar="N",
+        help=f"processors that a container may use (default: {CONTAINER_CPUS:g})",
+    )
 
 
 def run_deadline(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +136,8 @@ def run_deadline(parser: argparse.ArgumentParser) -> None:
 # memory.
 MOST_SECONDS = 1e9
 MOST_WORKERS = 1024
+LEAST_CPUS, MOST_CPUS = 0.01, 1024.0
+LEAST_GIB = 0.01
 _LONGEST = 100  # characters of a number
 
 
@@ -132,6 +164,18 @@ def seconds(text: str) -> float:
     if value <= 0:
         raise argparse.ArgumentTypeError(f"found {text}; must be more than 0")
     return at_most(MOST_SECONDS, value, text)
+
+
+def within(least: float, most: float) -> Callable[[str], float]:
+    """A number from `least` to `most`."""
+
+    def parse(text: str) -> float:
+        value = number(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"found {text}; must be from {least:g} to {most:,.0f}")
+        return value
+
+    return parse
 
 
 def count(most: int) -> Callable[[str], int]:

@@ -100,10 +100,12 @@ def engine_builds(noun: str, builds: Iterable[str]) -> str:
 
 def plural(count: int, noun: str) -> str:
     """`1 object`, `2 processes`, `3 studies`."""
-    if count != 1:
-        noun = (
-            f"{noun[:-1]}ies"
-            if noun.endswith("dy")
-            else f"{noun}{'es' * noun.endswith('s') or 's'}"
-        )
+    if count == 1:
+        return f"1 {noun}"
+    if noun.endswith("s"):
+        noun += "es"
+    elif noun.endswith("y"):
+        noun = f"{noun[:-1]}ies"
+    else:
+        noun += "s"
     return f"{count:,} {noun}"

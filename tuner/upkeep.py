@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tuner.options import count, json, out
+from tuner.options import count, json, mlflow_uri, out
 
 
 def cache(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def doctor(parser: argparse.ArgumentParser) -> None:
 
 def ui(parser: argparse.ArgumentParser) -> None:
     out(parser)
-    parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
+    mlflow_uri(parser)
     parser.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
     parser.add_argument("--port", type=count(65535), default=5000, help="default: %(default)s")
 
@@ -66,5 +66,5 @@ def repair(parser: argparse.ArgumentParser) -> None:
         "twice. A damaged OUT/mlflow.db is kept under another name, and made anew."
     )
     out(parser)
-    parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
+    mlflow_uri(parser)
     json(parser)

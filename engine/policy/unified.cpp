@@ -397,7 +397,8 @@ std::vector<KnobDecl> knobs() {
   auto ladder = regulate::ladder_knobs("FT, §V-B2");
   std::erase_if(ladder, [](const KnobDecl& knob) { return knob.name == "sampling_frequency"; });
   const std::vector<KnobValue> not_freqtier{text("ours"), text("hybridtier")};
-  auto cbf = track::cbf_knobs(4, "HT, §4.2", "HT, §4.2, §6.4.2", "HT, §6.4.2, Table 5");
+  auto cbf = track::cbf_knobs(4, "HT, §4.2", "HT, §4.2, §6.4.2", "HT, §6.4.2, Table 5",
+                              "; always 16 with 2 MiB pages");
   const auto hashes = std::ranges::find(cbf, "cbf_hashes", &KnobDecl::name);
   hashes->meaning += "; 3 as freqtier";
   hashes->condition = KnobCondition{"preset", not_freqtier};

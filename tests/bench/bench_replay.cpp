@@ -2,11 +2,16 @@
 // one JSON object.
 //
 //   bench_replay [STREAM]
+//   bench_replay --policies
 //
 // With a recorded cachelib stream: `hybridtier` at its default sampling on one core, the bare loop
 // (tier lookups only) over the same file, and their ratio; medians of five alternating runs.
 // Always: 64 Mi pages without coalescing, half Zipf and half uniform, from a stream that the bench
 // writes itself, and the peak resident size of that run.
+//
+// With --policies: every policy at its defaults on one core, medians of three runs, on the same
+// kind of stream over 256 Ki pages, each of which stands for 64. A figure's name has what the
+// policy learns from: samples, traps (hint faults, accessed bits, probes), future; or nothing.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +28,7 @@
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bare_lookup.hpp"
@@ -102,23 +108,33 @@ Figures recorded(const std::filesystem::path& file) {
           {"replay.entries_per_second", static_cast<double>(stream.info().entries) / median(full)}};
 }
 
-/// 64 Mi pages, R = 1, every access an entry of its own, in random order.
-void write_large(const std::filesystem::path& file) {
-  constexpr std::uint32_t pages = 1U << 26;
-  constexpr std::size_t per_block = std::size_t{1} << 21;
+/// Every access is an entry of its own, in random order: half Zipf, half uniform.
+struct Large {
+  std::uint32_t pages = 0;  // a power of two
+  double scale = 1;
+  int blocks = 0;
+  std::size_t per_block = 0;
+  double block_ns = 0;
+};
+constexpr Large sixty_four_mi{1U << 26, 1, 64, std::size_t{1} << 21, 10e6};
+constexpr Large for_policies{1U << 18, 64, 128, std::size_t{1} << 20, 500e6};
+
+void write_large(const std::filesystem::path& file, const Large& large) {
+  const std::uint32_t pages = large.pages;
   trace::StreamInfo info;
   info.workload = "zipf and uniform";
   info.pages = pages;
+  info.scale = large.scale;
   info.classes = {{"all", 4, 5, 0}};
   info.lanes = {{"all", 1}};
   info.objects = {{"heap", 0, pages}};
   trace::Writer writer{file, info};
   Rng rng{1};
-  std::vector<std::uint32_t> page(per_block);
-  const std::vector<std::uint16_t> count(per_block, 1);
+  std::vector<std::uint32_t> page(large.per_block);
+  const std::vector<std::uint16_t> count(large.per_block, 1);
   const std::vector<double> compute(1);
-  for (int b = 0; b < 64; ++b) {
-    for (std::size_t i = 0; i < per_block; ++i) {
+  for (int b = 0; b < large.blocks; ++b) {
+    for (std::size_t i = 0; i < large.per_block; ++i) {
       if (i % 2 == 0) {
         page[i] = static_cast<std::uint32_t>(rng.next()) % pages;
       } else {
@@ -129,7 +145,7 @@ void write_large(const std::filesystem::path& file) {
     }
     trace::Block block;
     block.timed = b > 0;
-    block.nominal_ns = 10e6;
+    block.nominal_ns = large.block_ns;
     block.compute_ns = compute;
     const std::vector<trace::Event> events = {{trace::EventType::map, 0, 0, pages},
                                               {trace::EventType::touch, 0, 0, pages}};
@@ -138,6 +154,33 @@ void write_large(const std::filesystem::path& file) {
     writer.write(block);
   }
   writer.finish(info);
+}
+
+/// What it learns from, as in a figure's name.
+std::string source(Need needs) {
+  if (includes(needs, Need::future)) return "future";
+  for (const Need trap : {Need::faults, Need::accessed_bits, Need::probes}) {
+    if (includes(needs, trap)) return "traps";
+  }
+  return includes(needs, Need::samples) ? "samples" : "nothing";
+}
+
+Figures every_policy(const std::filesystem::path& file) {
+  const trace::Reader stream{file};
+  const auto accesses = static_cast<double>(stream.info().accesses);
+  Figures figures;
+  for (const PolicyInfo& policy : policies()) {
+    sim::RunOptions options;
+    options.page_bytes = 4096;
+    std::vector<double> seconds;
+    for (int round = 0; round < 3; ++round) {
+      seconds.push_back(
+          timed([&] { (void)sim::simulate(stream, machine(), policy, {}, options); }));
+    }
+    figures["replay." + source(policy.traits.needs) + "." + policy.name] =
+        accesses / median(seconds);
+  }
+  return figures;
 }
 
 Figures large(const std::filesystem::path& file) {
@@ -197,13 +240,14 @@ struct TempFile {
 int main(int argc, char** argv) {
   try {
     Figures figures;
-    if (argc > 1) figures.merge(apart([&] { return recorded(argv[1]); }));
+    const bool of_policies = argc > 1 && std::string_view{argv[1]} == "--policies";
+    if (argc > 1 && !of_policies) figures.merge(apart([&] { return recorded(argv[1]); }));
     const TempFile file;
     apart([&] {
-      write_large(file.path);
+      write_large(file.path, of_policies ? for_policies : sixty_four_mi);
       return Figures{};
     });
-    figures.merge(apart([&] { return large(file.path); }));
+    figures.merge(apart([&] { return of_policies ? every_policy(file.path) : large(file.path); }));
     std::string text;
     for (const auto& [name, value] : figures) {
       char number[32];

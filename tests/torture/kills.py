@@ -1,8 +1,8 @@
 """Loop 3: whole studies are killed at random moments, those of Ray's and MLflow's start included.
 
-A study in a folder of its own, with the real simulator and its real workers, is killed twice and
-then resumed to its end. No record may be lost, the study is complete and undamaged, MLflow has each
-trial once, and no process outlives the study.
+A study in a folder of its own, with the real simulator and its real workers, is killed and resumed
+again and again, and then resumed to its end. No record may be lost, the study is complete and
+undamaged, MLflow has each trial once, and no process outlives the study.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from scenarios import tracked
 
 from tuner.study import log
 
-CASES, QUICK, KILLS = 500, 1, 2
-BUDGET = 2
+CASES, QUICK, KILLS = 150, 1, 8
+BUDGET = 4
 MARK = "TIERTUNE_TORTURE_CASE"
 LIMIT_SECONDS = 600
 ORPHAN_SECONDS = 60

@@ -230,6 +230,16 @@ def counted(trial: Trial) -> TrialResult:
     return answer(trial)
 
 
+def logs(trial: Trial) -> TrialResult:
+    """The second trial fails as one in a container does, with a log."""
+    if trial.number != 1:
+        return smooth(trial)
+    return TrialResult(
+        study=trial.study, number=1, status=Status.crashed, error="it exited with 3",
+        log="<first>\nlast\n",
+    )  # fmt: skip
+
+
 def accident(trial: Trial) -> TrialResult:
     """Most things that can go wrong, by trial number. One that hangs tells so in the pipe
     SYNTHETIC_HANGS."""

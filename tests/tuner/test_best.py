@@ -125,3 +125,11 @@ def test_a_file_of_version_0_1_0_is_read(tmp_path: Path) -> None:
     path.write_text(OF_0_1.replace("policy: toy", "policy: gone"))
     with pytest.raises(UserError, match="no policy 'gone'"):
         best.read(path)
+
+
+def test_what_a_command_has_measured_no_simulation_reproduces() -> None:
+    fingerprints = BEST.provenance.fingerprints.model_copy(update={"command": "d"})
+    provenance = BEST.provenance.model_copy(update={"fingerprints": fingerprints})
+    measured = BEST.model_copy(update={"provenance": provenance})
+    (more,) = set(best.changes_since(measured)) - set(best.changes_since(BEST))
+    assert more == "it was measured by a command in a container, this is a simulation"

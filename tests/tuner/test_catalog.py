@@ -201,6 +201,34 @@ def test_tuned_knobs_are_the_declared_ones_narrowed(user_folder: Path) -> None:
     assert tuned["aol.low"].condition == policy.knobs[-1].condition
 
 
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("treshold: 5", "treshold: 'treshold' is not tuned; did you mean 'threshold'?"),
+        ("threshold: 51", "threshold: found 51; must be from 1 to 50"),
+        ("threshold: 5.5", "threshold: found 5.5; must be an integer"),
+        ("period: true", "period: found True; must be a number"),
+        ("mode: bth", "mode: found 'bth'; must be one of paper, both"),
+        ("aol.enabled: 1", "aol.enabled: found 1; must be true or false"),
+    ],
+)
+def test_mistakes_in_starts(user_folder: Path, start: str, expected: str) -> None:
+    path = user_folder / "spaces" / "toy.yaml"
+    path.write_text(path.read_text() + f"starts:\n  - {{ period: 3 }}\n  - {{ {start} }}\n")
+    message = complaint("space", "toy")
+    assert message.startswith(str(path)) and f": starts[1].{expected}" in message
+
+
+def test_starts_have_a_value_for_each_tuned_knob(user_folder: Path) -> None:
+    path = user_folder / "spaces" / "toy.yaml"
+    path.write_text(path.read_text() + "starts:\n  - { period: 3, mode: both }\n")
+    policy, space = engine.policies()["toy"], catalog.space("toy").spec
+    (start,) = catalog.starts(space, policy)
+    defaults = {knob.name: knob.default for knob in catalog.tuned_knobs(space, policy)}
+    assert start == defaults | {"period": 3.0, "mode": "both"}
+    assert isinstance(start["period"], float)
+
+
 def test_a_choice_may_be_a_number(user_folder: Path) -> None:
     path = user_folder / "spaces" / "toy.yaml"
     edit(path, "[paper, both]", "[paper, 4]")

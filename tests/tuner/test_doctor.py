@@ -108,19 +108,21 @@ def test_limits_are_judged(
 def test_libraries_are_compared_with_what_tune_needs(
     run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = ["not-there>=1,<2", "pydantic<1", "rich>=1"]
+    of_an_extra = 'never-needed>=1; extra == "server"'
+    wanted = ["not-there>=1,<2", "pydantic<1", "rich>=1", of_an_extra]
     monkeypatch.setattr(metadata, "requires", lambda name: wanted)
     found = findings(run("doctor", "--json"))
     assert found["not-there"] == [("problem", "not installed; needs <2,>=1")]
     version = metadata.version("pydantic")
     assert found["pydantic"] == [("warning", f"{version}, but tune is tested with <1")]
     assert found["rich"] == [("ok", metadata.version("rich"))]
+    assert "never-needed" not in found
 
 
 def test_tools_are_optional(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     found = findings(run("doctor", "--json"))
-    assert [found[name][0][0] for name in doctor.TOOLS] == ["warning"] * 4
+    assert [found[name][0][0] for name in doctor.TOOLS] == ["warning"] * 3
     assert found["perf"] == [
         ("warning", "not found; it records what `tune import --format perf-script` reads")
     ]

@@ -42,7 +42,9 @@ SOME_POLICIES = (*REFERENCES, "freqtier", "hemem", "hybridtier")
 EVERY_POLICY = ("cachelib", "gups", "microbench", "silo")
 
 # What tells where and when a trial ran, rather than what it came to.
-CIRCUMSTANCES = {"study", "number", "seconds", "engine_version", "engine_build", "host"}
+CIRCUMSTANCES = {
+    "study", "number", "seconds", "engine_version", "engine_build", "host", "host_failed", "log",
+}  # fmt: skip
 
 
 def measure(workload: str, input: str) -> dict[str, Any]:

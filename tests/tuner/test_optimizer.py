@@ -63,6 +63,19 @@ def test_schedule_is_default_then_initial_then_mostly_the_model() -> None:
     assert len({json.dumps(proposal.knobs, sort_keys=True) for proposal in proposals}) == 60
 
 
+def test_starts_come_after_the_default_in_place_of_random_ones() -> None:
+    default = {knob.name: knob.default for knob in KNOBS}
+    starts = [default | {"share": 0.25}, default | {"period": 7}]
+    proposals = drive(Optimizer(KNOBS, seed=3, initial=5, starts=starts), 8)
+    assert [proposal.knobs for proposal in proposals[:3]] == [default, *starts]
+    origins = [proposal.origin for proposal in proposals]
+    assert origins[:5] == ["default", "start", "start", "initial", "initial"]
+    assert set(origins[5:]) <= {"model", "random"}
+    few = drive(Optimizer(KNOBS, seed=3, initial=2, starts=starts), 4)
+    assert [proposal.origin for proposal in few[:3]] == ["default", "start", "start"]
+    assert few[3].origin in ("model", "random")
+
+
 def test_same_seed_same_sequence_other_seed_another() -> None:
     one = drive(Optimizer(KNOBS, seed=3, initial=4), 12)
     assert drive(Optimizer(KNOBS, seed=3, initial=4), 12) == one

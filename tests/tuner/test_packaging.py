@@ -46,12 +46,6 @@ def test_every_import_of_the_package_is_declared_and_every_dependency_imported()
     assert declared <= set().union(*used.values())
 
 
-def test_the_docker_sdk_is_a_tool_of_ci_alone() -> None:
-    assert "docker" in names([r for r in PROJECT["dependency-groups"]["dev"] if isinstance(r, str)])
-    assert "docker" in imports(".ci")
-    assert "docker" not in imports("tuner")
-
-
 def test_every_requirement_has_an_upper_bound_and_a_tested_version() -> None:
     groups = [r for group in PROJECT["dependency-groups"].values() for r in group]
     all_of_them = PROJECT["project"]["dependencies"] + [r for r in groups if isinstance(r, str)]

@@ -22,7 +22,9 @@ from synthetic import accident, request, smooth
 
 from tuner.errors import UserError
 from tuner.run import streams
-from tuner.run.pool import Pool, ProcessPool, RayPool, Runner, hard_limit, open_pool
+from tuner.run.gateway import ClusterPool
+from tuner.run.local_ray import ENVIRONMENT
+from tuner.run.pool import Pool, PoolLost, ProcessPool, RayPool, Runner, hard_limit, open_pool
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study.request import StudyRequest
 
@@ -182,6 +184,97 @@ def test_trial_of_a_lost_host_is_started_again(hang: Hang, tmp_path: Path) -> No
             assert [(r.number, r.status) for r in results] == [(0, Status.success)]
         finally:
             pool.close()
+    finally:
+        cluster.shutdown()
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_gone_for_a_while_costs_no_trial(
+    hang: Hang, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process that Ray would end is killed in mid-trial."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(
+        head_node_args={"num_cpus": 1, "include_dashboard": False}, initialize_head=True
+    )
+    try:
+        pool = ClusterPool(synthetic.second_time_lucky, workers=1, address=cluster.address)
+        try:
+            pool.submit(request(tmp_path).trial(0, {}))
+            hang.pipe.read_bytes()
+            pool._process.kill()
+            assert pool.wait(0.0) == []
+            results: list[TrialResult] = []
+            while not results:
+                results = pool.wait(1.0)
+            assert [(r.number, r.status) for r in results] == [(0, Status.success)]
+            told = [record.message for record in caplog.records if "cluster" in record.message]
+            assert told == [
+                f"the cluster at {cluster.address} is gone; "
+                "what ran there starts again when it is back",
+                f"the cluster at {cluster.address} is back",
+            ]
+        finally:
+            pool.close()
+    finally:
+        cluster.shutdown()
+
+
+@pytest.mark.slow
+def test_a_cluster_that_stays_away_ends_the_study(hang: Hang, tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(
+        head_node_args={"num_cpus": 1, "include_dashboard": False}, initialize_head=True
+    )
+    pool = None
+    try:
+        pool = ClusterPool(accident, workers=1, address=cluster.address, patience=0.1)
+        pool.submit(request(tmp_path).trial(3, {}))
+        hang.pipe.read_bytes()
+    finally:
+        cluster.shutdown()
+    with pytest.raises(PoolLost, match=r"has been gone for .*same command goes on"):
+        while True:
+            assert pool.wait(1.0) == []
+    pool.close()
+
+
+JOIN = """
+import os, sys
+from conftest import comm, descendants
+from tuner.run import cluster
+def raylets(_=None):
+    return [pid for pid in descendants(os.getpid()) if comm(pid) == "raylet"]
+cluster.is_node = raylets  # the head's own does not count
+node = cluster.Node(sys.argv[1])
+print(*raylets(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_a_node_ends_with_the_driver_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray.cluster_utils import Cluster
+
+    for name in ENVIRONMENT:  # of a local Ray that ran in this process before
+        monkeypatch.delenv(name, raising=False)
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+    )
+    try:
+        with started(
+            [sys.executable, "-c", JOIN, cluster.address],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as driver:  # fmt: skip
+            assert driver.stdout is not None
+            raylet = os.pidfd_open(int(driver.stdout.readline()))
+            driver.kill()
+            assert select.select([raylet], [], [], 60)[0]
+            os.close(raylet)
     finally:
         cluster.shutdown()
 

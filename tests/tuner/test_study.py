@@ -255,6 +255,14 @@ def test_prose_workers_and_place_may_change(tmp_path: Path, store: str) -> None:
     assert summary.trials == 4
 
 
+def test_a_study_tries_what_its_space_starts_with(tmp_path: Path, store: str) -> None:
+    space = request(tmp_path).space.model_copy(update={"starts": [{"period": 7}, {"share": 1}]})
+    run(tmp_path, store, budget=4, space=space, explain=False)
+    trials = study_of(tmp_path).trials
+    assert [trial.origin for trial in trials[:3]] == ["default", "start", "start"]
+    assert (trials[1].knobs["period"], trials[2].knobs["share"]) == (7, 1.0)
+
+
 def test_budget_below_what_was_run_is_refused(tmp_path: Path, store: str) -> None:
     run(tmp_path, store, budget=3)
     with pytest.raises(UserError, match="3 trials already, more than --budget 2"):

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import KNOBS, accident, answer, request, smooth
+from synthetic import KNOBS, accident, answer, logs, request, smooth
 
 from tuner.optimize.loop import run_study
+from tuner.report import tracking
 from tuner.report.tracked import study_id
 from tuner.report.tracking import POINTS, ROWS, name_for, thin
 from tuner.run.trial import Trial
@@ -151,6 +152,16 @@ def test_failed_trials_are_marked_with_their_error(tmp_path: Path, store: str) -
 
 
 @slow
+def test_the_log_of_a_failed_trial_is_kept(tmp_path: Path, store: str) -> None:
+    run_study(request(tmp_path, budget=3, mlflow_uri=store), runner=logs)
+    _, children = runs_of(store, tmp_path)
+    assert children[1].data.tags["log"] == "<first>\nlast\n"
+    assert "log" not in children[0].data.tags
+    page = (tmp_path / "synthetic-study" / "report.html").read_text()
+    assert "it exited with 3<details>" in page and "<pre>&lt;first&gt;\nlast\n</pre>" in page
+
+
+@slow
 def test_resume_adds_what_is_missing_and_nothing_twice(tmp_path: Path, store: str) -> None:
     lost = f"sqlite:///{tmp_path / 'no' / 'mlflow.db'}"
     (tmp_path / "no").write_text("in the way of the database")
@@ -172,6 +183,33 @@ def test_resume_adds_what_is_missing_and_nothing_twice(tmp_path: Path, store: st
     untouched = [0, 2, 3]
     for number in untouched:
         assert children_again[number].info.run_id == children[number].info.run_id
+
+
+@slow
+def test_a_store_that_fails_for_a_while_has_everything_in_the_end(
+    tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mlflow import MlflowClient
+
+    real, failures = MlflowClient.log_batch, 0
+
+    def fails(self: Any, run_id: str, **values: Any) -> None:
+        nonlocal failures
+        if failures < 2 and self.get_run(run_id).info.run_name == "trial 1":  # it is half stored
+            failures += 1
+            raise OSError("the database is away")
+        real(self, run_id, **values)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", fails)
+    monkeypatch.setattr(tracking, "RETRY_SECONDS", 0.0)
+    run_study(request(tmp_path, budget=5, mlflow_uri=store), runner=smooth)
+    _, children = runs_of(store, tmp_path)
+    assert failures == 2
+    assert [int(run.data.tags["tiertune.trial"]) for run in children] == list(range(5))
+    assert {run.info.status for run in children} == {"FINISHED"}
+    told = capsys.readouterr().err
+    assert told.count("does not take this study (OSError: the database is away)") == 1
+    assert told.count("takes this study again") == 1
 
 
 def strange(trial: Trial) -> Any:

@@ -25,7 +25,7 @@ from tuner.optimize.jobs import Job, Study, StudyResult, known, run_on
 from tuner.report import characteristics
 from tuner.report.pictures import png
 from tuner.report.store import default_store
-from tuner.run import cache, pool, runner, settings, streams
+from tuner.run import cache, isolation, pool, settings, streams
 from tuner.run.trial import Status
 from tuner.scenario import options
 from tuner.terminal import print_json, progress, say, table
@@ -121,6 +121,7 @@ def _page_bytes(word: str, size: str) -> int:
 
 def run_missing(runs: Runs, args: Namespace, what: str = "") -> None:
     """Does what can be done now. Streams come first, each once."""
+    runner = isolation.runner_in(isolation.asked(args))
     missing: list[Job] = []
     for job in runs.jobs():
         if found := known(job):
@@ -133,7 +134,7 @@ def run_missing(runs: Runs, args: Namespace, what: str = "") -> None:
     total = sum(job.budget if isinstance(job, Study) else 1 for job in missing)
     count = 0
     workers = min(args.workers, len(missing))
-    workers_pool = pool.open_pool(runner.run, workers=workers, ray_address=args.ray_address)
+    workers_pool = pool.open_pool(runner, workers=workers, ray_address=args.ray_address)
     try:
         with progress(f"{text.plural(total, 'run')}{what}") as update:
 

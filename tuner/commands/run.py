@@ -9,11 +9,11 @@ from tuner import engine
 from tuner.declarations import PolicyDecl
 from tuner.documents import catalog
 from tuner.errors import UserError, unknown
-from tuner.optimize.checks import REFERENCES
+from tuner.optimize.checks import OFF, REFERENCES
 from tuner.optimize.loop import run_study
 from tuner.report import comparison
 from tuner.report.importance import METHODS
-from tuner.run import settings
+from tuner.run import isolation, settings
 from tuner.scenario import Scenario
 from tuner.study.request import StudyRequest, StudySummary
 from tuner.study.verdict import Advice
@@ -105,6 +105,9 @@ def study_request(args: Namespace) -> StudyRequest:
             f"--held-out-streams: {setting.workload.name} is a recording, which has no other stream"
         )
     declared = engine.policies()
+    confined = isolation.asked(args)
+    simulated = isolation.simulates(confined)
+    references = REFERENCES if simulated else (OFF,)
     return StudyRequest(
         **dict(setting),
         out=str(Path(args.out).absolute()),
@@ -112,14 +115,15 @@ def study_request(args: Namespace) -> StudyRequest:
         space_argument=args.space and (catalog.absolute(args.space) or args.space),
         tuned=catalog.tuned_knobs(space, policy),
         budget=args.budget,
-        references=[declared[name] for name in REFERENCES if name in declared],
-        alternatives=[other for other in tunable() if other.name != policy.name],
+        references=[declared[name] for name in references if name in declared],
+        alternatives=[p for p in tunable() if p.name != policy.name] if simulated else [],
         explain=args.explain,
         held_out_streams=args.held_out_streams,
         importance=args.importance,
         workers=args.workers,
         resume=args.resume,
         ray_address=args.ray_address,
+        isolation=confined,
         mlflow_uri=args.mlflow_uri,
         json_output=args.json,
     )

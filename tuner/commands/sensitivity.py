@@ -21,7 +21,7 @@ from tuner.declarations import EstimateDecl
 from tuner.documents.machine import MachineSpec
 from tuner.errors import UserError, brief, unknown
 from tuner.objective import OBJECTIVES
-from tuner.run import runner, settings, streams
+from tuner.run import isolation, settings, streams
 from tuner.run.pool import Pool, open_pool
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
@@ -151,6 +151,7 @@ def _run(
 ) -> dict[tuple[int, str], TrialResult]:
     """The results of all policies in all cases, by number of the case and policy. None: the machine
     as it is."""
+    runner = isolation.runner_in(isolation.asked(args))
     for setting in all_settings:  # some manage huge pages, whose streams are others
         streams.prepare(setting.stream())
     wanted = list(itertools.product(range(len(cases)), all_settings))
@@ -159,7 +160,7 @@ def _run(
         case = cases[c]
         trial = setting.trial(number, {})
         trials.append(trial.model_copy(update={"machine": case.machine}) if case else trial)
-    pool = open_pool(runner.run, workers=args.workers, ray_address=args.ray_address)
+    pool = open_pool(runner, workers=args.workers, ray_address=args.ray_address)
     results: dict[tuple[int, str], TrialResult] = {}
     try:
         with progress(f"running {len(trials)} trials") as update:

@@ -18,7 +18,7 @@ from tuner.declarations import KnobDecl, KnobValue, PolicyDecl
 from tuner.documents.loader import LARGEST
 from tuner.errors import UserError, as_object, brief, unknown
 from tuner.objective import OBJECTIVES
-from tuner.run import runner, settings, streams
+from tuner.run import isolation, runner, settings, streams
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import Scenario, flag, label
@@ -34,6 +34,7 @@ def run(args: Namespace) -> int:
         return sensitivity.run(args)
     recorded = best_file.read(Path(args.config)) if args.config else None
     setting, trial = _trial(args, recorded)
+    confined = isolation.asked(args)
     if setting.sampling and setting.sampling.missing:
         name = f"{trial.workload} ({trial.scenario.input})"
         say(f"tune: warning: {name} was {setting.sampling.describe()}")
@@ -44,7 +45,10 @@ def run(args: Namespace) -> int:
         policy = trial.scenario.policy
         say(f"tune: no --placement: {policy} profiles {trial.workload} on fast memory first")
     with progress(f"{doing} {trial.scenario.policy} on {trial.workload}") as update:
-        result = runner.run(trial, progress=update)
+        if confined is None:
+            result = runner.run(trial, progress=update)
+        else:
+            result = isolation.runner_in(confined)(trial)
     if result.status is not Status.success:
         if args.json:
             print_json(_object(trial, result, recorded, None, None))

@@ -9,15 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tuner import engine
-from tuner.declarations import KernelDecl, KnobDecl, ParameterDecl, ParameterValue, PolicyDecl
+from tuner.declarations import (
+    KernelDecl,
+    KnobDecl,
+    KnobValue,
+    ParameterDecl,
+    ParameterValue,
+    PolicyDecl,
+)
 from tuner.documents.document import Document
 from tuner.documents.loader import Key
 from tuner.documents.machine import CurvesSpec, MachineSpec, TierSpec
-from tuner.documents.reading import is_file
+from tuner.documents.reading import is_file, read_text
 from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.documents.workload import InputSpec, WorkloadSpec
 from tuner.errors import UserError, brief, nearest, unknown
@@ -147,9 +155,23 @@ def tuned_knobs(space: SpaceSpec, policy: PolicyDecl) -> list[KnobDecl]:
     return tuned
 
 
+def starts(space: SpaceSpec, policy: PolicyDecl) -> list[dict[str, KnobValue]]:
+    """The configurations that a search starts from, with values for all tuned knobs."""
+    tuned = {knob.name: knob for knob in tuned_knobs(space, policy)}
+    defaults = {name: knob.default for name, knob in tuned.items()}
+    return [
+        defaults | {name: _typed(tuned[name], value) for name, value in start.items()}
+        for start in space.starts
+    ]
+
+
+def _typed(knob: KnobDecl, value: KnobValue) -> KnobValue:
+    return float(value) if knob.type == "real" else value
+
+
 def _load(kind: Kind, name: str, model: type[T]) -> tuple[Document, Entry[T]]:
     path = find(kind, name)
-    document = Document.read(path)
+    document = _parsed(path, read_text(path))
     spec = document.parse(model)  # type: ignore[type-var]
     own_name = spec.policy if isinstance(spec, SpaceSpec) else spec.name  # type: ignore[attr-defined]
     if own_name != path.stem and kind is not Kind.space:
@@ -160,6 +182,13 @@ def _load(kind: Kind, name: str, model: type[T]) -> tuple[Document, Entry[T]]:
         )
     packaged = path.resolve().parent == packaged_folder(kind)
     return document, Entry(spec, path, packaged)
+
+
+@lru_cache(maxsize=256)
+def _parsed(path: Path, text: str) -> Document:
+    """A comparison looks up the same few documents for thousands of cells, and PyYAML takes some
+    10 milliseconds for each."""
+    return Document(path, text)
 
 
 def _raise(document: Document, complaints: Iterator[tuple[Key, str]]) -> None:
@@ -325,6 +354,31 @@ def _check_space(spec: SpaceSpec, policies: Mapping[str, PolicyDecl]) -> Iterato
                     f"acts only while {condition.parent} is one of {condition.values}, but that is "
                     f"not tuned and stays {fixed!r}; tune it too, or drop this knob",
                 )
+
+    for number, start in enumerate(spec.starts):
+        for name, value in start.items():
+            at: Key = ("starts", number, name)
+            if name not in spec.knobs:
+                yield at, f"'{name}' is not tuned{nearest(name, spec.knobs)}"
+            elif name in declared:
+                narrowed = spec.knobs[name].model_dump(exclude_none=True)
+                problem = _illegal(declared[name].model_copy(update=narrowed), value)
+                if problem:
+                    yield at, f"found {brief(repr(value))}; {problem}"
+
+
+def _illegal(knob: KnobDecl, value: KnobValue) -> str | None:
+    """Why the knob cannot have the value."""
+    if knob.type == "boolean":
+        return None if isinstance(value, bool) else "must be true or false"
+    if knob.type == "choice":
+        return None if value in knob.choices else f"must be one of {', '.join(knob.choices)}"
+    assert knob.min is not None and knob.max is not None
+    kinds = (int,) if knob.type == "integer" else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        return f"must be {'an integer' if knob.type == 'integer' else 'a number'}"
+    low, high = knob.min, knob.max
+    return None if low <= value <= high else f"must be from {low:g} to {high:g}"
 
 
 def _check_range(knob: KnobDecl, limits: KnobRange) -> Iterator[tuple[Key, str]]:

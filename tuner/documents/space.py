@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from tuner.declarations import KnobValue
 from tuner.model import Finite, Model, content_hash
 
 
@@ -26,11 +27,17 @@ class KnobRange(Model):
 
 
 class SpaceSpec(Model):
-    """spaces/POLICY.yaml: the knobs that are tuned. All others keep their default."""
+    """spaces/POLICY.yaml: the knobs that are tuned. All others keep their default.
+
+    `starts` are configurations that a search tries right after the default, because each is good
+    for some workload: what a space of many knobs would not show in a few random ones. Knobs that
+    one leaves out have their default.
+    """
 
     policy: str
     summary: str
     knobs: Annotated[dict[str, KnobRange], Field(min_length=1)]
+    starts: list[Annotated[dict[str, KnobValue], Field(min_length=1)]] = Field(default_factory=list)
 
     def fingerprint(self) -> str:
         return content_hash(self.model_dump(exclude={"summary"}))

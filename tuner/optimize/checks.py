@@ -15,7 +15,7 @@ from functools import cached_property
 from tuner.declarations import KnobValue, PolicyDecl
 from tuner.model import content_hash
 from tuner.objective import OBJECTIVES
-from tuner.run import streams
+from tuner.run import isolation, streams
 from tuner.run.pool import Pool, Runner, open_pool
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Stream, Trial, TrialResult
@@ -51,10 +51,10 @@ class Workers:
         """
         runner = self._runner
         if runner is None:
-            from tuner.run import runner as simulated
-
-            runner = simulated.run
-            if not streams.is_ready(stream) or self._pool is None:
+            asked = self._request.isolation
+            runner = isolation.runner_in(asked)
+            unready = not streams.is_ready(stream) or self._pool is None
+            if isolation.simulates(asked) and unready:
                 streams.prepare(stream)
         if self._pool is None:
             self._pool = open_pool(

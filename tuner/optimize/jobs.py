@@ -30,16 +30,19 @@ POLL_SECONDS = 1.0
 
 
 class Study(Model):
-    """A study as one piece of work: the trial to vary, the tuned knobs, and how many trials."""
+    """A study as one piece of work: the trial to vary, the tuned knobs, where the search starts,
+    and how many trials."""
 
     trial: Trial
     knobs: list[KnobDecl]
+    starts: list[dict[str, KnobValue]] = Field(default_factory=list)
     budget: int
 
     @property
     def key(self) -> str:
         knobs = [knob.model_dump(mode="json") for knob in self.knobs]
-        return content_hash({"run": cache.key(self.trial), "knobs": knobs, "budget": self.budget})
+        fields = {"knobs": knobs, "starts": self.starts, "budget": self.budget}
+        return content_hash({"run": cache.key(self.trial)} | fields)
 
     @property
     def stream(self) -> Stream:
@@ -86,9 +89,11 @@ def study(setting: Setting, knobs: Mapping[str, KnobValue], budget: int) -> Stud
     """The search of a policy's space; knobs that are given stay as they are."""
     own = engine.resolve(setting.policy.name, dict(knobs))
     space = catalog.space(setting.policy.name).spec
+    starts = catalog.starts(space, setting.policy)
     return Study(
         trial=_seeded(setting, own, STUDY_SEED, setting.scenario.objective),
         knobs=[k for k in catalog.tuned_knobs(space, setting.policy) if k.name not in knobs],
+        starts=[{name: start[name] for name in start if name not in knobs} for start in starts],
         budget=budget,
     )
 
@@ -150,6 +155,7 @@ def search(study: Study) -> Generator[Trial, TrialResult, StudyResult]:
         seed=STUDY_SEED,
         initial=initial_trials(study.budget),
         fixed={name: value for name, value in study.trial.knobs.items() if name not in tuned},
+        starts=study.starts,
     )
     best: tuple[float, dict[str, KnobValue]] | None = None
     seconds = 0.0

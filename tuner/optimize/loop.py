@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.declarations import KnobValue
+from tuner.documents import catalog
 from tuner.errors import UserError
 from tuner.optimize.checks import POLL_SECONDS, Check, Checks, Workers, bounds, judge
 from tuner.optimize.explain import explain
@@ -123,7 +124,8 @@ def _depends_on(request: StudyRequest) -> dict[str, Any]:
     """What the results depend on: the scenario with its documents instead of their names, the tuned
     knobs, and the engine."""
     fields = {"workload", "policy", "machine", "space", "tuned", "engine_build", "stream_maker"}
-    return request.scenario.plain() | request.model_dump(include=fields)
+    measures = request.isolation and request.isolation.measures
+    return request.scenario.plain() | request.model_dump(include=fields) | {"isolation": measures}
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
@@ -226,6 +228,7 @@ def _optimizer(request: StudyRequest, study: StudyLog) -> Optimizer:
         initial=header.initial,
         lag=header.lag,
         fixed={knob.name: knob.default for knob in request.policy.knobs if knob.name not in tuned},
+        starts=catalog.starts(request.space, request.policy),
     )
     for number in range(study.data.asked):
         trial = study.data.trial(number)
@@ -377,6 +380,7 @@ def resume_command(request: StudyRequest) -> str:
         for word in (option, str(value))
     ]
     words += ["--no-explain"] * (not request.explain)
+    words += request.isolation.command_line() if request.isolation else []
     words += ["--held-out-streams"] * request.held_out_streams
     return shlex.join(["tune", "run", *request.scenario.command_line(), *words, "--resume"])
 

@@ -6,7 +6,8 @@ was killed and resumed continues exactly as if nothing had happened, on any host
 
 The schedule is that of From Good to Great (2025, §4.1): the default configuration and random ones
 for the first fifth of the budget, then SMAC's random forest with expected improvement on the log of
-the cost, interrupted by a random configuration with probability 0.2. An ask builds SMAC's
+the cost, interrupted by a random configuration with probability 0.2. Configurations that the space
+names as starts come before the random ones, and in their place. An ask builds SMAC's
 hyperparameter-optimisation facade afresh, tells it all that is known and asks it once: what SMAC
 keeps in files and private attributes is never relied on.
 """
@@ -24,7 +25,7 @@ from tuner.declarations import KnobDecl, KnobValue
 from tuner.optimize.search import suggest
 from tuner.optimize.space import Space
 
-Origin = Literal["default", "initial", "random", "model"]
+Origin = Literal["default", "start", "initial", "random", "model"]
 
 INITIAL_SHARE = 0.2
 RANDOM_PROBABILITY = 0.2
@@ -62,6 +63,7 @@ class Optimizer:
         initial: trials before the model takes over, the default included (`initial_trials`).
         lag: 1 for a sequential study, the number of workers otherwise.
         fixed: the policy's other knobs, at the values that they keep.
+        starts: configurations to try after the default, all tuned knobs of each.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class Optimizer:
         initial: int,
         lag: int = 1,
         fixed: Mapping[str, KnobValue] | None = None,
+        starts: Sequence[Mapping[str, KnobValue]] = (),
     ) -> None:
         self.space = Space(knobs, fixed)
+        self._starts = [dict(start) for start in starts]
         self.lag = lag
         self._seed = seed
         self._initial = initial
@@ -121,6 +125,8 @@ class Optimizer:
     ) -> tuple[Origin, dict[str, KnobValue]]:
         if number == 0:
             return "default", self.space.default()
+        if number <= len(self._starts):
+            return "start", self._starts[number - 1]
         if number < self._initial:
             return "initial", self._fresh_sample(rng)
         by_chance = rng.random() < RANDOM_PROBABILITY

@@ -23,6 +23,7 @@ from tuner import engine
 from tuner.errors import UserError
 from tuner.report import store
 from tuner.run import streams
+from tuner.run.isolation import default_image
 from tuner.run.local_ray import ENVIRONMENT, OBJECT_STORE
 from tuner.text import clock, size
 
@@ -46,7 +47,6 @@ LONGEST_SOCKET = 107  # bytes: Linux' limit
 TOOLS = {
     "perf": "records what `tune import --format perf-script` reads",
     "qemu-x86_64": "runs the programs of `tune record --sampler emulation`",
-    "docker": "runs the test of a new system (.ci/run)",
     "g++": "builds tune from its sources",
 }
 
@@ -103,6 +103,8 @@ def _libraries(_: Path) -> Iterator[Finding]:
         return
     for text in wanted:
         need = Requirement(text)
+        if need.marker and not need.marker.evaluate({"extra": ""}):
+            continue  # of an extra
         try:
             version = metadata.version(need.name)
         except metadata.PackageNotFoundError:
@@ -228,6 +230,17 @@ def _tools(_: Path) -> Iterator[Finding]:
         yield Finding(name, "ok" if path else "warning", path or f"not found; it {purpose}")
 
 
+def _containers(_: Path) -> Iterator[Finding]:
+    from tuner.run.container import image_id
+
+    try:
+        image_id(name := default_image())
+    except UserError as error:
+        yield Finding("containers", "warning", f"not for --runner container: {error}")
+    else:
+        yield Finding("containers", "ok", f"image {name}")
+
+
 def _ray(_: Path) -> Iterator[Finding]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
@@ -279,6 +292,7 @@ CHECKS: dict[str, Callable[[Path], Iterator[Finding]]] = {
     "limits": _limits,
     "memory": _memory,
     "tools": _tools,
+    "containers": _containers,
     "Ray": _ray,
     "MLflow store": _store,
     "clocks": _clocks,

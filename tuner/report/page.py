@@ -287,7 +287,7 @@ def _failures(study: StudyData) -> str:
     failed: Sequence[TrialRecord] = [trial for trial in study.done if not trial.succeeded]
     rows = [
         f"<tr>{_cell(str(trial.number), True)}{_cell(trial.result.status)}"
-        f"{_cell(trial.result.error)}</tr>"
+        f"<td>{html.escape(trial.result.error)}{_log(trial.result.log)}</td></tr>"
         for trial in failed
         if trial.result is not None
     ]
@@ -295,6 +295,13 @@ def _failures(study: StudyData) -> str:
         return ""
     head = "<tr><th>trial</th><th>status</th><th>error</th></tr>"
     return f"<h2>Failed trials</h2><table>{head}{''.join(rows)}</table>"
+
+
+def _log(log: str) -> str:
+    """What the trial wrote, folded away."""
+    if not log.strip():
+        return ""
+    return f"<details><summary>log</summary><pre>{html.escape(log)}</pre></details>"
 
 
 def _cell(content: str, number: bool = False) -> str:

@@ -168,6 +168,8 @@ def _patience() -> None:
     """A server that does not answer must not hold up the end of a study for minutes."""
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    # Of each run, on standard output.
+    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")
     import mlflow  # noqa: F401 - it sets its loggers' levels
 
     # Both announce every migration of a new database, and show errors that they raise as well.

@@ -2,8 +2,9 @@
 source.
 
 All of it happens on a thread of its own, so that no trial waits for a database. What cannot be
-tracked is reported once and does no other harm: trials that are missing in MLflow, for whatever
-reason, are added by `tune repair` or when the study is resumed, and none is added twice.
+tracked is reported once and does no other harm. A store that fails is tried again later; what it
+lacks in the end, for whatever reason, is added by `tune repair` or when the study is resumed, and
+nothing is added twice.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import queue
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -35,6 +37,13 @@ from tuner.study.verdict import Difference
 
 POINTS = 200  # of a time series, at most
 ROWS = 1000  # metric values per trial, at most; also MLflow's limit for one call
+RETRY_SECONDS = 15.0
+"""After a failure. Meanwhile trials are not offered: a server that does not answer takes a minute
+to say so."""
+
+
+PATIENT_SECONDS = 5.0
+"""That users wait without knowing for what."""
 
 
 class Tracker:
@@ -50,62 +59,82 @@ class Tracker:
         self._study = study
         self._uri = uri
         self._notify = notify
-        self._failed = False
-        self._queue: queue.SimpleQueue[Callable[[_Store], None] | None] = queue.SimpleQueue()
+        self._store: _Store | None = None
+        self._trials = list(study.done)  # for the store, which may have them
+        self._behind = True  # it may lack some of them
+        self._failed: float | None = None  # when it did last
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._stop = threading.Event()
-        self._backlog = list(study.done)
         self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
+        self._queue.put(lambda: self._attempt(self._catch_up))
         self._thread.start()
 
     def add(self, trial: TrialRecord, best: float | None) -> None:
         """A trial finished; `best` is the best objective so far."""
-        self._queue.put(lambda store: store.add(trial, best))
+
+        def work() -> None:
+            self._trials.append(trial)
+            wait = self._failed is not None and time.monotonic() - self._failed < RETRY_SECONDS
+            if self._behind and not wait:
+                self._attempt(self._catch_up)
+            elif not self._behind:
+                self._attempt(lambda store: store.add(trial, best))
+
+        self._queue.put(work)
 
     def conclude(self, conclusion: Conclusion, files: Sequence[Path]) -> None:
         """Stores the scores and files of a complete study, and what is still missing."""
-        trials = list(self._study.done)
 
         def finish(store: _Store) -> None:
-            store.add_missing(trials)
+            self._catch_up(store)
             store.conclude(conclusion, files)
 
-        self._queue.put(finish)
+        self._queue.put(lambda: self._attempt(finish))
 
     def close(self, *, interrupted: bool = False) -> None:
         """Waits until all is stored. When interrupted, only for what is being stored now."""
         if interrupted:
             self._stop.set()
         self._queue.put(None)
-        self._thread.join(timeout=20 if interrupted else None)
+        self._thread.join(timeout=20 if interrupted else PATIENT_SECONDS)
+        if self._thread.is_alive() and not interrupted:
+            self._notify(f"waiting for MLflow at {self._uri} to take the rest of this study")
+            self._thread.join()
 
     def _work(self) -> None:
-        try:
-            store = _Store(self._study, self._uri, self._notify)
-        except Exception as error:
-            self._report(error)
-            return
-        self._attempt(store, lambda store: store.add_missing(self._backlog, self._stop))
         while (task := self._queue.get()) is not None and not self._stop.is_set():
-            self._attempt(store, task)
-        if self._stop.is_set():
-            self._attempt(store, lambda store: store.interrupted())
+            task()
+        if self._stop.is_set() and self._store is not None:
+            self._attempt(lambda store: store.interrupted())
 
-    def _attempt(self, store: _Store, task: Callable[[_Store], None]) -> None:
+    def _catch_up(self, store: _Store) -> None:
+        store.add_missing(self._trials, self._stop)
+        self._behind = False
+
+    def _attempt(self, task: Callable[[_Store], None]) -> None:
         try:
-            task(store)
+            if self._store is None:
+                self._store = _Store(self._study, self._uri, self._notify)
+            task(self._store)
         except Exception as error:  # a store of any kind can fail in any way; the study continues
-            self._report(error)
+            first, self._failed = self._failed is None, time.monotonic()
+            # Another one finds out what the store has, and removes what it has by half.
+            self._store, self._behind = None, True
+            if first:
+                self._report(error)
+        else:
+            if self._failed is not None:
+                self._failed = None
+                self._notify(f"MLflow at {self._uri} takes this study again")
 
     def _report(self, error: Exception) -> None:
-        if not self._failed:
-            self._failed = True
-            text = str(error).strip().splitlines()
-            self._notify(
-                f"warning: MLflow at {self._uri} does not take this study "
-                f"({type(error).__name__}: {text[0] if text else 'no message'}); the study "
-                "continues without it, and afterwards "
-                f"`{repair_command(self._uri, self._study.directory.parent)}` adds what is missing"
-            )
+        text = str(error).strip().splitlines()
+        self._notify(
+            f"warning: MLflow at {self._uri} does not take this study "
+            f"({type(error).__name__}: {text[0] if text else 'no message'}); the study "
+            "continues without it, and afterwards "
+            f"`{repair_command(self._uri, self._study.directory.parent)}` adds what is missing"
+        )
 
 
 def restore(
@@ -238,6 +267,8 @@ class _Store:
         }
         if result.error:
             tags["error"] = result.error[:4000]
+        if result.log:
+            tags["log"] = result.log[-4000:]
         run = self._client.create_run(
             self._experiment,
             start_time=ended - round(1000 * result.seconds),

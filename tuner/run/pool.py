@@ -3,10 +3,12 @@
 A pool runs `runner(trial)` on other processes and hands back one TrialResult per trial, whatever
 happened: a runner that raises, hangs past its deadline or takes its process down costs its own
 trial and nothing else. A trial whose process died is repeated once, on a stream that is verified as
-a whole before: damage of its file may have been the reason.
+a whole before: damage of its file may have been the reason. What a host is to blame for is repeated
+on another.
 
-Two pools with the same behaviour: `RayPool` (a local Ray instance, or a cluster) and, for a single
-worker, `ProcessPool`: one child process, which starts in a fraction of Ray's five seconds.
+Pools with the same behaviour: `RayPool` (a local Ray instance, or a cluster), `ClusterPool` around
+it, which outlives the cluster, and, for a single worker, `ProcessPool`: one child process, which
+starts in a fraction of Ray's five seconds.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import os
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -27,6 +30,7 @@ from typing import Any, Protocol
 
 from tuner.errors import UserError
 from tuner.run import streams
+from tuner.run.cluster import Node, is_node
 from tuner.run.local_ray import LocalRay, kept_handler, prepare_environment
 from tuner.run.trial import Status, Trial, TrialResult
 
@@ -35,6 +39,10 @@ Runner = Callable[[Trial], TrialResult]
 
 GRACE_SECONDS = 60.0
 """Wall-clock time to start a worker and to make a stream that its host does not have."""
+
+MOST_HOSTS = 5
+"""That a trial is tried on. More than one fails it for reasons of their own, such as a full disk,
+only where something is wrong with many."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,9 +71,11 @@ class Pool(Protocol):
 
 def open_pool(runner: Runner, *, workers: int, ray_address: str | None = None) -> Pool:
     """A pool of `workers` workers. UserError if a cluster does not answer."""
-    if workers == 1 and ray_address is None:
-        return ProcessPool(runner)
-    return RayPool(runner, workers=workers, address=ray_address)
+    if ray_address is not None:
+        from tuner.run.gateway import ClusterPool
+
+        return ClusterPool(runner, workers=workers, address=ray_address)
+    return ProcessPool(runner) if workers == 1 else RayPool(runner, workers=workers)
 
 
 def hard_limit(trial: Trial) -> float:
@@ -91,15 +101,19 @@ def without_result(trial: Trial, status: Status, error: str, seconds: float) -> 
 
 @dataclass
 class _Flight:
-    """A trial that runs; `repeated` if its process, or its host, has died before."""
+    """A trial that runs; `repeated` if its process has died before, after so many other `hosts`
+    that failed. `node` is where it was sent, if it was not left to Ray."""
 
     trial: Trial
     started: float
     repeated: bool = False
+    hosts: int = 0
+    node: str = ""
 
-    def again(self, reason: str) -> _Flight:
+    def again(self, reason: str, *, host: bool = False) -> _Flight:
         logger.warning("trial %d: %s, started again", self.trial.number, reason)
-        return _Flight(self.trial, time.monotonic(), repeated=True)
+        repeated, hosts = self.repeated or not host, self.hosts + host
+        return _Flight(self.trial, time.monotonic(), repeated=repeated, hosts=hosts)
 
     def message(self) -> tuple[str, bool]:
         """What `execute` is told."""
@@ -215,7 +229,7 @@ class ProcessPool:
 def _serve(runner: Runner, pipe: Connection) -> None:
     """The child: trials come in until the parent closes the pipe or dies."""
     os.setsid()  # Ctrl-C at the terminal is for the study, which decides what happens to trials
-    _die_with_parent()
+    die_with_parent()
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             pipe.send(execute(runner, *pipe.recv()))
@@ -224,7 +238,7 @@ def _serve(runner: Runner, pipe: Connection) -> None:
 PR_SET_PDEATHSIG = 1
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """A study that is killed takes its worker along, also in the middle of a trial. (For the kernel
     the parent is the thread that started the worker: the main one.)"""
     parent = multiprocessing.parent_process()
@@ -240,6 +254,14 @@ def _death(exitcode: int | None) -> str:
 
 
 # --- Ray ------------------------------------------------------------------------------------------
+
+
+def _on_node(runner: Runner, trial_json: str, repeated: bool) -> tuple[str, str]:
+    """Runs in Ray's worker: the node's identity, and what `execute` returns."""
+    import ray
+
+    node = ray.get_runtime_context().get_node_id()
+    return str(node), execute(runner, trial_json, repeated)
 
 
 class RayPool:
@@ -258,14 +280,18 @@ class RayPool:
 
         self._ray = ray
         self.workers = workers
+        self._address = address
         self._local: LocalRay | None = None
+        self._node: Node | None = None
         self._owner = not ray.is_initialized()
         if self._owner:
             self._connect(address)
         # max_retries: Ray would run a trial that kills its worker three more times.
-        self._execute = ray.remote(num_cpus=1, max_retries=0)(execute)
+        self._execute = ray.remote(num_cpus=1, max_retries=0)(_on_node)
         self._runner = ray.put(runner)
         self._flights: dict[Any, _Flight] = {}
+        self._unfit: set[str] = set()  # nodes that have failed trials for reasons of their own
+        self._seen = time.monotonic()  # that the cluster had a CPU for each trial
 
     def _connect(self, address: str | None) -> None:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -281,19 +307,48 @@ class RayPool:
             return
         try:
             with kept_handler():
+                if not is_node(address):
+                    self._node = Node(address)
                 self._ray.init(address=address, **quiet)
         except ConnectionError as error:
+            self._leave()
             raise UserError(f"no Ray cluster answers at {address}: {_line(error)}") from error
+        except BaseException:
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        if self._node is not None:
+            self._node.close()
 
     def submit(self, trial: Trial) -> None:
         self._launch(_Flight(trial, time.monotonic()))
 
     def _launch(self, flight: _Flight) -> None:
-        reference = self._execute.remote(self._runner, *flight.message())
-        self._flights[reference] = flight
+        remote = self._execute.options(**self._placed(flight))
+        self._flights[remote.remote(self._runner, *flight.message())] = flight
+
+    def _placed(self, flight: _Flight) -> dict[str, Any]:
+        """Ray's options: none, unless there are nodes to be avoided, and others."""
+        if not self._unfit:
+            return {}
+        cpus = {node["NodeID"]: node["Resources"].get("CPU", 0.0) for node in self._nodes()}
+        fit = {node: have for node, have in cpus.items() if have >= 1 and node not in self._unfit}
+        if not fit:
+            self._unfit.clear()  # they may have recovered, and nothing is left to lose
+            return {}
+        busy = Counter(each.node for each in self._flights.values())
+        flight.node = min(fit, key=lambda node: busy[node] / fit[node])
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return {"scheduling_strategy": NodeAffinitySchedulingStrategy(flight.node, soft=False)}
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [node for node in self._ray.nodes() if node["Alive"]]
 
     def wait(self, timeout: float) -> list[TrialResult]:
         if not self._flights:
+            self._seen = time.monotonic()
             return []
         self._refuse_dead()
         clock = time.monotonic()
@@ -303,6 +358,7 @@ class RayPool:
         )
         self._refuse_dead()  # it may be why they are ready
         results = [self._collect(reference) for reference in ready]
+        self._excuse_waiting()
         clock = time.monotonic()
         for reference, flight in list(self._flights.items()):
             limit = hard_limit(flight.trial)
@@ -312,6 +368,19 @@ class RayPool:
                 results.append(flight.without_result(Status.timeout, _overdue(limit)))
         return [result for result in results if result is not None]
 
+    def _excuse_waiting(self) -> None:
+        """While a cluster has fewer CPUs than we have trials, some of them wait for one, and which
+        is not known: the time counts for none."""
+        now = time.monotonic()
+        if self._address is not None and any(
+            f.trial.deadline_seconds for f in self._flights.values()
+        ):
+            cpus = sum(node["Resources"].get("CPU", 0.0) for node in self._nodes())
+            if cpus < len(self._flights):
+                for flight in self._flights.values():
+                    flight.started += now - max(self._seen, flight.started)
+        self._seen = now
+
     def _refuse_dead(self) -> None:
         if self._local is not None and not self._local.alive:
             raise PoolLost(
@@ -320,24 +389,37 @@ class RayPool:
             )
 
     def _collect(self, reference: Any) -> TrialResult | None:
-        """The result, or None if the trial was started again because its process or host died."""
+        """The result, or None if the trial was started again because its process or host died, or
+        its host could not run it."""
         flight = self._flights.pop(reference)
         errors = self._ray.exceptions
         try:
-            return TrialResult.model_validate_json(self._ray.get(reference))
+            node, answer = self._ray.get(reference)
+        except errors.WorkerCrashedError:
+            reason = "its worker process died (killed, out of memory, or a fault in the engine)"
+            if flight.repeated:
+                return flight.without_result(Status.crashed, f"{reason}, twice")
+            self._launch(flight.again(reason))
+            return None
         except (
             errors.NodeDiedError,
             errors.LocalRayletDiedError,
             errors.OutOfMemoryError,
+            errors.TaskUnschedulableError,
         ) as error:
             reason = f"its host failed ({type(error).__name__})"
-        except errors.WorkerCrashedError:
-            reason = "its worker process died (killed, out of memory, or a fault in the engine)"
+            result = flight.without_result(Status.crashed, reason)
         except errors.RayError as error:
             return flight.without_result(Status.crashed, _line(error).splitlines()[0])
-        if flight.repeated:
-            return flight.without_result(Status.crashed, f"{reason}, twice")
-        self._launch(flight.again(reason))
+        else:
+            result = TrialResult.model_validate_json(answer)
+            if not result.host_failed or self._local is not None:  # there is no other host
+                return result
+            reason = f"{result.host}: {result.error}"
+            self._unfit.add(node)
+        if flight.hosts + 1 == MOST_HOSTS:
+            return result
+        self._launch(flight.again(reason, host=True))
         return None
 
     def close(self) -> None:
@@ -349,3 +431,4 @@ class RayPool:
             self._local.close()
         elif self._owner:
             self._ray.shutdown()
+        self._leave()

@@ -51,6 +51,8 @@ def _attempt(trial: Trial, measure: Callable[[], dict[str, Any]]) -> TrialResult
         outcome = measure()
     except TimeoutError as error:
         return finish(Status.timeout, error=str(error) or "its deadline passed")
+    except _HostFailed as error:
+        return finish(Status.failed, error=str(error), host_failed=True)
     except (ValueError, RuntimeError, OSError, UserError) as error:
         return finish(Status.failed, error=str(error) or type(error).__name__)
     except Exception as error:  # whatever it is, it concerns this trial alone
@@ -75,13 +77,20 @@ def profile(
     return _attempt(trial, measure), placed
 
 
+class _HostFailed(Exception):
+    """Why no trial of this stream and engine can run on this host."""
+
+
 def _stream(trial: Trial) -> Path:
     if trial.engine_build != engine.build_id():
-        raise ValueError(
+        raise _HostFailed(
             f"the trial was made for engine build {trial.engine_build}, but this worker has "
             f"{engine.build_id()}; install the same version on every host"
         )
-    return streams.ensure(trial.stream)
+    try:
+        return streams.ensure(trial.stream)
+    except (ValueError, RuntimeError, OSError, UserError) as error:
+        raise _HostFailed(str(error) or type(error).__name__) from error
 
 
 def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str, Any]:

@@ -97,7 +97,8 @@ class TrialResult(Model):
     operation, `breakdown` in seconds of the timed part, `series` one value per virtual second;
     with repeats they are those of the median run, and `metrics` has the spread as `repeat.*`.
     `rows` are the policy's own tables, {"table": name, "cells": {column: value}} each.
-    `seconds` is wall time.
+    `log` is the end of what a trial that failed wrote on its standard error, in a container.
+    `seconds` is wall time. `host_failed`: its host could not even begin it, another one might.
     """
 
     study: str
@@ -111,7 +112,9 @@ class TrialResult(Model):
     series: dict[str, list[float]] = Field(default_factory=dict)
     rows: list[dict[str, Any]] = Field(default_factory=list)
     error: str = ""
+    log: str = ""
     seconds: NonNegative = 0
     engine_version: str = ""
     engine_build: str = ""
     host: str = ""
+    host_failed: bool = False

@@ -167,6 +167,8 @@ def changes_since(best: BestConfiguration) -> list[str]:
             continue
         if then != now:
             changed.append(f"the {kind} {name} has changed since ({then} then, {now} now)")
+    if best.provenance.fingerprints.command is not None:
+        changed.append("it was measured by a command in a container, this is a simulation")
     if best.scenario.placement:
         then_placed = best.provenance.fingerprints.placement
         try:

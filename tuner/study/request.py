@@ -9,7 +9,8 @@ from pydantic import Field
 from tuner.declarations import KnobDecl, PolicyDecl
 from tuner.documents.space import SpaceSpec
 from tuner.documents.workload import Sampling
-from tuner.model import Model
+from tuner.model import Model, content_hash
+from tuner.run.isolation import Isolation
 from tuner.run.settings import Setting
 from tuner.scenario import Scenario
 from tuner.study.explanation import Explanation
@@ -23,6 +24,7 @@ class Fingerprints(Model):
     space: str
     machine: str
     placement: str | None = None  # of the scenario's file, if it has one
+    command: str | None = None  # of what was measured instead of a simulation
 
 
 class StudyRequest(Setting):
@@ -50,16 +52,19 @@ class StudyRequest(Setting):
     workers: Annotated[int, Field(ge=1)]
     resume: bool = False
     ray_address: str | None = None
+    isolation: Isolation | None = None  # what trials run in, if not in the worker's own process
     mlflow_uri: str | None = None
     json_output: bool = False  # standard output has nothing but the final object
 
     @property
     def fingerprints(self) -> Fingerprints:
+        measures = self.isolation and self.isolation.measures
         return Fingerprints(
             workload=self.workload.fingerprint(),
             space=self.space.fingerprint(),
             machine=self.machine.fingerprint(),
             placement=self.placement.fingerprint() if self.placement else None,
+            command=content_hash(measures) if measures else None,
         )
 
 
