@@ -371,6 +371,52 @@ def benchmarks() -> str:
 # --- results/recorded/README.md -------------------------------------------------------------------
 
 
+def parallelism() -> str:
+    found = results("parallelism.json")
+    alone = found["workers"][0]
+    rows = [
+        [
+            str(row["workers"]),
+            gain(row["gain"]),
+            f"{alone['seconds'] / row['seconds']:.1f}",
+            f"{alone['seconds_long'] / row['seconds_long']:.1f}",
+        ]
+        for row in found["workers"]
+    ]
+    names = ", ".join(name.removesuffix(":smoke") for name in found["workloads"])
+    head = (
+        "workers",
+        "best over default",
+        f"times as fast, trials of {1000 * alone['trial_seconds']:.0f} ms",
+        f"times as fast, trials of {found['long_seconds']:.0f} s",
+    )
+    return (
+        f"{table(head, rows)}\n\n{found['budget']} trials of {found['policy']} on the smoke inputs "
+        f"of {names}, geometric mean over these and {found['seeds']} seeds, on a seed that no "
+        "search has seen; computed from measured processor times: "
+        f"{1000 * alone['ask_seconds']:.0f} ms for a proposal."
+    )
+
+
+def throughput() -> str:
+    found = results("throughput.json")
+    rows = [
+        [
+            row["kind"],
+            str(row["workers"]),
+            f"{row['per_second']:.2f}",
+            f"{row['trial_seconds']:.2f} s",
+            f"{1000 * row['overhead_seconds']:.0f} ms",
+        ]
+        for row in sorted(found["rows"], key=lambda row: row["workers"])
+    ]
+    head = ("workers are", "workers", "trials a second", "simulation", "and beside it")
+    return (
+        f"{table(head, rows)}\n\n{found['trials']} trials of {found['policy']} on "
+        f"{found['workload']}, on {found['cpus']} CPUs, the driver included; means of a trial."
+    )
+
+
 def recorded_studies() -> str:
     rows = []
     for row in results("recorded/figures.json")["studies"]:
@@ -426,6 +472,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "scales": scales,
     "scales-within": scales_within,
     "benchmarks": benchmarks,
+    "parallelism": parallelism,
+    "throughput": throughput,
     "recorded-studies": recorded_studies,
     "recorded-curves": recorded_curves,
 }

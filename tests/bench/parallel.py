@@ -35,7 +35,7 @@ from tuner.terminal import progress
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOADS = ("gups:smoke", "drift:smoke")
 POLICY = "hybridtier"
-WORKERS = (1, 4, 16, 64)
+WORKERS = (1, 4, 16, 32, 100)
 LONG_SECONDS = 60.0
 """Of a trial on a live machine, for comparison."""
 SEED, TEST_SEED = 3_000_000, 4_000_000

@@ -23,7 +23,6 @@ from tuner.study import log
 from tuner.study.log import StudyData
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPOSE = "docker-compose"
 WORKERS = 3
 DATABASE = "tiertune-database"
 
@@ -35,15 +34,29 @@ RUN = ["run", "--rm", "-T", "--no-deps"]
 ON_CLUSTER = ["--ray-address", "head:6379", "--mlflow-uri", "http://mlflow:5000"]
 
 
+def compose() -> list[str]:
+    """Of either kind; empty if there is none."""
+    if shutil.which("docker") is None:
+        return []
+    if shutil.which("docker-compose"):
+        return ["docker-compose"]
+    plugin = ["docker", "compose"]
+    return plugin if succeeds(*plugin, "version") else []
+
+
+def succeeds(*command: str) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def lacking() -> str | None:
-    if shutil.which(COMPOSE) is None:
-        return f"no {COMPOSE}"
-    found = subprocess.run(
-        ["docker", "image", "inspect", DATABASE], capture_output=True, check=False
-    )
-    return f"no image {DATABASE}: `make image` builds it" if found.returncode else None
+    if not COMPOSE:
+        return "neither docker compose nor docker-compose"
+    if not succeeds("docker", "image", "inspect", DATABASE):
+        return f"no image {DATABASE}: `make image` builds it"
+    return None
 
 
+COMPOSE = compose()
 pytestmark = pytest.mark.skipif(bool(reason := lacking()), reason=str(reason))
 
 
@@ -58,7 +71,7 @@ class Cluster:
             "TIERTUNE_SECRET": self.secret,
             "MLFLOW_PORT": "0",  # any
         }
-        self.words = [COMPOSE, "--project-name", name, "--file", "docker/compose.yaml"]
+        self.words = [*COMPOSE, "--project-name", name, "--file", "docker/compose.yaml"]
 
     def __call__(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -167,7 +180,7 @@ def test_nothing_listens_beyond_the_host(cluster: Cluster) -> None:
 
 def test_without_the_secret_nobody_gets_in(cluster: Cluster) -> None:
     words = [*RUN, "-e", "RAY_AUTH_TOKEN=another", "driver", *STUDY]
-    done = cluster(*words, "--budget", "1", *ON_CLUSTER, "--name", "other", check=False)
+    done = cluster(*words, "--budget", "1", *ON_CLUSTER, "--name", "refused", check=False)
     assert done.returncode == 2
     assert "no Ray cluster lets this machine join at head:6379" in done.stdout + done.stderr
     (mlflow,) = cluster.containers("_mlflow_")
@@ -293,6 +306,7 @@ def test_a_study_survives_the_faults_of_every_part(cluster: Cluster, tmp_path: P
     driver.wait_for("(60/100)")
     cluster.client.containers.get(driver.name).kill()
     assert driver.wait() == 137
+    returned.join()
     # Resumed elsewhere: with the study's folder, which is in another place now.
     elsewhere = tmp_path / "elsewhere"
     before = fetch(cluster, "faults", elsewhere)
@@ -304,7 +318,6 @@ def test_a_study_survives_the_faults_of_every_part(cluster: Cluster, tmp_path: P
     again = cluster.driver(*words, "--out", "elsewhere", "--resume", volume=there)
     assert again.wait() == 0, again.said
     back()
-    returned.join()
 
     found = log.load(elsewhere / "faults")
     assert alone.wait() == 0
