@@ -48,6 +48,7 @@ from tuner.study.events import (
     seal,
     unseal,
 )
+from tuner.study.moved import request_in
 from tuner.study.request import Fingerprints, StudyRequest
 
 FORMAT = 4
@@ -368,7 +369,9 @@ def _read_header(directory: Path) -> tuple[StudyHeader, str]:
             "`tune sim --config` read its best.yaml all the same)"
         )
     try:
-        return StudyHeader.model_validate_json(text), header_hash(text)
+        header = StudyHeader.model_validate_json(text)
+        request = request_in(directory, header.request)
+        return header.model_copy(update={"request": request}), header_hash(text)
     except ValidationError as error:
         raise UserError(f"{damaged} ({first_problem(error)})") from error
 
