@@ -180,6 +180,26 @@ def in_use(directory: Path) -> bool:
     return False
 
 
+@contextmanager
+def undisturbed(directory: Path) -> Iterator[None]:
+    """Keeps others from writing the study. UserError if a process is doing that."""
+    try:
+        file = (directory / LOCK).open("rb")
+    except FileNotFoundError:  # nobody ever wrote it here
+        yield
+        return
+    except OSError as error:
+        raise UserError(f"cannot use {directory / LOCK}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"a process is working on the study in {directory}; repeat this when it has ended"
+            ) from None
+        yield
+
+
 def load(directory: Path) -> StudyData:
     """Reads a study, even while another process writes it. UserError if it is not readable, or its
     log is not of its study.json; single damaged lines are left out (`StudyData.damage`)."""
