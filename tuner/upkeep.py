@@ -73,10 +73,22 @@ def unpack(parser: argparse.ArgumentParser) -> None:
 def doctor(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Prints versions, paths and their free space, limits, optional tools, Ray's network, the "
-        "MLflow store and clocks, each with what is wrong. Exit code 1 if something would stop a "
-        "study."
+        "MLflow store and clocks, each with what is wrong; starts a container, if there is the "
+        "image. Exit code 1 if something would stop a study. Asks a cluster and an MLflow server "
+        "if they are named, for two minutes each at most."
     )
     out(parser)
+    parser.add_argument(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="whether this Ray cluster lets us in, and which CPUs, engine and Ray its nodes have",
+    )
+    parser.add_argument(
+        "--mlflow-uri",
+        metavar="URI",
+        help="whether this MLflow server answers, takes our login and can be written; what is "
+        "written is removed",
+    )
     json(parser)
 
 
