@@ -450,6 +450,8 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "sim": ("run one configuration", _sim),
     "best": ("print the best known configuration of a workload", _best),
     "check": ("tell whether a study, a stream or a store is undamaged", upkeep.check),
+    "export": ("write a study to one file", upkeep.export),
+    "unpack": ("read a study from such a file", upkeep.unpack),
     "doctor": ("tell what would stop a study on this machine", upkeep.doctor),
     "smoke": ("a few trials of every policy on every workload's smoke input", _smoke),
     "compare": ("compare policies on several workloads and ratios", _compare),

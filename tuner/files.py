@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from tuner.errors import UserError
 
@@ -18,12 +19,18 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
     OSError if that fails; the file is then as it was.
     """
-    data = content.encode() if isinstance(content, str) else content
+    with atomically(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def atomically(path: Path) -> Iterator[BinaryIO]:
+    """As `write_atomically`, for what is written bit by bit."""
     # Of a long name only the start: a name has at most 255 bytes.
     temporary = path.with_name(f"{path.name[:50]}.{os.getpid()}{PARTIAL}")
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -37,12 +44,18 @@ def remove_leftovers(folder: Path) -> None:
     """Removes what processes that died in `write_atomically` have left in the folder, if there is
     one. OSError if that fails."""
     for path in folder.glob(f"*.*{PARTIAL}"):
-        process = path.name.removesuffix(PARTIAL).rpartition(".")[2]
-        if process.isdecimal() and not _runs(int(process)):
+        process = process_of(path)
+        if process is not None and not runs(process) and not path.is_dir():
             path.unlink(missing_ok=True)
 
 
-def _runs(process: int) -> bool:
+def process_of(path: Path) -> int | None:
+    """The number of the process that writes a file or folder whose name ends with PARTIAL."""
+    process = path.name.removesuffix(PARTIAL).rpartition(".")[2]
+    return int(process) if process.isdecimal() else None
+
+
+def runs(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:

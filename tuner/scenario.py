@@ -302,14 +302,17 @@ class Scenario:
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
-    def comparable(self) -> dict[str, Any]:
-        """Fields that two scenarios must share if their results are to be compared. Documents count
-        by name."""
+    def named(self) -> dict[str, Any]:
+        """As `plain`, with documents by name, wherever they are."""
         return {
             name: label(value) if isinstance(value, str) else value
             for name, value in self.plain().items()
-            if options()[name].comparable
         }
+
+    def comparable(self) -> dict[str, Any]:
+        """Fields that two scenarios must share if their results are to be compared. Documents count
+        by name."""
+        return {k: value for k, value in self.named().items() if options()[k].comparable}
 
     def show(self, *names: str) -> str:
         """Some fields in prose: 1:8, throughput, 16 threads. Defaults that a study's name does not

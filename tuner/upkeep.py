@@ -42,13 +42,53 @@ def check(parser: argparse.ArgumentParser) -> None:
     json(parser)
 
 
+def export(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Writes a study (its request, log, time series, best configuration, report and pictures) "
+        "to one file, which `tune unpack` reads. The same study gives the same bytes. Recordings "
+        "and documents of your own are not included: their contents are noted, but --resume needs "
+        "the files; the command names them. A study that a process is writing is refused."
+    )
+    parser.add_argument("study", metavar="STUDY", help="name, or path of its folder")
+    parser.add_argument(
+        "--output", "-o", metavar="FILE", help="default: STUDY.tar.gz in the current folder"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
+    out(parser)
+    json(parser)
+
+
+def unpack(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Reads a study from a file of `tune export` into a folder of studies, and adds it to the "
+        "MLflow store. Everything is checked first: a file that is damaged, too large or not of "
+        "`tune export`, and a study that exists, are refused, and nothing is left behind."
+    )
+    parser.add_argument("file", metavar="FILE", help="of `tune export`")
+    out(parser)
+    mlflow_uri(parser)
+    json(parser)
+
+
 def doctor(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Prints versions, paths and their free space, limits, optional tools, Ray's network, the "
-        "MLflow store and clocks, each with what is wrong. Exit code 1 if something would stop a "
-        "study."
+        "MLflow store and clocks, each with what is wrong; starts a container, if there is the "
+        "image. Exit code 1 if something would stop a study. Asks a cluster and an MLflow server "
+        "if they are named, for two minutes each at most."
     )
     out(parser)
+    parser.add_argument(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="whether this Ray cluster lets us in, and which CPUs, engine and Ray its nodes have",
+    )
+    parser.add_argument(
+        "--mlflow-uri",
+        metavar="URI",
+        help="whether this MLflow server answers, takes our login and can be written; what is "
+        "written is removed",
+    )
     json(parser)
 
 

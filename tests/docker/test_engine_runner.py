@@ -304,3 +304,11 @@ def test_a_study_is_the_same_in_containers(
     assert logs[0] == logs[1]
     left = ours() - before  # a worker that was killed at the end has a guard
     assert not left or all_gone(left)
+
+
+def test_an_image_is_asked_for_its_engine(
+    isolation: Isolation, ours: Callable[[], set[str]]
+) -> None:
+    before = ours()
+    assert contained.build_of(isolation) == engine.build_id()
+    assert ours() <= before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import socket
 import subprocess
 import sys
 import tempfile
@@ -13,10 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import python_path
 
 from tuner import engine
 from tuner.errors import UserError
-from tuner.report import doctor
+from tuner.report import doctor, remote
+from tuner.run import contained, container
+from tuner.run.container import Failed
+from tuner.run.isolation import Isolation
+from tuner.run.trial import Status
 
 
 @pytest.fixture(autouse=True)
@@ -192,3 +198,252 @@ def test_nothing_heavy_is_imported(tmp_path: Path) -> None:
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stderr == "[]\n"
+
+
+# --- Containers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "said"),
+    [
+        (None, "ok", "a container starts and answers"),
+        ("older", "warning", "has engine build older, not "),
+        (Failed(Status.timeout, "past its deadline"), "warning", "past its deadline"),
+        (UserError("no Docker Engine answers at /nowhere"), "warning", "no Docker Engine answers"),
+    ],
+)
+def test_a_container_is_started(
+    run: Any, monkeypatch: pytest.MonkeyPatch, answer: Any, state: str, said: str
+) -> None:
+    def build_of(isolation: Any) -> str:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or engine.build_id()
+
+    monkeypatch.setattr(container, "image_id", lambda name: "sha256:1")
+    monkeypatch.setattr(contained, "build_of", build_of)
+    ((found, text),) = findings(run("doctor", "--json"))["containers"]
+    assert found == state
+    assert said in text
+    assert text.startswith("not for --runner container: ") == (state == "warning")
+
+
+@pytest.mark.parametrize("hello", [b'{"engine_build": "b"}', b"{}", b"[]", b"Segmentation fault"])
+def test_a_container_is_removed_whatever_it_says(
+    monkeypatch: pytest.MonkeyPatch, hello: bytes
+) -> None:
+    class Fake:
+        removed = 0
+
+        def __init__(self, *_: object, mounts: object, **__: object) -> None:
+            assert not mounts
+
+        def receive(self, until: float) -> bytes:
+            return hello
+
+        def remove(self) -> None:
+            Fake.removed += 1
+
+    monkeypatch.setattr(contained, "Container", Fake)
+    isolation = Isolation(image="any")
+    if b'"b"' in hello:
+        assert contained.build_of(isolation) == "b"
+    else:
+        with pytest.raises(Failed, match="its container answers '"):
+            contained.build_of(isolation)
+    assert Fake.removed == 1
+
+
+# --- Other machines -------------------------------------------------------------------------------
+
+
+def nobody() -> str:
+    """An address at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("option", "form", "name"),
+    [("--ray-address", "{}", "Ray cluster"), ("--mlflow-uri", "http://{}/x", "MLflow")],
+)
+def test_what_nobody_listens_at_is_a_problem(run: Any, option: str, form: str, name: str) -> None:
+    address = nobody()
+    outcome = run("doctor", "--json", option, form.format(address))
+    assert findings(outcome)[name] == [
+        ("problem", f"nobody listens at {address} (Connection refused)")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "said"),
+    [
+        (("--ray-address", "127.0.0.1:99999"), "Ray cluster", "nobody listens at 127.0.0.1:99999"),
+        (("--mlflow-uri", "http://127.0.0.1:99999"), "MLflow", "--mlflow-uri: found 'http://127"),
+        (("--mlflow-uri", "http://[::1"), "MLflow", "--mlflow-uri: found 'http://[::1'; Invalid"),
+    ],
+)
+def test_an_address_that_is_none_is_a_problem(
+    run: Any, words: tuple[str, str], name: str, said: str
+) -> None:
+    ((state, text),) = findings(run("doctor", "--json", *words))[name]
+    assert (state, said in text) == ("problem", True), text
+
+
+def says(*words: Any) -> Any:
+    """Stands in for the child process that asks."""
+
+    def asked(ask: Any, *arguments: str, seconds: float) -> Any:
+        for word in words:
+            if isinstance(word, Exception):
+                raise word
+            yield word
+
+    return asked
+
+
+def facts(**changes: str) -> dict[str, str]:
+    ours = {"build": engine.build_id(), "ray": metadata.version("ray"), "python": "3.11.2"}
+    return ours | changes
+
+
+def test_nodes_are_compared_with_this_machine(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = says(
+        ("nodes", [["a", 4.0], ["b", 2.0], ["c", 2.0], ["d", 1.0], ["e", 1.0]]),
+        ("node", [1, facts(build="older"), None]),
+        ("node", [0, facts(), None]),
+        ("node", [2, None, "ModuleNotFoundError: No module named 'tuner'"]),
+        ("node", [4, facts(ray="2.1.0"), None]),
+        remote.Silent("not done within 9 s"),
+    )
+    monkeypatch.setattr(remote, "asked", told)
+    found = findings(run("doctor", "--json", "--ray-address", "auto"))
+    assert found["Ray cluster"] == [("ok", "auto: 5 nodes with 10 CPUs; not done within 9 s")]
+    ours, ray = engine.build_id(), metadata.version("ray")
+    assert found["node a"] == [("ok", f"4 CPUs, engine build {ours}, Ray {ray}, Python 3.11.2")]
+    assert found["node b"][0][0] == "warning"
+    assert f"this machine has engine build {ours}: trials fail there" in found["node b"][0][1]
+    no_tune = "2 CPUs; cannot run a trial: ModuleNotFoundError: No module named 'tuner'"
+    assert found["node c"] == [("warning", no_tune)]
+    assert found["node d"] == [("warning", "1 CPUs; cannot run a trial: no answer")]
+    assert found["node e"][0] == (
+        "warning",
+        f"1 CPUs, engine build {ours}, Ray 2.1.0, Python 3.11.2; this machine has Ray {ray}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ([("nodes", [])], "auto: 0 nodes with 0 CPUs, none of which could run a trial"),
+        ([remote.Silent("not done within 9 s")], "auto: not done within 9 s: this machine did not"),
+        ([UserError("RuntimeError: Version mismatch")], "auto: RuntimeError: Version mismatch"),
+    ],
+)
+def test_a_cluster_that_cannot_run_trials_is_a_problem(
+    run: Any, monkeypatch: pytest.MonkeyPatch, told: list[Any], said: str
+) -> None:
+    monkeypatch.setattr(remote, "asked", says(*told))
+    ((state, text),) = findings(run("doctor", "--json", "--ray-address", "auto"))["Ray cluster"]
+    assert (state, text.startswith(said)) == ("problem", True), text
+
+
+@pytest.mark.parametrize(
+    ("told", "state", "said"),
+    [
+        ([("answers", None), ("written", None)], "ok", "a run with a file can be written"),
+        (
+            [("answers", None), UserError("403 no")],
+            "problem",
+            "answers, but cannot be written: 403",
+        ),
+        ([UserError("API request failed, 401")], "problem", "login of MLFLOW_TRACKING_USERNAME"),
+        ([remote.Silent("not done within 9 s")], "problem", "does not answer as it should"),
+    ],
+)
+def test_a_server_is_judged(
+    run: Any, monkeypatch: pytest.MonkeyPatch, told: list[Any], state: str, said: str
+) -> None:
+    monkeypatch.setattr(remote, "asked", says(*told))
+    ((found, text),) = findings(run("doctor", "--json", "--mlflow-uri", "databricks"))["MLflow"]
+    assert (found, said in text) == (state, True), text
+
+
+def hangs(pipe: str, tell: remote.Tell) -> None:
+    tell("here", os.getpid())
+    Path(pipe).read_bytes()  # nobody writes
+
+
+def breaks(text: str, tell: remote.Tell) -> None:
+    raise ValueError(f"\n----\n{text}\nmore")
+
+
+def exits(code: str, tell: remote.Tell) -> None:
+    os._exit(int(code))
+
+
+class Later:
+    """A clock that is an hour ahead."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return time.monotonic() + 3600
+
+
+def test_who_does_not_answer_in_time_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    answers = remote.asked(hangs, str(tmp_path / "pipe"), seconds=100)
+    kind, child = next(answers)
+    assert kind == "here"
+    monkeypatch.setattr(remote, "time", Later)
+    with pytest.raises(remote.Silent, match="not done within 100 s"):
+        next(answers)
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
+def test_what_goes_wrong_in_the_child_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"^ValueError: first$"):
+        list(remote.asked(breaks, "first", seconds=60))
+    with pytest.raises(UserError, match="has ended without an answer"):
+        list(remote.asked(exits, "3", seconds=60))
+
+
+@pytest.mark.slow
+def test_a_cluster_answers(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.setenv("PYTHONPATH", python_path(*sys.path))
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
+    )
+    address = cluster.address
+    try:
+        found = findings(run("doctor", "--json", "--ray-address", address))
+    finally:
+        cluster.shutdown()
+    assert found["Ray cluster"] == [("ok", f"{address}: 1 node with 2 CPUs")]
+    ((state, said),) = (found[name][0] for name in found if name.startswith("node "))
+    assert state == "ok"
+    assert f"2 CPUs, engine build {engine.build_id()}, Ray {metadata.version('ray')}" in said
+
+
+@pytest.mark.slow
+def test_what_is_written_to_a_server_is_removed(tmp_path: Path) -> None:
+    """A database stands in for the server: the calls are the same."""
+    from mlflow import MlflowClient
+    from mlflow.entities import ViewType
+
+    uri = f"sqlite:///{tmp_path}/served.db"
+    client = MlflowClient(tracking_uri=uri)
+    client.search_experiments()
+    for _ in range(2):
+        heard = [kind for kind, _ in remote.asked(remote.ask_mlflow, uri, seconds=300)]
+        assert heard == ["answers", "written"]
+    assert [each.name for each in client.search_experiments()] == ["Default"]
+    (left,) = client.search_experiments(view_type=ViewType.DELETED_ONLY)
+    assert left.name == remote.EXPERIMENT
+    assert client.search_runs([left.experiment_id], run_view_type=ViewType.ACTIVE_ONLY) == []
+    assert not list(tmp_path.rglob("written.txt"))

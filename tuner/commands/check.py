@@ -172,6 +172,13 @@ def _check_store(path: Path) -> Checked:
         if missing:
             found.problems.append(f"{database}: lacks {missing} of the study {folder.name}")
             found.remedies.append(f"add {missing} of the study {folder.name}")
+    if folders:
+        # No problem: whatever opens the store to write to it does so.
+        found.remedies += [
+            f"let the store look for artifacts in {out.absolute() / store.ARTIFACTS}, no longer in "
+            f"{place}"
+            for place in store.strays(database)
+        ]
     return found
 
 

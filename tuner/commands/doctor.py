@@ -13,7 +13,9 @@ from tuner.text import plural
 
 def run(args: Namespace) -> int:
     """Exit code 1 if there is a problem."""
-    findings = list(examine(Path(args.out)))
+    findings = list(
+        examine(Path(args.out), ray_address=args.ray_address, mlflow_uri=args.mlflow_uri)
+    )
     problems = [finding for finding in findings if finding.state == "problem"]
     if args.json:
         print_json({"findings": [asdict(f) for f in findings], "problems": len(problems)})

@@ -38,7 +38,7 @@ def mend(out: Path, uri: str) -> tuple[list[dict[str, object]], list[str]]:
     errors: list[str] = []
     for number, folder in enumerate(folders):
         try:
-            found.append(_repair(folder, uri, verify=number == 0))
+            found.append(add(folder, uri, verify=number == 0))
         except UserError as error:
             errors.append(str(error))
             say(f"tune: error: {error}")
@@ -47,8 +47,9 @@ def mend(out: Path, uri: str) -> tuple[list[dict[str, object]], list[str]]:
     return found, errors
 
 
-def _repair(folder: Path, uri: str, *, verify: bool) -> dict[str, object]:
-    """Nobody writes to the study meanwhile: whoever runs it tracks it, too."""
+def add(folder: Path, uri: str, *, verify: bool = False) -> dict[str, object]:
+    """Adds what the store lacks of one study. Nobody writes to the study meanwhile: whoever runs it
+    tracks it, too."""
     with StudyLog(folder) as study:
         conclusion = recall(study)
         try:

@@ -19,6 +19,7 @@ from tuner.run import isolation, streams
 from tuner.run.pool import Pool, Runner, open_pool
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Stream, Trial, TrialResult
+from tuner.scenario import Scenario
 from tuner.study.log import StudyData, StudyLog
 from tuner.study.request import StudyRequest
 from tuner.study.verdict import HELD_OUT, Contender, Kind, Verdict, decide
@@ -89,7 +90,12 @@ class Check:
 
 def _key(trial: Trial) -> str:
     """Equal for runs that give the same result within a study."""
-    return content_hash([trial.scenario.plain(), trial.knobs])
+    return _hash(trial.scenario, trial.knobs)
+
+
+def _hash(scenario: Scenario, knobs: Mapping[str, KnobValue]) -> str:
+    """A study's documents stay the same, but may have been moved."""
+    return content_hash([scenario.named(), knobs])
 
 
 class Checks:
@@ -115,8 +121,7 @@ class Checks:
             if trial.result is not None:
                 self._know(_key(request.trial(trial.number, trial.knobs)), trial.result)
         for check in study.data.checks:
-            key = content_hash([check.scenario.plain(), check.knobs])
-            self._know(key, check.result)
+            self._know(_hash(check.scenario, check.knobs), check.result)
         numbers = (check.result.number for check in study.data.checks)
         self._next = max(numbers, default=FIRST_CHECK - 1) + 1
 

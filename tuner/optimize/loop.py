@@ -124,8 +124,11 @@ def _depends_on(request: StudyRequest) -> dict[str, Any]:
     """What the results depend on: the scenario with its documents instead of their names, the tuned
     knobs, and the engine."""
     fields = {"workload", "policy", "machine", "space", "tuned", "engine_build", "stream_maker"}
-    measures = request.isolation and request.isolation.measures
-    return request.scenario.plain() | request.model_dump(include=fields) | {"isolation": measures}
+    content = request.scenario.plain() | request.model_dump(include=fields)
+    return content | {
+        "isolation": request.isolation and request.isolation.measures,
+        "placement": request.placement and request.placement.fingerprint(),
+    }
 
 
 def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:

@@ -21,11 +21,11 @@ from typing import Literal
 
 from tuner import engine
 from tuner.errors import UserError
-from tuner.report import store
+from tuner.report import remote, store
 from tuner.run import streams
-from tuner.run.isolation import default_image
+from tuner.run.isolation import Isolation, default_image
 from tuner.run.local_ray import ENVIRONMENT, OBJECT_STORE
-from tuner.text import clock, size
+from tuner.text import clock, plural, size
 
 State = Literal["ok", "warning", "problem"]
 
@@ -61,9 +61,17 @@ class Finding:
     found: str
 
 
-def examine(out: Path) -> Iterator[Finding]:
-    """All findings; `out` is the folder of studies."""
-    for name, check in CHECKS.items():
+def examine(
+    out: Path, *, ray_address: str | None = None, mlflow_uri: str | None = None
+) -> Iterator[Finding]:
+    """All findings; `out` is the folder of studies. A cluster and a store elsewhere are asked if
+    they are given."""
+    checks = dict(CHECKS)
+    if ray_address is not None:
+        checks["Ray cluster"] = lambda _: _cluster(ray_address)
+    if mlflow_uri is not None:
+        checks["MLflow"] = lambda _: _tracking(mlflow_uri)
+    for name, check in checks.items():
         try:
             yield from check(out)
         except (OSError, UserError) as error:
@@ -231,14 +239,21 @@ def _tools(_: Path) -> Iterator[Finding]:
 
 
 def _containers(_: Path) -> Iterator[Finding]:
-    from tuner.run.container import image_id
+    from tuner.run.container import Failed, image_id
 
     try:
         image_id(name := default_image())
-    except UserError as error:
+        from tuner.run.contained import build_of
+
+        build = build_of(Isolation(image=name))
+    except (UserError, Failed) as error:
         yield Finding("containers", "warning", f"not for --runner container: {error}")
+        return
+    if build == engine.build_id():
+        yield Finding("containers", "ok", f"image {name}: a container starts and answers")
     else:
-        yield Finding("containers", "ok", f"image {name}")
+        said = f"image {name} has engine build {build}, not {engine.build_id()}; `make image`"
+        yield Finding("containers", "warning", f"not for --runner container: {said}")
 
 
 def _ray(_: Path) -> Iterator[Finding]:
@@ -252,8 +267,82 @@ def _ray(_: Path) -> Iterator[Finding]:
             yield Finding("Ray", "warning", said)
 
 
+def _cluster(address: str) -> Iterator[Finding]:
+    """A node whose engine is another fails trials, which others then run."""
+    if place := remote.host_and_port(address):
+        remote.knock(*place)
+    nodes: list[tuple[str, float]] = []
+    told: dict[int, tuple[dict[str, str] | None, str | None]] = {}
+    late = ""
+    try:
+        for kind, content in remote.asked(remote.ask_cluster, address, seconds=remote.SECONDS):
+            if kind == "nodes":
+                nodes = [(host, cpus) for host, cpus in content]
+            else:
+                told[content[0]] = content[1], content[2]
+    except remote.Silent as error:
+        if not nodes:
+            raise UserError(f"{address}: {error}: this machine did not get in") from error
+        late = f"; {error}"
+    except UserError as error:
+        raise UserError(f"{address}: {error}") from error
+    findings = [
+        _node(host, cpus, *told.get(number, (None, "no answer")))
+        for number, (host, cpus) in enumerate(nodes)
+    ]
+    fit = sum(cpus for (_, cpus), found in zip(nodes, findings, strict=True) if found.state == "ok")
+    cpus = sum(cpus for _, cpus in nodes)
+    said = f"{address}: {plural(len(nodes), 'node')} with {cpus:g} CPUs"
+    if not fit:
+        said += ", none of which could run a trial"
+    yield Finding("Ray cluster", "ok" if fit else "problem", said + late)
+    yield from findings
+
+
+def _node(host: str, cpus: float, facts: dict[str, str] | None, error: str | None) -> Finding:
+    name = f"node {host}"
+    if facts is None:
+        return Finding(name, "warning", f"{cpus:g} CPUs; cannot run a trial: {error}")
+    said = f"{cpus:g} CPUs, engine build {facts['build']}, Ray {facts['ray']}"
+    said += f", Python {facts['python']}"
+    if facts["build"] != engine.build_id():
+        said += f"; this machine has engine build {engine.build_id()}: trials fail there"
+        return Finding(name, "warning", said)
+    if facts["ray"] != (ours := metadata.version("ray")):
+        return Finding(name, "warning", f"{said}; this machine has Ray {ours}")
+    return Finding(name, "ok", said)
+
+
+def _tracking(uri: str) -> Iterator[Finding]:
+    if path := store.database_of(uri):
+        yield from _database(path, path.parent)
+        return
+    if place := remote.server_of(uri):
+        remote.knock(*place)
+    answers = False
+    try:
+        for kind, _ in remote.asked(remote.ask_mlflow, uri, seconds=remote.SECONDS):
+            answers = answers or kind == "answers"
+    except UserError as error:
+        what = "answers, but cannot be written" if answers else "does not answer as it should"
+        raise UserError(f"{uri} {what}: {error}{_login(str(error))}") from error
+    yield Finding("MLflow", "ok", f"{uri}: answers, and a run with a file can be written")
+
+
+def _login(error: str) -> str:
+    """What to do about a login that is not taken."""
+    refused = any(word in error for word in ("401", "403", "PERMISSION_DENIED", "UNAUTHENTICATED"))
+    if not refused:
+        return ""
+    names = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
+    return f"; it takes the login of {names}"
+
+
 def _store(out: Path) -> Iterator[Finding]:
-    path = store.local(out)
+    yield from _database(store.local(out), out)
+
+
+def _database(path: Path, out: Path) -> Iterator[Finding]:
     if not path.exists():
         yield Finding("MLflow store", "ok", f"{path}: none yet; the first study makes it")
         return
@@ -263,7 +352,7 @@ def _store(out: Path) -> Iterator[Finding]:
         yield Finding("MLflow store", "warning", str(error))
         return
     if flaw:
-        command = store.repair_command(store.default_store(out), out)
+        command = store.repair_command(store.uri_of(path), out)
         yield Finding("MLflow store", "warning", f"{flaw[0]}; `{command}` would {flaw[1]}")
     else:
         yield Finding("MLflow store", "ok", f"{path}: its schema is the installed MLflow's")

@@ -4,6 +4,9 @@ MLflow makes a database in many small steps. Of a process that is killed meanwhi
 steps that were committed, and what is left can be neither used nor completed; two processes that
 start together get into each other's way. A local database is therefore made, or brought up to the
 schema of a newer MLflow, under a lock and in a file of its own, which takes its place in one step.
+
+MLflow keeps absolute places of artifacts. Those that the database of a folder has follow the folder
+when it is moved or copied.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
 from uuid import uuid4
 
 from tuner.errors import UserError
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "tiertune-"
 LOCAL = "sqlite:///"
+ARTIFACTS = "mlartifacts"
 PARENT_TAG = "mlflow.parentRunId"
 
 
@@ -81,6 +86,7 @@ def client_of(
         with _lock(path):
             try:
                 _prepare(path, verify=verify)
+                _follow(path)
             except BrokenStore as error:
                 aside = _set_aside(path)
                 _prepare(path)
@@ -102,6 +108,7 @@ def experiments(uri: str, out: Path) -> list[tuple[str, str]]:
         if path and os.access(path.parent, os.W_OK):  # else MLflow may still be able to read it
             with _lock(path):
                 _prepare(path)
+                _follow(path)
         found = MlflowClient(tracking_uri=uri).search_experiments(
             filter_string=f"name LIKE '{EXPERIMENT}%'", order_by=["last_update_time DESC"]
         )
@@ -138,7 +145,7 @@ def experiment_of(client: MlflowClient, name: str, uri: str, out: Path) -> str:
     if found is not None:
         return str(found.experiment_id)
     # MLflow's own default for a database is ./mlruns of whatever directory we are in.
-    place = (out.absolute() / "mlartifacts").as_uri() if database_of(uri) else None
+    place = _place(out) if database_of(uri) else None
     try:
         return str(client.create_experiment(name, artifact_location=place))
     except Exception:
@@ -306,3 +313,95 @@ def _set_aside(path: Path) -> Path:
             beside.rename(f"{aside}{suffix}")
     path.rename(aside)
     return aside
+
+
+# --- A folder that was moved ----------------------------------------------------------------------
+
+OURS = f"SELECT experiment_id FROM experiments WHERE name LIKE '{EXPERIMENT}%'"
+
+PLACES = (
+    ("experiments", "artifact_location", f"experiment_id IN ({OURS})"),
+    ("runs", "artifact_uri", f"experiment_id IN ({OURS})"),
+    ("logged_models", "artifact_location", f"experiment_id IN ({OURS})"),
+    (
+        "trace_tags",
+        "value",
+        f"request_id IN (SELECT request_id FROM trace_info WHERE experiment_id IN ({OURS}))",
+    ),
+    *(
+        (
+            "model_versions",
+            column,
+            f"run_id IN (SELECT run_uuid FROM runs WHERE experiment_id IN ({OURS}))",
+        )
+        for column in ("source", "storage_location")
+    ),
+)
+"""Where MLflow's schema has places of artifacts: table, column, and which rows are of studies."""
+
+
+def _place(out: Path) -> str:
+    """Where the artifacts of a folder's studies are."""
+    return (out.absolute() / ARTIFACTS).as_uri()
+
+
+def strays(path: Path) -> list[Path]:
+    """Folders that the database of a folder of studies names for artifacts, and that are of the
+    place where it was before. Another folder's studies may be tracked in it, too: what has
+    artifacts of these runs, while this folder has none, is no such place."""
+    here = path.absolute().parent / ARTIFACTS
+    if path != local(path.parent):
+        return []
+    with closing(sqlite3.connect(path)) as database:
+        named = database.execute(
+            "SELECT artifact_location FROM experiments WHERE name LIKE ?", (f"{EXPERIMENT}%",)
+        )
+        places = {Path(unquote(urlparse(place).path)) for (place,) in named if _is_ours(place)}
+        found = []
+        for place in sorted(places - {here}):
+            if place.exists() and here.exists() and place.samefile(here):
+                continue
+            runs = {
+                run
+                for (run,) in database.execute(
+                    "SELECT run_uuid FROM runs JOIN experiments USING (experiment_id) "
+                    "WHERE artifact_location = ?",
+                    (place.as_uri(),),
+                )
+            }
+            if not _has(place, runs) or _has(here, runs):
+                found.append(place)
+        return found
+
+
+def _is_ours(place: str | None) -> bool:
+    """Whether `experiment_of` makes such places."""
+    if place is None or not place.startswith("file:///"):
+        return False
+    return Path(unquote(urlparse(place).path)).name == ARTIFACTS
+
+
+def _has(folder: Path, runs: set[str]) -> bool:
+    """Whether there are artifacts of any of these runs."""
+    return folder.is_dir() and any(entry.name in runs for entry in folder.iterdir())
+
+
+def _follow(path: Path) -> None:
+    """Makes the places of artifacts in a folder's database those of the folder where it is now."""
+    if not (before := strays(path)):
+        return
+    now = _place(path.parent)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("BEGIN IMMEDIATE")
+        for table, column, rows in PLACES:
+            known = database.execute("SELECT name FROM pragma_table_info(?)", (table,))
+            if (column,) not in known.fetchall():  # of another MLflow's schema
+                continue
+            for place in before:
+                old = place.as_uri()
+                database.execute(
+                    f"UPDATE {table} SET {column} = :now || substr({column}, :length + 1) "
+                    f"WHERE {rows} AND ({column} = :old OR "
+                    f"substr({column}, 1, :length + 1) = :old || '/')",
+                    {"now": now, "old": old, "length": len(old)},
+                )

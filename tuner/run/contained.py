@@ -134,11 +134,29 @@ class _Server:
             mounts={recording: RECORDING} if recording else {streams.folder(): STREAMS},
         )
         try:
-            hello = self.container.receive(time.monotonic() + GRACE_SECONDS)
-            self.engine_build = str(json.loads(hello)["engine_build"])
+            self.engine_build = _hello(self.container, GRACE_SECONDS)
         except BaseException:
             self.container.remove()
             raise
+
+
+def build_of(isolation: Isolation, seconds: float = GRACE_SECONDS) -> str:
+    """The engine build that a new container says it has. Failed if none starts, or it does not
+    answer in time."""
+    container = Container(isolation, SERVE, environment={"TIERTUNE_CACHE": "/tmp/cache"}, mounts={})
+    try:
+        return _hello(container, seconds)
+    finally:
+        container.remove()
+
+
+def _hello(container: Container, seconds: float) -> str:
+    hello = container.receive(time.monotonic() + seconds)
+    try:
+        return str(json.loads(hello)["engine_build"])
+    except (ValueError, KeyError, TypeError) as error:
+        said = brief(hello[:80].decode(errors="replace"))
+        raise Failed(Status.failed, f"its container answers '{said}'") from error
 
 
 _servers: dict[Isolation, _Server] = {}

@@ -17,6 +17,7 @@ from tuner.files import write_file
 from tuner.model import Model
 from tuner.run.trial import Trial, TrialResult
 from tuner.scenario import Scenario, options
+from tuner.study.moved import scenario_in
 from tuner.study.request import Fingerprints, StudyRequest
 from tuner.study.verdict import Verdict
 
@@ -130,7 +131,9 @@ def read(path: Path) -> BestConfiguration:
             raise UserError(document.complaint(("policy",), str(error))) from error
     if isinstance(objective := document.data.get("objective"), dict):
         objective.pop("gain", None)  # of 0.2.0: over the default on one seed
-    return document.parse(BestConfiguration)
+    found = document.parse(BestConfiguration)
+    scenario = scenario_in(path.parent, found.scenario)
+    return found.model_copy(update={"scenario": scenario})
 
 
 def _of_0_1(data: dict[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def _best(data: StudyData) -> list[str]:
     request = data.header.request
     wanted = request.trial(trial.number, trial.knobs)
     pairs = {
-        "scenario": (found.scenario, wanted.scenario),
+        "scenario": (found.scenario.named(), wanted.scenario.named()),
         "knobs": (found.knobs, wanted.knobs),
         "objective.value": (found.objective.value, trial.objective),
         "provenance.study": (found.provenance.study, request.study),

@@ -48,6 +48,7 @@ from tuner.study.events import (
     seal,
     unseal,
 )
+from tuner.study.moved import request_in
 from tuner.study.request import Fingerprints, StudyRequest
 
 FORMAT = 4
@@ -177,6 +178,26 @@ def in_use(directory: Path) -> bool:
     except OSError:  # no lock, nobody who holds it
         return False
     return False
+
+
+@contextmanager
+def undisturbed(directory: Path) -> Iterator[None]:
+    """Keeps others from writing the study. UserError if a process is doing that."""
+    try:
+        file = (directory / LOCK).open("rb")
+    except FileNotFoundError:  # nobody ever wrote it here
+        yield
+        return
+    except OSError as error:
+        raise UserError(f"cannot use {directory / LOCK}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"a process is working on the study in {directory}; repeat this when it has ended"
+            ) from None
+        yield
 
 
 def load(directory: Path) -> StudyData:
@@ -368,7 +389,9 @@ def _read_header(directory: Path) -> tuple[StudyHeader, str]:
             "`tune sim --config` read its best.yaml all the same)"
         )
     try:
-        return StudyHeader.model_validate_json(text), header_hash(text)
+        header = StudyHeader.model_validate_json(text)
+        request = request_in(directory, header.request)
+        return header.model_copy(update={"request": request}), header_hash(text)
     except ValidationError as error:
         raise UserError(f"{damaged} ({first_problem(error)})") from error
 

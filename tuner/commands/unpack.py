@@ -1,0 +1,46 @@
+"""`tune unpack`: a study from the file that `tune export` has made."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from tuner import engine
+from tuner.commands import repair
+from tuner.errors import UserError, as_object
+from tuner.report import archive
+from tuner.report.store import default_store
+from tuner.terminal import print_json, say
+from tuner.text import plural
+
+
+def run(args: Namespace) -> int:
+    """Exit code 1 if the study is there, but not in the MLflow store."""
+    out = Path(args.out)
+    place, manifest = archive.unpack(Path(args.file), out)
+    for missing in manifest.not_included:
+        say(f"tune: note: not included, and needed to resume the study: {missing}")
+    if manifest.engine_build != engine.build_id():
+        say(
+            f"tune: note: its trials are of engine build {manifest.engine_build}, this one is "
+            f"{engine.build_id()}: it cannot be resumed here"
+        )
+    result: dict[str, object] = {
+        "study": manifest.study,
+        "path": str(place.absolute()),
+        "trials": manifest.trials,
+        "engine_build": manifest.engine_build,
+        "not_included": manifest.not_included,
+    }
+    code = 0
+    try:
+        repair.add(place, args.mlflow_uri or default_store(out))
+    except UserError as error:
+        code = 1
+        result |= as_object(str(error), code)
+        say(f"tune: error: {error}; `tune repair --out {out}` adds it")
+    if args.json:
+        print_json(result)
+    else:
+        print(f"{place}: {plural(manifest.trials, 'trial')}")
+    return code
