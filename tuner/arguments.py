@@ -244,6 +244,26 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     json(parser)
 
 
+def _fleet(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Tunes many workloads, machines, ratios and policies as one plan on one pool of workers. "
+        "Every study gets a few trials, and what is left of the budget goes to those that still "
+        "gain. Writes OUT/NAME with a folder for each study and fleet.md, .json and .png over all. "
+        "The same command goes on where one was stopped."
+    )
+    parser.add_argument(
+        "file", metavar="FILE.yaml", help="the plan: docs/fleet.md lists what it may say"
+    )
+    workers(parser)
+    out(parser, "folder of NAME")
+    parser.add_argument("--name", help="of the fleet (default: the file's)")
+    mlflow_uri(parser, "OUT/NAME")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show studies, trials and time, and run nothing"
+    )
+    json(parser)
+
+
 def _map(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Maps where promotion helps and where it hurts: performance of policies over first-touch "
@@ -455,6 +475,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "doctor": ("tell what would stop a study on this machine", upkeep.doctor),
     "smoke": ("a few trials of every policy on every workload's smoke input", _smoke),
     "compare": ("compare policies on several workloads and ratios", _compare),
+    "fleet": ("tune many workloads, machines, ratios and policies as one plan", _fleet),
     "map": ("map where promotion helps and where it hurts", _map),
     "claims": ("check published results against the simulator", _claims),
     "record": ("record a program of your own as a workload", _record),

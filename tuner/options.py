@@ -77,8 +77,8 @@ def out(parser: argparse.ArgumentParser, holds: str = "folder of studies") -> No
     )
 
 
-def mlflow_uri(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--mlflow-uri", metavar="URI", help="default: OUT/mlflow.db")
+def mlflow_uri(parser: argparse.ArgumentParser, folder: str = "OUT") -> None:
+    parser.add_argument("--mlflow-uri", metavar="URI", help=f"default: {folder}/mlflow.db")
 
 
 def json(parser: argparse.ArgumentParser) -> None:

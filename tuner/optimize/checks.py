@@ -8,6 +8,7 @@ can be killed here as anywhere.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,20 +45,21 @@ class Workers:
         self._runner = runner
         self._pool: Pool | None = None
 
+    def prepare(self, stream: Stream) -> None:
+        """Makes the stream, unless there is none to be made. UserError if that fails."""
+        made = self._runner is None and isolation.simulates(self._request.isolation)
+        if made and (self._pool is None or not streams.is_ready(stream)):
+            streams.prepare(stream)
+
     def pool(self, stream: Stream) -> Pool:
         """The pool, once there is a stream for it to run on.
 
         Making a stream takes all cores and Ray gives up if its start is held up, so one after the
         other.
         """
-        runner = self._runner
-        if runner is None:
-            asked = self._request.isolation
-            runner = isolation.runner_in(asked)
-            unready = not streams.is_ready(stream) or self._pool is None
-            if isolation.simulates(asked) and unready:
-                streams.prepare(stream)
+        self.prepare(stream)
         if self._pool is None:
+            runner = self._runner or isolation.runner_in(self._request.isolation)
             self._pool = open_pool(
                 runner, workers=self._request.workers, ray_address=self._request.ray_address
             )
@@ -115,7 +117,8 @@ class Checks:
         self.request = request
         self.tell = tell
         self._study = study
-        self._workers = workers
+        self.workers = workers
+        self._flying: dict[int, Check] = {}
         self._known: dict[str, TrialResult] = {}
         for trial in study.data.done:
             if trial.result is not None:
@@ -140,33 +143,64 @@ class Checks:
         self, wanted: Sequence[Check], *, each: bool = False, what: str = ""
     ) -> list[TrialResult]:
         """The results, in order. `each` tells of every new one; `what` of how many there are."""
-        missing = list({c.key: c for c in wanted if c.key not in self._known}.values())
+        missing = self.missing(wanted)
         if what and missing:
             self.tell(f"{what}: {len(missing)} runs")
         found = dict(self._known)
-        waiting, flying = missing[::-1], dict[int, Check]()
-        while waiting or flying:
-            pool = self._workers.pool((waiting[-1] if waiting else missing[0]).trial.stream)
-            while waiting and len(flying) < pool.workers:
-                check = waiting.pop()
-                flying[self._next] = check
-                pool.submit(check.trial.model_copy(update={"number": self._next}))
-                self._next += 1
-            for result in pool.wait(POLL_SECONDS):
-                check = flying.pop(result.number)
-                trial = check.trial
-                self._study.checked(check.purpose, trial.scenario, trial.knobs, result)
-                found[check.key] = result
-                self._know(check.key, result)
-                if each:
-                    self.tell(f"{check.purpose}: {_outcome(check, result)}")
+
+        def done(_: Checks, check: Check, result: TrialResult) -> None:
+            found[check.key] = result
+            if each:
+                self.tell(f"{check.purpose}: {_outcome(check, result)}")
+
+        run_together(self.workers, [(self, missing)], done)
         return [found[check.key] for check in wanted]
+
+    def missing(self, wanted: Sequence[Check]) -> list[Check]:
+        """What is to be run of them, each once."""
+        return list({c.key: c for c in wanted if c.key not in self._known}.values())
+
+    def begin(self, check: Check) -> Trial:
+        """The run of a check, with a number of its own."""
+        self._flying[self._next] = check
+        self._next += 1
+        return check.trial.model_copy(update={"number": self._next - 1})
+
+    def take(self, result: TrialResult) -> Check:
+        """Records the end of a run, and returns its check."""
+        check = self._flying.pop(result.number)
+        trial = check.trial
+        self._study.checked(check.purpose, trial.scenario, trial.knobs, result)
+        self._know(check.key, result)
+        return check
 
     def values(
         self, wanted: Sequence[Check], *, each: bool = False, what: str = ""
     ) -> list[float | None]:
         """Their objectives; None for what failed."""
         return [result.objective for result in self.run(wanted, each=each, what=what)]
+
+
+def run_together(
+    workers: Workers,
+    parts: Sequence[tuple[Checks, Sequence[Check]]],
+    done: Callable[[Checks, Check, TrialResult], None],
+) -> None:
+    """Runs checks of several studies side by side; `done` is called with each that ends."""
+    by_name = {checks.request.study: checks for checks, _ in parts}
+    waiting = deque((checks, check) for checks, wanted in parts for check in wanted)
+    running = 0
+    while waiting or running:
+        if waiting:
+            pool = workers.pool(waiting[0][1].trial.stream)
+        while waiting and running < pool.workers:
+            checks, check = waiting.popleft()
+            pool.submit(checks.begin(check))
+            running += 1
+        for result in pool.wait(POLL_SECONDS):
+            running -= 1
+            checks = by_name[result.study]
+            done(checks, checks.take(result), result)
 
 
 def _outcome(check: Check, result: TrialResult) -> str:
@@ -207,10 +241,13 @@ def _untuned(request: StudyRequest, policy: PolicyDecl) -> Check:
 
 def bounds(checks: Checks) -> None:
     """Runs the references, and the other policies' defaults."""
-    request = checks.request
+    checks.run(bounds_of(checks.request), each=True)
+
+
+def bounds_of(request: StudyRequest) -> list[Check]:
     references = [_reference(request, policy) for policy in request.references]
     untuned = [_untuned(request, policy) for policy in request.alternatives]
-    checks.run([*references, *untuned], each=True)
+    return [*references, *untuned]
 
 
 def on_seeds(
@@ -225,8 +262,22 @@ def on_seeds(
     return [Check(purpose, request.under(other, **seed), knobs) for seed in seeds]
 
 
-def judge(checks: Checks, data: StudyData) -> Verdict:
-    """The verdict on what the study has found, from runs on held-out seeds."""
+@dataclass(frozen=True)
+class Contest:
+    """What a verdict compares: runs on held-out seeds by kind and policy. `references` and
+    `untuned` are objectives on the study's own seed, by policy."""
+
+    references: dict[str, float]
+    untuned: dict[str, float]
+    runs: list[tuple[Kind, str, list[Check]]]
+
+    @property
+    def wanted(self) -> list[Check]:
+        return [check for _, _, wanted in self.runs for check in wanted]
+
+
+def contest(checks: Checks, data: StudyData) -> Contest:
+    """Follows from the search, and from the bounds, which are run if they have not been."""
     request = checks.request
     objective = OBJECTIVES[request.scenario.objective]
     seeds = held_out(request)
@@ -254,8 +305,15 @@ def judge(checks: Checks, data: StudyData) -> Verdict:
         rival = min(untuned, key=lambda name: objective.cost(untuned[name]))
         wanted = on_seeds(request, {}, seeds, f"held-out untuned {rival}", by_name[rival])
         runs.append((Kind.untuned, rival, wanted))
-    what = f"default, best and rivals on {HELD_OUT} held-out seeds"
-    checks.run([check for _, _, wanted in runs for check in wanted], what=what)
+    return Contest(references, untuned, runs)
+
+
+def judge(checks: Checks, data: StudyData) -> Verdict:
+    """The verdict on what the study has found, from runs on held-out seeds."""
+    request = checks.request
+    seeds = held_out(request)
+    found = contest(checks, data)
+    checks.run(found.wanted, what=f"default, best and rivals on {HELD_OUT} held-out seeds")
     contenders = [
         Contender(
             kind=kind,
@@ -264,16 +322,16 @@ def judge(checks: Checks, data: StudyData) -> Verdict:
             values=checks.values(wanted),
             study=request.study if kind is Kind.tuned else None,
         )
-        for kind, name, wanted in runs
+        for kind, name, wanted in found.runs
     ]
     return decide(
         [contender for contender in contenders if contender.policy != BOUND],
-        objective=objective.name,
+        objective=request.scenario.objective,
         trials=len(data.done),
-        policy=own,
+        policy=request.policy.name,
         static_hot=next((c for c in contenders if c.policy == BOUND), None),
         seeds=[seed["seed"] for seed in seeds],
         stream_seeds=[seed["stream_seed"] for seed in seeds],
-        references=references,
-        untuned=untuned,
+        references=found.references,
+        untuned=found.untuned,
     )

@@ -56,7 +56,7 @@ class ClusterPool:
         self._arguments = (runner, workers, address)
         # spawn: the parent has threads, which fork does not survive.
         self._context = multiprocessing.get_context("spawn")
-        self._flights: dict[int, Trial] = {}
+        self._flights: dict[tuple[str, int], Trial] = {}  # by study and number
         self._joined = False
         self._gone: float | None = None  # since when
         self._start()
@@ -76,7 +76,7 @@ class ClusterPool:
         theirs.close()
 
     def submit(self, trial: Trial) -> None:
-        self._flights[trial.number] = trial
+        self._flights[trial.study, trial.number] = trial
         if self._joined:
             self._send(trial)
 
@@ -94,7 +94,7 @@ class ClusterPool:
                 break
             if kind == "result":
                 result = TrialResult.model_validate_json(content)
-                del self._flights[result.number]
+                del self._flights[result.study, result.number]
                 results.append(result)
             elif kind == "warning":
                 logger.warning(content)

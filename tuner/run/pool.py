@@ -54,7 +54,8 @@ class PoolLost(UserError):
 
 
 class Pool(Protocol):
-    """Trials in, results out, at most `workers` at a time."""
+    """Trials in, results out, at most `workers` at a time. A result belongs to the trial of its
+    study and number, so that trials of several studies may run side by side."""
 
     workers: int
 
@@ -135,8 +136,8 @@ def execute(runner: Runner, trial_json: str, repeated: bool) -> str:
         if repeated:
             streams.invalidate(trial.stream)
         result = runner(trial)
-        if result.number != trial.number:
-            raise ValueError(f"the runner answered trial {result.number}")
+        if (result.study, result.number) != (trial.study, trial.number):
+            raise ValueError(f"the runner answered trial {result.number} of {result.study}")
         if result.status is Status.success:
             for name, value in (("objective", result.objective), ("cost", result.cost)):
                 if value is None or not (math.isfinite(value) and value > 0):

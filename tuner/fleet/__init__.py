@@ -1,0 +1,1 @@
+"""Many studies as one plan: its document, who gets the trials, the run, and what comes out."""
