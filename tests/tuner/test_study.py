@@ -18,6 +18,7 @@ from tuner import cli
 from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.errors import UserError
 from tuner.optimize.loop import everything_fits, run_study
+from tuner.run.local_ray import kept_handler
 from tuner.run.trial import Status, Trial
 from tuner.study import best, log
 from tuner.study.log import StudyData, StudyLog
@@ -51,10 +52,11 @@ def ray_of_two(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("PYTHONPATH", python_path(Path(__file__).parent))
     import ray
 
-    ray.init(
-        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
-        object_store_memory=128 << 20,
-    )  # fmt: skip
+    with kept_handler():
+        ray.init(
+            address="local", num_cpus=2, include_dashboard=False, log_to_driver=False,
+            object_store_memory=128 << 20,
+        )  # fmt: skip
     yield
     ray.shutdown()
 
