@@ -74,17 +74,17 @@ def allocate(curves: Sequence[Curve], rule: Rule) -> Allocation:
 
 def _round(curves: Sequence[Curve], granted: Sequence[int], rule: Rule, number: int) -> list[Grant]:
     used = [list(curve.costs[:count]) for curve, count in zip(curves, granted, strict=True)]
-    # What an ended study has not used goes to others.
+    # An end shows when more is granted than there is. What was not used goes to others.
+    over = [c.ended and count > len(c.costs) for c, count in zip(curves, granted, strict=True)]
     left = rule.budget - sum(
-        len(costs) if curve.ended else count
-        for curve, costs, count in zip(curves, used, granted, strict=True)
+        len(costs) if end else count for end, costs, count in zip(over, used, granted, strict=True)
     )
     if number == 0:
         return _given([Grant(study, 1) for study in range(len(curves))], left)
     able = [
         study
         for study, costs in enumerate(used)
-        if costs and costs[0] is not None and not curves[study].ended
+        if costs and costs[0] is not None and not over[study]
     ]
     if number == 1 and able:
         return _given([Grant(study, rule.least - granted[study]) for study in able], left)
