@@ -3,6 +3,7 @@ whatever happens to its parts."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -282,6 +283,37 @@ def test_two_drivers_share_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
     assert alone.wait() == 0
     wanted = sorted(trials(log.load(tmp_path / "study")))
     assert [sorted(trials(fetch(cluster, name, tmp_path))) for name in names] == [wanted, wanted]
+
+
+def test_a_fleet_is_the_same_on_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    plan = tmp_path / "small.yaml"
+    plan.write_text(
+        "workloads: [gups:smoke, drift:smoke]\npolicies: [hybridtier]\nbudget: 12\n"
+        "per_study: {least: 3, batch: 3}\n"
+    )
+    options = ["--workers", str(WORKERS)]
+    driver = cluster.driver(
+        *("fleet", plan.name, *options, *ON_CLUSTER), volume=f"{plan}:/home/tiertune/{plan.name}:ro"
+    )
+    words = ["fleet", str(plan), *options, "--out", str(tmp_path / "alone")]
+    alone = subprocess.run([sys.executable, "-m", "tuner", *words], check=False)
+    assert driver.wait() == alone.returncode, driver.said
+    studies = [path.parent.name for path in (tmp_path / "alone/small").glob(f"*/{log.HEADER}")]
+    assert len(studies) == 2
+    for study in studies:
+        there = fetch(cluster, f"small/{study}", tmp_path / "there")
+        assert sorted(trials(there)) == sorted(trials(log.load(tmp_path / "alone/small" / study)))
+
+
+def test_the_doctor_asks_the_cluster(cluster: Cluster) -> None:
+    done = cluster(*RUN, "driver", "doctor", "--json", *ON_CLUSTER, check=False)
+    found = json.loads(done.stdout)
+    assert done.returncode == 0, found
+    said = {each["name"]: (each["state"], each["found"]) for each in found["findings"]}
+    nodes = f"head:6379: {WORKERS} nodes with {WORKERS} CPUs"
+    assert said["Ray cluster"] == ("ok", nodes)
+    assert [state for name, (state, _) in said.items() if name.startswith("node ")] == ["ok"] * 3
+    assert said["MLflow"][0] == "ok"
 
 
 def test_a_study_survives_the_faults_of_every_part(cluster: Cluster, tmp_path: Path) -> None:
