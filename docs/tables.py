@@ -14,6 +14,7 @@ import argparse
 import json
 import re
 import runpy
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -398,6 +399,27 @@ def parallelism() -> str:
     )
 
 
+def fleets() -> str:
+    found = results("fleet.json")
+    rows = [
+        [str(row["trials"]), gain(row["equal"]), gain(row["adaptive"]), spread(row["granted"])]
+        for row in found["rows"]
+    ]
+    head = ("trials a study", "equal parts", "where studies still gain", "which gives a study")
+    runs = "" if found["seeds"] == 1 else f" and {found['seeds']} seeds"
+    return (
+        f"{table(head, rows)}\n\nBest over default, geometric mean over {found['studies']} studies"
+        f"{runs}: the smoke inputs of all workloads under {' and '.join(found['policies'])}, on a "
+        "seed that no search has seen."
+    )
+
+
+def spread(granted: Sequence[Sequence[int]]) -> str:
+    """Least, median and most trials of a study."""
+    counts = sorted(count for each in granted for count in each)
+    return f"{counts[0]} to {counts[-1]}, median {statistics.median(counts):g}"
+
+
 def throughput() -> str:
     found = results("throughput.json")
     rows = [
@@ -474,6 +496,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "benchmarks": benchmarks,
     "parallelism": parallelism,
     "throughput": throughput,
+    "fleets": fleets,
     "recorded-studies": recorded_studies,
     "recorded-curves": recorded_curves,
 }

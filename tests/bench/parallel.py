@@ -92,10 +92,10 @@ def measured(budget: int, seeds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def trial_of(name: str) -> Trial:
+def trial_of(name: str, policy: str = POLICY) -> Trial:
     workload, _, input = name.partition(":")
     setting = settings.resolve(
-        workload, policy=engine.policy(POLICY), study="parallel", input=input, ratio="1:8"
+        workload, policy=engine.policy(policy), study="bench", input=input, ratio="1:8"
     )
     return setting.trial(0, {})
 

@@ -6,17 +6,21 @@ fleet can be killed at any moment; the same command goes on.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from tuner.errors import UserError
 from tuner.fleet.allocation import Allocation, Curve, Rule, allocate
 from tuner.fleet.live import FleetLive
 from tuner.optimize.checks import Check, Checks, Workers, bounds_of, contest, run_together
-from tuner.optimize.loop import tracked
+from tuner.optimize.loop import tracker_of
 from tuner.optimize.studies import OpenStudy, advance
+from tuner.report.conclusion import Conclusion
+from tuner.report.tracking import LAST_SECONDS, Line, Tracker
 from tuner.run.pool import Pool, PoolLost, Runner
 from tuner.run.trial import TrialResult
 from tuner.study.log import StudyData, TrialRecord
@@ -70,7 +74,9 @@ def run_fleet(
     with ExitStack() as stack:
         studies = [stack.enter_context(OpenStudy(request)) for request in requests]
         everybody = requests[0].model_copy(update={"workers": workers})
-        fleet = _Fleet(name, studies, rule, stack.enter_context(Workers(everybody, runner)))
+        tracking = stack.enter_context(_Tracking())
+        workers_of_all = stack.enter_context(Workers(everybody, runner))
+        fleet = _Fleet(name, studies, rule, workers_of_all, tracking)
         try:
             allocation = fleet.search()
             members = fleet.conclude()
@@ -84,11 +90,50 @@ def run_fleet(
         return Outcome(members, allocation)
 
 
+class _Tracking:
+    """Trackers of the studies that have trials, on one thread: a store takes one thing at a time.
+    A study without a conclusion has ended early."""
+
+    def __init__(self) -> None:
+        self._line = Line()
+        self._trackers: dict[str, Tracker] = {}
+        self._concluded: set[str] = set()
+
+    def _of(self, study: OpenStudy) -> Tracker:
+        name = study.request.study
+        if name not in self._trackers:
+            self._trackers[name] = tracker_of(study, self._line)
+        return self._trackers[name]
+
+    def add(self, study: OpenStudy, trial: TrialRecord) -> None:
+        self._of(study).add(trial, study.standing.best_objective)
+
+    def conclude(self, study: OpenStudy, conclusion: Conclusion, files: Sequence[Path]) -> None:
+        self._of(study).conclude(conclusion, files)
+        self._concluded.add(study.request.study)
+
+    def __enter__(self) -> _Tracking:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        until = time.monotonic() + LAST_SECONDS
+        for name, tracker in self._trackers.items():
+            early = kind is not None or name not in self._concluded
+            tracker.close(interrupted=early, seconds=max(0.0, until - time.monotonic()))
+        self._line.end()
+
+
 class _Fleet:
     def __init__(
-        self, name: str, studies: Sequence[OpenStudy], rule: Rule, workers: Workers
+        self,
+        name: str,
+        studies: Sequence[OpenStudy],
+        rule: Rule,
+        workers: Workers,
+        tracking: _Tracking,
     ) -> None:
         self._name, self._studies, self._rule, self._workers = name, studies, rule, workers
+        self._tracking = tracking
         self._checks = {
             study.request.study: Checks(study.request, study.log, workers, say) for study in studies
         }
@@ -137,7 +182,12 @@ class _Fleet:
                     self._run_bounds(able)
                 pool = self._pool(able)
                 live.start()
-                advance(able, pool, live.finished)
+
+                def finished(study: OpenStudy, trial: TrialRecord, improved: bool) -> None:
+                    live.finished(study, trial, improved)
+                    self._tracking.add(study, trial)
+
+                advance(able, pool, finished)
 
     def _curve(self, study: OpenStudy) -> Curve:
         results = [trial.result for trial in _in_order(study.log.data)]
@@ -198,8 +248,7 @@ class _Fleet:
         error, summary = self._broken.get(name, ""), None
         if not error and data.done:
             conclusion, files = study.report(study.judge(self._checks[name]))
-            with tracked(study) as tracker:
-                tracker.conclude(conclusion, files)
+            self._tracking.conclude(study, conclusion, files)
             results = [trial.result for trial in data.done if trial.result is not None]
             summary = study.summary(conclusion, sum(result.seconds for result in results))
             if data.default is None:

@@ -18,7 +18,7 @@ from tuner.optimize.checks import Checks, Workers, bounds
 from tuner.optimize.studies import Found, OpenStudy, advance
 from tuner.report.live import Live
 from tuner.report.store import default_store
-from tuner.report.tracking import Tracker
+from tuner.report.tracking import Line, Tracker
 from tuner.run.pool import PoolLost, Runner
 from tuner.run.settings import Setting
 from tuner.study import log
@@ -109,26 +109,23 @@ def everything_fits(setting: Setting) -> str | None:
 # --- End ------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def tracked(study: OpenStudy) -> Iterator[Tracker]:
+def tracker_of(study: OpenStudy, line: Line | None = None) -> Tracker:
     """Tracks the study in MLflow."""
     request = study.request
-    tracker = Tracker(study.log.data, request.mlflow_uri or default_store(Path(request.out)), say)
-    try:
-        yield tracker
-    except BaseException:
-        tracker.close(interrupted=True)
-        raise
-    tracker.close()
+    uri = request.mlflow_uri or default_store(Path(request.out))
+    return Tracker(study.log.data, uri, say, line)
 
 
 @contextmanager
 def _tracking(study: OpenStudy) -> Iterator[Tracker]:
     """Tracks the study. If it ends early, says how to continue."""
+    tracker = tracker_of(study)
     try:
-        with tracked(study) as tracker:
-            yield tracker
-    except (KeyboardInterrupt, PoolLost):
+        yield tracker
+    except BaseException as error:
+        tracker.close(interrupted=True)
+        if not isinstance(error, KeyboardInterrupt | PoolLost):
+            raise
         # Read from the file: the interrupt may have come between writing it and `study.log.data`.
         done = len(log.load(study.log.directory).done)
         say(
@@ -136,6 +133,7 @@ def _tracking(study: OpenStudy) -> Iterator[Tracker]:
             f"in {study.log.directory}\ncontinue with: {resume_command(study.request)}"
         )
         raise
+    tracker.close()
 
 
 def resume_command(request: StudyRequest) -> str:

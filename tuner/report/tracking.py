@@ -45,6 +45,33 @@ to say so."""
 PATIENT_SECONDS = 5.0
 """That users wait without knowing for what."""
 
+LAST_SECONDS = 20.0
+"""That they wait after Ctrl-C."""
+
+
+class Line:
+    """A thread that does one task after the other."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def put(self, task: Callable[[], None]) -> None:
+        self._queue.put(task)
+
+    def end(self) -> None:
+        """After the tasks that are there. Does not wait for them."""
+        self._queue.put(None)
+
+    def _work(self) -> None:
+        while (task := self._queue.get()) is not None:
+            task()
+
 
 class Tracker:
     """Copies a study to the tracking store at `uri`, in the background.
@@ -53,9 +80,16 @@ class Tracker:
         study: trials that are finished already are tracked first, unless the store has them.
         uri: of the MLflow tracking store.
         notify: called once, with a message, if tracking fails.
+        line: does the work, also that of other studies; by default one of the tracker's own.
     """
 
-    def __init__(self, study: StudyData, uri: str, notify: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        study: StudyData,
+        uri: str,
+        notify: Callable[[str], None],
+        line: Line | None = None,
+    ) -> None:
         self._study = study
         self._uri = uri
         self._notify = notify
@@ -63,11 +97,10 @@ class Tracker:
         self._trials = list(study.done)  # for the store, which may have them
         self._behind = True  # it may lack some of them
         self._failed: float | None = None  # when it did last
-        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
-        self._queue.put(lambda: self._attempt(self._catch_up))
-        self._thread.start()
+        self._own = line is None
+        self._line = line or Line()
+        self._line.put(lambda: self._attempt(self._catch_up))
 
     def add(self, trial: TrialRecord, best: float | None) -> None:
         """A trial finished; `best` is the best objective so far."""
@@ -80,7 +113,7 @@ class Tracker:
             elif not self._behind:
                 self._attempt(lambda store: store.add(trial, best))
 
-        self._queue.put(work)
+        self._put(work)
 
     def conclude(self, conclusion: Conclusion, files: Sequence[Path]) -> None:
         """Stores the scores and files of a complete study, and what is still missing."""
@@ -89,23 +122,30 @@ class Tracker:
             self._catch_up(store)
             store.conclude(conclusion, files)
 
-        self._queue.put(lambda: self._attempt(finish))
+        self._put(lambda: self._attempt(finish))
 
-    def close(self, *, interrupted: bool = False) -> None:
-        """Waits until all is stored. When interrupted, only for what is being stored now."""
+    def close(self, *, interrupted: bool = False, seconds: float = LAST_SECONDS) -> None:
+        """Waits until all is stored. When interrupted, only for what is being stored now, and for
+        no more than so many seconds."""
         if interrupted:
             self._stop.set()
-        self._queue.put(None)
-        self._thread.join(timeout=20 if interrupted else PATIENT_SECONDS)
-        if self._thread.is_alive() and not interrupted:
-            self._notify(f"waiting for MLflow at {self._uri} to take the rest of this study")
-            self._thread.join()
+        done = threading.Event()
 
-    def _work(self) -> None:
-        while (task := self._queue.get()) is not None and not self._stop.is_set():
-            task()
-        if self._stop.is_set() and self._store is not None:
-            self._attempt(lambda store: store.interrupted())
+        def end() -> None:
+            if self._stop.is_set() and self._store is not None:
+                self._attempt(lambda store: store.interrupted())
+            done.set()
+
+        self._line.put(end)
+        if self._own:
+            self._line.end()
+        if not done.wait(seconds if interrupted else PATIENT_SECONDS) and not interrupted:
+            self._notify(f"waiting for MLflow at {self._uri} to take the rest of this study")
+            while not done.wait(PATIENT_SECONDS) and self._line.alive:
+                pass
+
+    def _put(self, task: Callable[[], None]) -> None:
+        self._line.put(lambda: None if self._stop.is_set() else task())
 
     def _catch_up(self, store: _Store) -> None:
         store.add_missing(self._trials, self._stop)
