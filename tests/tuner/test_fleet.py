@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from synthetic import always_fails, answer, noisy, request, useless
 from tuner.fleet.allocation import Allocation, Curve, Rule, allocate, expected
 from tuner.fleet.loop import Outcome, run_fleet
 from tuner.fleet.report import Fleet, content, markdown
+from tuner.optimize.checks import FIRST_CHECK
 from tuner.optimize.loop import run_study
+from tuner.report.store import client_of, default_store
+from tuner.report.tracked import experiment_name, parent_of, sorted_out
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study import best, log
 from tuner.study.log import StudyLog
@@ -117,7 +121,7 @@ class Untracked:
     def __init__(self, *_: Any) -> None: ...
     def add(self, *_: Any) -> None: ...
     def conclude(self, *_: Any) -> None: ...
-    def close(self, *, interrupted: bool = False) -> None: ...
+    def close(self, **_: Any) -> None: ...
 
 
 class Shuffled:
@@ -362,6 +366,42 @@ def test_the_example_is_planned(tmp_path: Path, run: Any) -> None:
     planned = run("fleet", str(ROOT / "docs/fleet.yaml"), "--dry-run", "--json").json
     assert len(planned["studies"]) == 4
     assert planned["seconds"] > 0
+
+
+@pytest.mark.slow
+def test_mlflow_has_the_trials_while_a_fleet_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.optimize.checks.open_pool", Shuffled)
+    count = 0
+
+    def statuses() -> list[str]:
+        """Of the studies of which all trials are there."""
+        found = []
+        client = client_of(default_store(tmp_path), tmp_path, pytest.fail)
+        for data in (log.load(tmp_path / name) for name in NAMES):
+            experiment = client.get_experiment_by_name(experiment_name(data))
+            parent = experiment and parent_of(client, experiment.experiment_id, data)
+            if experiment and parent:
+                tracked, _ = sorted_out(client, experiment.experiment_id, parent.info.run_id)
+                if tracked == {trial.number for trial in data.done}:
+                    found.append(parent.info.status)
+        return found
+
+    def run(trial: Trial) -> TrialResult:
+        nonlocal count
+        count += trial.number < FIRST_CHECK
+        if count > 11:
+            while statuses() != ["RUNNING", "RUNNING"]:
+                threading.Event().wait(0.1)
+            raise KeyboardInterrupt
+        return run_by_study(trial)
+
+    requests = [planned(tmp_path, name, workers=1) for name in NAMES]
+    with pytest.raises(KeyboardInterrupt):
+        run_fleet("f", requests, RULE, workers=1, runner=run)
+    assert sum(len(log.load(tmp_path / name).done) for name in NAMES) == 11
+    assert statuses() == ["KILLED", "KILLED"]
 
 
 @pytest.mark.slow
