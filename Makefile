@@ -155,11 +155,16 @@ cluster: setup ## Start a Ray cluster and MLflow in those images (WORKERS=3); do
 cluster-down: ## End it, and remove its streams, studies and MLflow's database
 	@docker/cluster --profile driver down --volumes
 
-test-docker: setup $(VENV)/.test ## Run the tests of trials in containers, with the images of `make image`
-	@$(BIN)/python -m pytest tests/docker $(ARGS)
+# Without a Docker Engine there is no image, and the tests say why they are skipped.
+.PHONY: image-if-docker
+image-if-docker: setup
+	@if docker version >/dev/null 2>&1; then $(MAKE) --no-print-directory image; fi
 
-test-cluster: setup $(VENV)/.test ## Run those of the cluster alone: faults of every part of it
-	@$(BIN)/python -m pytest tests/docker/test_cluster.py $(ARGS)
+test-docker: image-if-docker $(VENV)/.test ## Run the tests of trials in containers, in the images of `make image`
+	@$(BIN)/python -m pytest -rs tests/docker $(ARGS)
+
+test-cluster: image-if-docker $(VENV)/.test ## Run those of the cluster alone: faults of every part of it
+	@$(BIN)/python -m pytest -rs tests/docker/test_cluster.py $(ARGS)
 
 clean: ## Remove build products and the virtual environment
 	rm -rf build $(VENV) dist

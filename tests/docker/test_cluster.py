@@ -52,6 +52,8 @@ def succeeds(*command: str) -> bool:
 def lacking() -> str | None:
     if not COMPOSE:
         return "neither docker compose nor docker-compose"
+    if not succeeds("docker", "version"):
+        return "no Docker Engine answers"
     if not succeeds("docker", "image", "inspect", DATABASE):
         return f"no image {DATABASE}: `make image` builds it"
     return None
