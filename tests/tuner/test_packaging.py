@@ -62,3 +62,18 @@ def test_every_requirement_has_an_upper_bound_and_a_tested_version() -> None:
 def test_the_build_environment_asks_for_what_the_build_group_has() -> None:
     build = set(PROJECT["dependency-groups"]["build"])
     assert set(PROJECT["build-system"]["requires"]) <= build
+
+
+def test_the_image_builds_the_package_from_all_that_it_names() -> None:
+    stages = re.split(r"^FROM ", (ROOT / "docker/Dockerfile").read_text(), flags=re.MULTILINE)
+    (build,) = (stage for stage in stages if " AS build\n" in stage)
+    copied = {
+        word
+        for sources, to in re.findall(r"^COPY (.+) (\S+)$", build, re.MULTILINE)
+        if to != "/wheels/"
+        for word in sources.split()
+    }
+    project = PROJECT["project"]
+    wanted = {"pyproject.toml", "CMakeLists.txt", project["readme"], *project["license-files"]}
+    wanted |= set(PROJECT["tool"]["scikit-build"]["wheel"]["packages"])
+    assert wanted <= copied
