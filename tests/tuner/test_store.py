@@ -18,7 +18,7 @@ from conftest import python_path, started
 from synthetic import request, smooth
 
 from tuner.optimize.loop import run_study
-from tuner.report.store import client_of, default_store, repair_command
+from tuner.report.store import client_of, database_of, default_store, repair_command
 from tuner.study import log
 from tuner.study.log import StudyLog
 
@@ -97,6 +97,21 @@ def test_a_kill_in_mid_migration_leaves_nothing_that_matters(tmp_path: Path) -> 
     assert not told
     assert left(tmp_path) == {"mlflow.db", "mlflow.db.lock"}
     assert len(tracked(tmp_path, copy="read.db")) == 3
+
+
+@pytest.mark.parametrize("name", ["off by 50%41", "gups?", "a#b", "ä ö"])
+def test_a_name_that_a_uri_has_to_quote(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / name
+    run_study(request(out, budget=2), runner=smooth)
+    assert "MLflow" not in capsys.readouterr().err
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+    shutil.copy(database(out), database(tmp_path))
+    assert len(tracked(tmp_path, copy="read.db")) == 3
+    assert database_of(default_store(out)) == database(out)
+    (artifact,) = out.glob("mlartifacts/*/artifacts/study.json")
+    assert artifact.stat().st_size > 0
 
 
 def half_made(out: Path, template: Path) -> None:

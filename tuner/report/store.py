@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "tiertune-"
 LOCAL = "sqlite:///"
+QUOTED = "sqlite+pysqlite:///"
 ARTIFACTS = "mlartifacts"
 PARENT_TAG = "mlflow.parentRunId"
 
@@ -48,14 +49,25 @@ def local(out: Path) -> Path:
 
 
 def uri_of(database: Path) -> str:
-    return f"{LOCAL}{database.absolute()}"
+    path = str(database.absolute())
+    if not set(path) & set("%?"):
+        return f"{LOCAL}{path}"
+    from sqlalchemy import URL
+
+    # Of a URI that begins with LOCAL, MLflow makes the folder that it names with the quotes.
+    return URL.create(QUOTED.removesuffix(":///"), database=path).render_as_string()
 
 
 def database_of(uri: str) -> Path | None:
     """The file of a local database; None for a server, or a database of another kind."""
-    if not uri.startswith(LOCAL) or "?" in uri or uri.endswith(":memory:"):
+    if not uri.startswith((LOCAL, QUOTED)):
         return None
-    return Path(uri.removeprefix(LOCAL))
+    from sqlalchemy import make_url
+
+    url = make_url(uri)
+    if url.query or url.database in {None, "", ":memory:"}:
+        return None
+    return Path(url.database)
 
 
 def repair_command(uri: str, out: Path) -> str:
@@ -296,7 +308,7 @@ def _migrate(database: Path, *, old: bool = False) -> None:
     from mlflow import MlflowClient
     from mlflow.db import upgrade
 
-    uri = f"{LOCAL}{database}"
+    uri = uri_of(database)
     if old:
         upgrade.callback(uri)
     MlflowClient(tracking_uri=uri).search_experiments(max_results=1)
