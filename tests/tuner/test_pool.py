@@ -255,28 +255,38 @@ sys.stdin.read()
 
 
 @pytest.mark.slow
-def test_a_node_ends_with_the_driver_that_was_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ray.cluster_utils import Cluster
-
-    for name in ENVIRONMENT:  # of a local Ray that ran in this process before
-        monkeypatch.delenv(name, raising=False)
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
-    )
-    try:
-        with started(
-            [sys.executable, "-c", JOIN, cluster.address],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        ) as driver:  # fmt: skip
+def test_a_node_ends_with_the_driver_that_was_killed() -> None:
+    """Of a cluster that is not in this process, whose Ray may keep to the loopback address."""
+    names = os.environ.keys() - ENVIRONMENT.keys()
+    options: dict[str, Any] = {
+        "env": {name: os.environ[name] for name in names} | {"PYTHONPATH": python_path(*sys.path)},
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "text": True,
+    }
+    with started([sys.executable, "-c", HEAD], **options) as head:
+        assert head.stdout is not None
+        address = head.stdout.readline().strip()
+        with started([sys.executable, "-c", JOIN, address], **options) as driver:
             assert driver.stdout is not None
             raylet = os.pidfd_open(int(driver.stdout.readline()))
             driver.kill()
             assert select.select([raylet], [], [], 60)[0]
             os.close(raylet)
-    finally:
-        cluster.shutdown()
+        head.communicate()
+
+
+HEAD = """
+import sys
+from ray.cluster_utils import Cluster
+
+cluster = Cluster(
+    initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+)
+print(cluster.address, flush=True)
+sys.stdin.read()
+cluster.shutdown()
+"""
 
 
 @pytest.mark.slow
@@ -420,6 +430,38 @@ if __name__ == "__main__":
     while True:
         pool.wait(60)
 """
+
+
+@pytest.mark.slow
+def test_no_process_outlives_a_driver_that_was_killed_while_ray_starts(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", DRIVES, str(tmp_path), "2"]
+    env = os.environ | {"PYTHONPATH": python_path(*sys.path)}
+    sessions = Path(os.environ["TMPDIR"], "ray")
+    before = set(sessions.glob("session_2*"))
+    with started(words, env=env) as driver:
+        end = os.pidfd_open(driver.pid)
+        agents: list[int] = []
+        while len(agents) < AGENTS:  # Ray goes on when they tell their ports
+            assert not select.select([end], [], [], 0.01)[0]
+            agents = [
+                agent
+                for server in descendants(driver.pid)
+                if comm(server) == "raylet"
+                for agent in descendants(server)
+            ]
+        ends = [end, *map(os.pidfd_open, descendants(driver.pid))]
+        driver.kill()
+        driver.wait()
+        for end in ends:
+            assert select.select([end], [], [], 30)[0]
+            os.close(end)
+    assert len(set(sessions.glob("session_2*")) - before) == 1
+    RayPool(smooth, workers=2).close()
+    assert not set(sessions.glob("session_2*")) - before
+
+
+AGENTS = 2
+"""That a raylet starts."""
 
 
 def test_hard_limit_leaves_room_for_the_runners_own_deadline(tmp_path: Path) -> None:

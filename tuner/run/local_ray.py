@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tuner.run import guard
+
 ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_AUTH_MODE": "token",
@@ -34,19 +36,10 @@ OBJECT_STORE = 128 << 20
 CORE = {"raylet", "gcs_server"}
 
 MARK = "tiertune.lock"
-"""In the session folders that are ours; locked while the process lives that made them."""
+"""In the session folders that are ours; locked until their processes have ended."""
 
-GUARD = """
-import signal, sys
-sys.stdin.read()
-for end in map(int, sys.argv[1:]):
-    try:
-        signal.pidfd_send_signal(end, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-"""
-"""Ends Ray's agents after a driver that was killed: by themselves they first try for more than a
-minute to tell it that its instance is gone."""
+VARIABLE = "TIERTUNE_RAY"
+"""By which the guard knows Ray's processes: only they have it, with a value of their own."""
 
 
 def prepare_environment() -> None:
@@ -66,32 +59,35 @@ class LocalRay:
     def __init__(self, ray: Any, *, workers: int, **options: Any) -> None:
         # Ray's own default is 15: beside any other load trials would get next to no time.
         os.environ.setdefault("RAY_worker_niceness", "0")
-        with kept_handler():
-            # "local": never join another cluster because RAY_ADDRESS is set.
-            context = ray.init(
-                address="local",
-                num_cpus=workers,
-                include_dashboard=False,
-                object_store_memory=OBJECT_STORE,
-                **options,
-            )
-        self._ray = ray
-        session = Path(context.address_info["session_dir"])
-        _remove_dead(session.parent)
-        self._mark = (session / MARK).open("ab")
-        fcntl.flock(self._mark, fcntl.LOCK_EX)
-        core = {pid: _name(pid) for pid in _children(os.getpid())}
-        core = {pid: name for pid, name in core.items() if name in CORE}
-        agents = [os.pidfd_open(agent) for pid in core for agent in _children(pid)]
-        self._core = [os.pidfd_open(pid) for pid in core]
+        value = secrets.token_hex(16)
         self._guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", GUARD, *map(str, agents)],
+            [sys.executable, "-I", "-S", guard.__file__, f"{VARIABLE}={value}", MARK],
             stdin=subprocess.PIPE,
-            pass_fds=agents,
             start_new_session=True,  # Ctrl-C at the terminal is not for it
         )
-        for end in agents:
-            os.close(end)
+        os.environ[VARIABLE] = value
+        try:
+            with kept_handler():
+                # "local": never join another cluster because RAY_ADDRESS is set.
+                context = ray.init(
+                    address="local",
+                    num_cpus=workers,
+                    include_dashboard=False,
+                    object_store_memory=OBJECT_STORE,
+                    **options,
+                )
+            assert self._guard.stdin is not None
+            os.write(self._guard.stdin.fileno(), b"\n")
+        except BaseException:
+            self._end_guard()
+            raise
+        finally:
+            del os.environ[VARIABLE]
+        self._ray = ray
+        self._session = Path(context.address_info["session_dir"])
+        _remove_dead(but=self._session)
+        core = [pid for pid in _children(os.getpid()) if _name(pid) in CORE]
+        self._core = [os.pidfd_open(pid) for pid in core]
 
     @property
     def alive(self) -> bool:
@@ -102,13 +98,15 @@ class LocalRay:
     def close(self) -> None:
         """Ends it, and removes what it has on the disk."""
         self._ray.shutdown()
+        self._end_guard()
+        for end in self._core:
+            os.close(end)
+        shutil.rmtree(self._session, ignore_errors=True)
+
+    def _end_guard(self) -> None:
         assert self._guard.stdin is not None
         self._guard.stdin.close()
         self._guard.wait()
-        for end in self._core:
-            os.close(end)
-        shutil.rmtree(Path(self._mark.name).parent, ignore_errors=True)
-        self._mark.close()
 
 
 @contextlib.contextmanager
@@ -129,9 +127,11 @@ def kept_handler() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _remove_dead(folder: Path) -> None:
+def _remove_dead(*, but: Path) -> None:
     """Removes the session folders of our processes that were killed."""
-    for mark in folder.glob(f"session_*/{MARK}"):
+    for mark in but.parent.glob(f"session_*/{MARK}"):
+        if mark.parent == but:
+            continue
         # Not if it is another user's, in use, or was just removed by another process.
         with contextlib.suppress(OSError), mark.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

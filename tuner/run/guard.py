@@ -1,0 +1,90 @@
+"""Ends what is left of a Ray instance of ours once the process is gone that has started it.
+
+A program of its own, for which the standard library is enough:
+
+    python -I -S guard.py NAME=VALUE LOCK
+
+It looks for the processes that have this variable in their environment, until a byte comes on
+standard input: then the instance has started. It has a lock on the file LOCK in the instance's
+session folder for as long as it runs. At the end of standard input it ends the processes.
+
+Ray's agents make it necessary: by themselves they try for more than a minute to tell a driver that
+was killed that its instance is gone. They put a title over their environment soon after they have
+started, so they are looked for from the beginning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+from typing import IO
+
+SECONDS = 0.2
+"""Between two looks. An agent imports for longer before it sets its title."""
+
+LOGS = "--log_dir="
+"""A server's option: the folder `logs` of the session."""
+
+
+class Guard:
+    def __init__(self, variable: str, lock: str) -> None:
+        self._variable, self._lock = variable, lock
+        self._found: dict[Path, int] = {}  # pidfd by folder in /proc
+        self._locked: dict[Path, IO[bytes]] = {}
+
+    def look(self) -> bool:
+        """Whether there are processes that were not found before."""
+        before = len(self._found)
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit() and process not in self._found:
+                with contextlib.suppress(OSError):  # it has ended, or is another user's
+                    self._see(process)
+        return len(self._found) > before
+
+    def _see(self, process: Path) -> None:
+        end = os.pidfd_open(int(process.name))
+        try:
+            if self._variable in _words(process / "environ"):
+                self._found[process] = end
+                for word in _words(process / "cmdline"):
+                    if word.startswith(LOGS):
+                        self._hold(Path(word.removeprefix(LOGS)).parent)
+        finally:
+            if process not in self._found:
+                os.close(end)
+
+    def _hold(self, session: Path) -> None:
+        if session not in self._locked:
+            self._locked[session] = (session / self._lock).open("ab")
+            fcntl.flock(self._locked[session], fcntl.LOCK_EX)
+
+    def end(self) -> None:
+        while True:
+            for end in self._found.values():
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(end, signal.SIGKILL)
+            if not self.look():
+                return
+
+
+def _words(file: Path) -> list[str]:
+    return os.fsdecode(file.read_bytes()).split("\0")
+
+
+def main(variable: str, lock: str) -> None:
+    guard = Guard(variable, lock)
+    while not select.select([0], [], [], SECONDS)[0]:
+        guard.look()
+    if os.read(0, 1):
+        guard.look()
+        os.read(0, 1)
+    guard.end()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
