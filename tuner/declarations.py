@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -17,6 +18,10 @@ class KnobCondition(Model):
 
     parent: str
     values: list[KnobValue]
+
+    def __str__(self) -> str:
+        """As the command line sets it: placement=profile."""
+        return f"{self.parent}={' or '.join(map(str, self.values))}"
 
 
 class KnobDecl(Model):
@@ -34,6 +39,11 @@ class KnobDecl(Model):
     choices: list[str] = Field(default_factory=list)
     condition: KnobCondition | None = None
 
+    @property
+    def values(self) -> list[KnobValue]:
+        """All that a flag or a choice can be."""
+        return [False, True] if self.type == "boolean" else list(self.choices)
+
 
 class PolicyDecl(Model):
     name: str
@@ -50,8 +60,55 @@ class PolicyDecl(Model):
 
     @property
     def profiled(self) -> bool:
-        """Whether it goes by a placement, which a profiling run makes."""
+        """Whether it goes by a placement, which a profiling run makes, with some knobs at least."""
         return bool(self.traits.get("profiled", False))
+
+    @property
+    def profiled_when(self) -> KnobCondition | None:
+        """What knobs it takes; None if any."""
+        found = self.traits.get("profiled_when")
+        return KnobCondition.model_validate(found) if found else None
+
+    def goes_by_placement(self, knobs: Mapping[str, KnobValue]) -> bool:
+        """Whether it does with these, which are all of its knobs."""
+        return self.profiled and self.unmet(self.profiled_when, knobs) is None
+
+    def unmet(
+        self, condition: KnobCondition | None, knobs: Mapping[str, KnobValue]
+    ) -> KnobCondition | None:
+        """What does not hold of a condition and those of the knobs that it names, the outermost
+        first; None if all of it holds."""
+        if condition is None:
+            return None
+        parent = self.knob(condition.parent)
+        assert parent is not None
+        if outer := self.unmet(parent.condition, knobs):
+            return outer
+        return None if knobs[parent.name] in condition.values else condition
+
+    def never_met(
+        self, condition: KnobCondition | None, tuned: Sequence[KnobDecl]
+    ) -> KnobCondition | None:
+        """As `unmet`, where these knobs take any of their values, and the others their default."""
+        if condition is None:
+            return None
+        parent = self.knob(condition.parent)
+        assert parent is not None
+        if outer := self.never_met(parent.condition, tuned):
+            return outer
+        taken = next((knob.values for knob in tuned if knob.name == parent.name), [parent.default])
+        return None if set(taken) & set(condition.values) else condition
+
+    def others(
+        self, tuned: Sequence[KnobDecl], knobs: Mapping[str, KnobValue] | None = None
+    ) -> list[KnobDecl]:
+        """The knobs that are not tuned; with these values, where there are any, for defaults."""
+        names = {knob.name for knob in tuned}
+        return [
+            knob.model_copy(update={"default": (knobs or {}).get(knob.name, knob.default)})
+            for knob in self.knobs
+            if knob.name not in names
+        ]
 
     @property
     def seeded(self) -> bool:

@@ -16,6 +16,16 @@ using namespace tt::bindings;
 
 namespace {
 
+nb::object describe(const std::optional<tt::KnobCondition>& condition) {
+  if (!condition) return nb::none();
+  nb::dict out;
+  nb::list values;
+  for (const auto& value : condition->values) values.append(to_python(value));
+  out["parent"] = condition->parent;
+  out["values"] = values;
+  return out;
+}
+
 nb::dict describe(const tt::KnobDecl& knob) {
   nb::dict out;
   out["name"] = knob.name;
@@ -29,16 +39,7 @@ nb::dict describe(const tt::KnobDecl& knob) {
   out["meaning"] = knob.meaning;
   out["source"] = knob.source;
   out["choices"] = nb::cast(knob.choices);
-  if (knob.condition) {
-    nb::dict condition;
-    nb::list values;
-    for (const auto& value : knob.condition->values) values.append(to_python(value));
-    condition["parent"] = knob.condition->parent;
-    condition["values"] = values;
-    out["condition"] = condition;
-  } else {
-    out["condition"] = nb::none();
-  }
+  out["condition"] = describe(knob.condition);
   return out;
 }
 
@@ -54,6 +55,7 @@ nb::list list_policies() {
     traits["page_bytes"] = policy.traits.page_bytes;
     traits["unbounded_fast"] = policy.traits.unbounded_fast;
     traits["profiled"] = policy.traits.profiled;
+    traits["profiled_when"] = describe(policy.traits.profiled_when);
     traits["needs"] = tt::names(policy.traits.needs);
     entry["traits"] = traits;
     nb::list knobs;

@@ -231,6 +231,13 @@ Knobs resolve(std::span<const KnobDecl> declared,
   return result;
 }
 
+bool holds(const KnobCondition& condition, std::span<const KnobDecl> declared, const Knobs& knobs) {
+  const auto parent = std::ranges::find(declared, condition.parent, &KnobDecl::name);
+  const bool active = !parent->condition || holds(*parent->condition, declared, knobs);
+  const KnobValue& value = knobs.values().find(condition.parent)->second;
+  return active && std::ranges::find(condition.values, value) != condition.values.end();
+}
+
 std::string to_string(const KnobValue& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
   if (const auto* text = std::get_if<std::string>(&value)) return *text;

@@ -142,6 +142,10 @@ class Knobs {
 [[nodiscard]] Knobs resolve(std::span<const KnobDecl> declared,
                             const std::map<std::string, KnobValue, std::less<>>& given);
 
+/// Whether the knob that it names is active and has one of the values.
+[[nodiscard]] bool holds(const KnobCondition& condition, std::span<const KnobDecl> declared,
+                         const Knobs& knobs);
+
 /// One-line rendering of a value: 5, 0.25, true, paper.
 [[nodiscard]] std::string to_string(const KnobValue& value);
 

@@ -31,12 +31,20 @@ std::string names(Need needs) {
   return text;
 }
 
-void require_needs(const PolicyInfo& policy, Need offered, std::string_view substrate) {
-  const Need missing = static_cast<Need>(static_cast<std::uint32_t>(policy.traits.needs) &
-                                         ~static_cast<std::uint32_t>(offered));
+void require_needs(const PolicyInfo& policy, const Knobs& knobs, Need offered,
+                   std::string_view substrate) {
+  Need needs = policy.traits.needs;
+  if (goes_by_placement(policy, knobs)) needs = needs | Need::sites;
+  const Need missing =
+      static_cast<Need>(static_cast<std::uint32_t>(needs) & ~static_cast<std::uint32_t>(offered));
   if (missing != Need::nothing)
     throw std::invalid_argument("policy " + policy.name + " needs " + names(missing) + ", which " +
                                 std::string(substrate) + " does not have");
+}
+
+bool goes_by_placement(const PolicyInfo& policy, const Knobs& knobs) {
+  const auto& when = policy.traits.profiled_when;
+  return policy.traits.profiled && (!when || holds(*when, policy.knobs, knobs));
 }
 
 void Memory::set_movers(const Movers&) { lacks("set_movers", "choice of movers"); }

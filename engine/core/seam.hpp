@@ -379,6 +379,8 @@ struct PolicyTraits {
   // It goes by a Placement. Without one it profiles: a substrate that is not given one runs the
   // program on fast memory alone first, and takes what Policy::profile() then says.
   bool profiled = false;
+  // Only then, if there is a condition: then it needs Need::sites, whatever `needs` says.
+  std::optional<KnobCondition> profiled_when;
   Need needs = Need::samples;
   Granularity placement = Granularity::range;
   double standing_threads = 0;  // that spin, whether there is work or not
@@ -402,12 +404,17 @@ struct PolicyInfo {
   std::unique_ptr<Policy> (*make)(const PolicyContext&) = nullptr;
 };
 
+/// Whether it goes by a Placement with these knobs (PolicyTraits::profiled).
+[[nodiscard]] bool goes_by_placement(const PolicyInfo& policy, const Knobs& knobs);
+
 /// All policies linked into this program, sorted by family and name.
 [[nodiscard]] std::span<const PolicyInfo> policies();
 /// Throws std::invalid_argument naming the known ones.
 [[nodiscard]] const PolicyInfo& policy(std::string_view name);
-/// Throws std::invalid_argument naming what the policy needs and the substrate does not offer.
-void require_needs(const PolicyInfo& policy, Need offered, std::string_view substrate);
+/// Throws std::invalid_argument naming what the policy needs with these knobs and the substrate
+/// does not offer.
+void require_needs(const PolicyInfo& policy, const Knobs& knobs, Need offered,
+                   std::string_view substrate);
 
 /// A policy file announces itself: `static const RegisterPolicy registered{{...}};`
 class RegisterPolicy {

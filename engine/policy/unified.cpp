@@ -6,18 +6,23 @@
 //   filters       both        frequency  frequency  frequency_, momentum_: what is counted
 //   threshold     fill        step       fill       threshold_: how it follows the hot set's size
 //   second_chance yes         no         no         chances_: fast pages that were hot for long
-//   intensity     fixed       ladder     ladder     ladder_, thrift_: when less is sampled
+//   sampling      frequency   frequency  period     steered_: how a frequency of samples is had
+//   intensity     fixed       ladder     ladder     ladder_: when less is sampled; ours does not
+//                                                   stop before settled()
 //   gate          no          no         no         gate_: no promotion while it does no good
-//   cost_test     no          no         no         a promotion has to pay for its move (ARMS)
-//   store_weight  0           0          0          stores are samples, too (HeMem)
-//   neighbours    no          no         yes        prior_: a page is judged by its neighbours, too
+//   neighbours    no          no         no         prior_: a page is judged by its neighbours, too
+//   placement     fast first  fast first fast first plan_: first touches as a profile says (Soar)
 //
-// HybridTier is cited as HT (ASPLOS'25), FreqTier as FT (2024): hybridtier.cpp and freqtier.cpp
-// have the sections.
+// A fourth preset, static, is only the last line: pages stay where they are first placed, which is
+// Soar, or first-touch.
+//
+// policy/unified_knobs.cpp has the knobs, and what the presets stand for. HybridTier is cited as HT
+// (ASPLOS'25), FreqTier as FT (2024): hybridtier.cpp and freqtier.cpp have the sections.
 #include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "classify/adaptive_threshold.hpp"
 #include "classify/neighbour_prior.hpp"
@@ -25,19 +30,20 @@
 #include "core/make_policy.hpp"
 #include "migrate/demotion_scan.hpp"
 #include "migrate/mapped_ranges.hpp"
-#include "migrate/move_cost.hpp"
+#include "migrate/placement_plan.hpp"
 #include "migrate/promotion_batch.hpp"
 #include "migrate/second_chance.hpp"
+#include "policy/placing.hpp"
+#include "policy/unified_knobs.hpp"
 #include "regulate/aol.hpp"
 #include "regulate/harm_gate.hpp"
 #include "regulate/intensity.hpp"
-#include "regulate/latency_gain.hpp"
-#include "regulate/thrift.hpp"
+#include "regulate/profiling_run.hpp"
 #include "track/cbf_knobs.hpp"
 #include "track/cooling.hpp"
-#include "track/moving_averages.hpp"
 #include "track/sample_batch.hpp"
 #include "track/sampling_knobs.hpp"
+#include "track/steered_sampling.hpp"
 
 namespace tt {
 namespace {
@@ -45,69 +51,55 @@ namespace {
 /// Which parts are on.
 struct Parts {
   using Rule = classify::AdaptiveThreshold::Rule;
-  bool frequency = true, momentum = true, second_chance = true;
-  Rule rule = Rule::fill;
-  bool ladder = false, thrift = false, gate = false, cost_test = false, neighbours = false;
-  std::int64_t store_weight = 0;
-  std::optional<double> hashes, floor;  // where the preset has another default
-
-  explicit Parts(const Knobs& knobs) {
-    const std::string& preset = knobs.choice("preset");
-    if (preset == "hybridtier") return;
-    if (preset == "freqtier") {
-      momentum = second_chance = false;
-      rule = Rule::step;
-      ladder = true;
-      hashes = 3;
-      floor = 1;
-      return;
-    }
-    frequency = knobs.choice("filters") != "momentum";
-    momentum = knobs.choice("filters") != "frequency";
-    second_chance = frequency && momentum && knobs.flag("second_chance");
+  explicit Parts(const Knobs& knobs)
+      : ours(knobs.choice("preset") == "ours"),
+        frequency(knobs.choice("filters") != "momentum"),
+        momentum(knobs.choice("filters") != "frequency"),
+        second_chance(frequency && momentum && knobs.flag("second_chance")),
+        steered(knobs.choice("sampling_by") == "period"),
+        ladder(knobs.choice("intensity") == "ladder"),
+        gate(knobs.flag("gate")),
+        neighbours(frequency && knobs.flag("neighbours")) {
     const std::string& follows = knobs.choice("threshold");
     rule = !frequency || follows == "fixed" ? Rule::fixed
            : follows == "step"              ? Rule::step
                                             : Rule::fill;
-    ladder = knobs.choice("intensity") == "ladder";
-    thrift = knobs.choice("intensity") == "thrift";
-    gate = knobs.flag("gate");
-    cost_test = knobs.flag("cost_test");
-    neighbours = frequency && knobs.flag("neighbours");
-    if (!ladder && !thrift) store_weight = knobs.integer("store_weight");
   }
+
+  bool ours, frequency, momentum, second_chance, steered, ladder, gate, neighbours;
+  Rule rule;
 };
 
 class Unified final : public Policy {
  public:
-  explicit Unified(const PolicyContext& context) : Unified(context, context.knobs) {}
+  explicit Unified(const PolicyContext& context)
+      : Unified(context, unified::expanded(context.knobs)) {}
 
-  void on_map(PageRange range, std::uint32_t, Nanos) override {
+  void on_map(PageRange range, std::uint32_t site, Nanos) override {
     space_.map(range);
+    if (plan_) plan_->map(range, site);
     if (prior_) prior_->map(range);
   }
   void on_unmap(PageRange range, Nanos) override {
     space_.unmap(range);
+    if (plan_) plan_->unmap(range);
     if (prior_) prior_->unmap(range);
   }
-  Tier placement(PageRange) const override { return Tier::fast; }
+  Tier placement(PageRange range) const override {
+    return !plan_ || plan_->fast(range.first) ? Tier::fast : Tier::slow;
+  }
   void on_samples(std::span<const Sample> samples, Nanos now) override {
-    if (parts_.store_weight > 1) samples = weighted(samples);
     batch_.add(samples, [&] { process_batch(now); });
   }
   void on_migrated(std::span<const MigrationResult> results, Nanos) override {
     const std::uint64_t promoted = migrate::promoted(results);
     if (ladder_) ladder_->promoted(promoted);
-    if (thrift_) thrift_->promoted(promoted);
     if (gate_) gate_->promoted(promoted);
-    if (parts_.cost_test) cost_.moved(results);
   }
   void tick(Nanos now) override {
-    if (ladder_) ladder_->tick(now);
-    if (thrift_ && thrift_->tick(now)) wake();
+    if (steered_) steered_->tick(now);
+    if (ladder_ && ladder_->tick(now, settled())) woken_ = epoch();
     if (gate_) gate_->tick(now, memory_.counters());
-    if (parts_.cost_test) measure();
-    if (stopped()) return;
     if (chances_) revisit(now);
     demote(now);
   }
@@ -117,12 +109,11 @@ class Unified final : public Policy {
   std::uint64_t metadata_bytes() const override {
     return (frequency_ ? (*frequency_)->bytes() + threshold_.histogram().bins().size_bytes() : 0) +
            (momentum_ ? (*momentum_)->bytes() : 0) + (chances_ ? chances_->bytes() : 0) +
-           space_.bytes() + batch_.bytes();
+           (plan_ ? plan_->bytes() : 0) + space_.bytes() + batch_.bytes();
   }
   void gauges(Gauges& out) const override {
-    const bool monitoring = stopped() || (ladder_ && ladder_->monitoring());
-    out["sampling_hz"] = ladder_ ? ladder_->frequency() : monitoring ? 0 : sampling_hz_;
-    out["monitoring"] = monitoring;
+    out["sampling_hz"] = ladder_ ? ladder_->frequency() : sampling_hz_;
+    out["monitoring"] = monitoring();
     if (frequency_) {
       out["frequency_threshold"] = threshold_.value();
       out["hot_pages"] = static_cast<double>(threshold_.hot_pages());
@@ -138,9 +129,7 @@ class Unified final : public Policy {
     }
     if (chances_) out["second_chance_pages"] = static_cast<double>(chances_->size());
     if (ladder_) out["sampling_level"] = static_cast<double>(ladder_->level());
-    if (thrift_) thrift_->gauges(out);
     if (gate_) out["gate_closed"] = gate_->closed();
-    if (parts_.cost_test) out["latency_gain_ns"] = gain_.ns();
   }
   Heat heat(PageId page) const override {
     const std::uint32_t momentum = momentum_ ? (*momentum_)->get(page) : 0;
@@ -152,17 +141,7 @@ class Unified final : public Policy {
  private:
   using Filter = track::CoolingTracker;
 
-  std::span<const Sample> weighted(std::span<const Sample> samples) {
-    weighted_.clear();
-    for (const Sample& sample : samples) {
-      const auto times = sample.kind == AccessKind::store ? parts_.store_weight : 1;
-      weighted_.insert(weighted_.end(), static_cast<std::size_t>(times), sample);
-    }
-    return weighted_;
-  }
-
   void process_batch(Nanos now) {
-    if (stopped()) return batch_.drop();  // samples that were under way
     while (const auto part = batch_.take(std::min(room(frequency_), room(momentum_)))) {
       if (prior_ && prior_->advance(part)) memory_.charge(Work::threshold_pass, 1);
       for (const Tier tier : {Tier::fast, Tier::slow}) count(tier);
@@ -172,7 +151,6 @@ class Unified final : public Policy {
     }
     demote(now);  // room first, so that the promotions queued behind find it
     promotions_.flush(memory_);
-    if (thrift_ && thrift_->end_batch()) accept_less_hot(now);
   }
   void cooled() {
     threshold_.cool();
@@ -198,7 +176,6 @@ class Unified final : public Policy {
       prior_->add(counts, before, after);
       memory_.charge(Work::tracker_update, pages.size());
     }
-    if (thrift_ && tier == Tier::fast) thrift_->counted(counted, counter->max_count());
     if (both) (*momentum_)->increment(counts);
     memory_.charge(Work::tracker_update, filters_ * pages.size());
     // With one filter, what it holds after the increment is looked up in any case (FT, Alg. 1).
@@ -208,18 +185,16 @@ class Unified final : public Policy {
     for (std::size_t i = 0; i < pages.size(); ++i) {
       const bool frequent = frequency_ && this->frequent(pages[i], after[i], rate_margin_);
       const bool recent = momentum_ && (both ? momenta_[i] : after[i]) >= momentum_hot_;
-      if ((frequent || recent) && space_.contains(pages[i]) && pays(after[i]))
-        promotions_.add(pages[i]);
+      if ((frequent || recent) && space_.contains(pages[i])) promotions_.add(pages[i]);
     }
   }
 
   /// Of the fast pages, those without momentum go; those with frequency get a second chance, or
   /// stay (HT, Table 1; FT, Algorithm 2).
   void demote(Nanos now) {
-    if (stopped() || held_back() || (ladder_ && ladder_->monitoring())) return;
-    if (thrift_ && thrift_->demotion_paused(now)) return;
+    if (held_back() || monitoring()) return;
     // Counts only grow between halvings, so a scan that found nothing would find nothing again.
-    const bool remembers = !thrift_ && !ladder_;
+    const bool remembers = !ladder_;
     if (remembers && scan_state() == fruitless_) return;
     const auto result = scan_.run(memory_, space_, [&](auto fast, auto& victims) {
       if (frequency_) (*frequency_)->get(fast, frequencies_);
@@ -234,13 +209,12 @@ class Unified final : public Policy {
         }
       }
     });
-    if (ladder_ && result.empty) ladder_->empty_scan(now);
+    if (ladder_ && result.empty && settled()) ladder_->empty_scan(now);
     if (remembers && result.empty) fruitless_ = scan_state();
-    if (thrift_) thrift_->demoted(result, now);
   }
   /// What the result of a scan depends on.
   std::array<std::uint64_t, 7> scan_state() const {
-    return {frequency_ ? frequency_->epoch() : 0,
+    return {epoch(),
             momentum_ ? momentum_->epoch() : 0,
             space_.version(),
             threshold_.value(),
@@ -259,62 +233,34 @@ class Unified final : public Policy {
     memory_.charge(Work::tracker_lookup, 2 * due);
   }
 
-  /// Nothing is sampled, by thrift.
-  [[nodiscard]] bool stopped() const { return thrift_ && thrift_->monitoring(); }
+  [[nodiscard]] bool monitoring() const { return ladder_ && ladder_->monitoring(); }
   [[nodiscard]] bool held_back() const { return gate_ && gate_->closed(); }
 
-  /// The test of ARMS: it stays as hot as it was, for as long as it was counted.
-  [[nodiscard]] bool pays(std::uint32_t count) const {
-    return !parts_.cost_test ||
-           count * accesses_per_sample_ * gain_.ns() >= margin_ * cost_.exchange_ns();
-  }
-  void measure() {
-    const Counters counters = memory_.counters();
-    gain_.update(counters);
-    cost_.end_round();
-    const double loads = counters.loads[0] + counters.loads[1];
-    if (counters.samples_taken > samples_)
-      accesses_per_sample_ = (loads - loads_) / (counters.samples_taken - samples_);
-    loads_ = loads;
-    samples_ = counters.samples_taken;
-  }
-
-  /// As HybridTier's artifact does: promotions have run dry, and the hit ratio falls.
-  void accept_less_hot(Nanos now) {
-    const bool hot = static_cast<double>(threshold_.hot_pages()) >= 0.8 * fast_pages_;
-    if (frequency_ && !prior_ && !hot && !threshold_.at_floor()) {
-      threshold_.lower(1);
-    } else {
-      thrift_->begin_monitoring(now);
-    }
-  }
-  void wake() {
-    if (frequency_) frequency_->halve();
-    if (momentum_) momentum_->halve();
-    cooled();
-    threshold_.reset();
-    if (chances_) chances_->clear();
-  }
+  /// Whether the counters have been halved since the ladder began. While a program loads its data
+  /// there is nothing to promote, which the ladder takes for a plateau.
+  [[nodiscard]] bool settled() const { return !parts_.ours || !frequency_ || epoch() > woken_; }
+  [[nodiscard]] std::uint64_t epoch() const { return frequency_ ? frequency_->epoch() : 0; }
 
   Unified(const PolicyContext& context, const Knobs& knobs)
-      : memory_(context.memory),
-        parts_(knobs),
+      : parts_(knobs),
+        steered_(parts_.steered ? std::make_unique<track::SteeredSampling>(context.memory)
+                                : nullptr),
+        memory_(steered_ ? *steered_ : context.memory),
         fast_pages_(static_cast<double>(memory_.capacity(Tier::fast))),
         sampling_hz_(knobs.real("sampling_frequency")),
-        margin_(knobs.real("benefit_margin")),
         rate_margin_(knobs.real("rate_margin")),
         batch_(knobs),
         threshold_({.initial = 1}),
-        scan_(knobs),
-        cost_({.weight = track::ewma_weight(20), .decay = 1.5}) {
+        scan_(knobs) {
     if (parts_.frequency) {
-      frequency_.emplace(filter(knobs, 1, context.seed), period(knobs, "frequency_cooling_period"));
+      // Huge pages are few, and have as many samples in all: they can be remembered for longer.
+      const auto base_pages = static_cast<double>(memory_.page_bytes() / 4096);
+      frequency_.emplace(filter(knobs, 1, context.seed),
+                         base_pages * period(knobs, "frequency_cooling_period"));
       threshold_ = classify::AdaptiveThreshold(
           {.rule = parts_.rule,
            .initial = track::threshold(knobs, "frequency_hot_threshold", **frequency_),
-           .floor = parts_.floor
-                        ? static_cast<std::uint32_t>(*parts_.floor)
-                        : track::threshold(knobs, "frequency_threshold_floor", **frequency_),
+           .floor = track::threshold(knobs, "frequency_threshold_floor", **frequency_),
            .ceiling = (*frequency_)->max_count(),
            .fast_pages = fast_pages_,
            .period = knobs.real("adaptation_period")});
@@ -334,34 +280,30 @@ class Unified final : public Policy {
       momentum_hot_ = track::threshold(knobs, "momentum_hot_threshold", **momentum_);
       momentum_low_ = track::threshold(knobs, "demote_momentum_below", **momentum_);
     }
+    if (context.placement != nullptr) plan_.emplace(memory_, *context.placement);
     filters_ = (frequency_ ? 1U : 0U) + (momentum_ ? 1U : 0U);
     if (parts_.second_chance) chances_.emplace(knobs);
     if (parts_.gate) gate_.emplace(knobs, fast_pages_);
     memory_.set_movers({.threads = 0});  // it calls move_pages() itself
     if (parts_.ladder) {
       ladder_.emplace(memory_, knobs);
-    } else if (parts_.thrift) {
-      thrift_.emplace(memory_, knobs, track::load_events(knobs), -0.01);
     } else {
-      SamplingRequest request{.loads = track::load_events(knobs)};
-      if (parts_.store_weight > 0)
-        request.stores = {SamplingRequest::Mode::period, knobs.real("store_sampling_period")};
-      memory_.set_sampling(request);
+      memory_.set_sampling({.loads = track::load_events(knobs)});
     }
   }
   std::unique_ptr<track::Tracker> filter(const Knobs& knobs, double smaller, std::uint64_t seed) {
     auto options = track::cbf_options(knobs, fast_pages_, smaller, seed);
     if (memory_.page_bytes() >= 2ULL << 20) options.counter_bits = 16;  // HT, §4.4
-    if (parts_.hashes) options.hashes = static_cast<unsigned>(*parts_.hashes);
     return track::make_cbf(options);
   }
   double period(const Knobs& knobs, const char* name) const {  // in samples
     return knobs.real(name) * fast_pages_;
   }
 
-  Memory& memory_;
   const Parts parts_;
-  const double fast_pages_, sampling_hz_, margin_, rate_margin_;
+  const std::unique_ptr<track::SteeredSampling> steered_;
+  Memory& memory_;
+  const double fast_pages_, sampling_hz_, rate_margin_;
   track::SampleBatch batch_;
   std::optional<Filter> frequency_, momentum_;
   std::uint64_t filters_ = 0;
@@ -370,113 +312,37 @@ class Unified final : public Policy {
   std::uint32_t momentum_hot_ = 0, momentum_low_ = 0;  // promoted from, demotable below
 
   migrate::MappedRanges space_;
+  std::optional<migrate::PlacementPlan> plan_;
   migrate::DemotionScan scan_;
   std::array<std::uint64_t, 7> fruitless_{};  // state in which a whole scan found nothing
   std::optional<migrate::SecondChance> chances_;
   migrate::PromotionBatch promotions_;
   std::optional<regulate::IntensityLadder> ladder_;
-  std::optional<regulate::Thrift> thrift_;
   std::optional<regulate::HarmGate> gate_;
-  migrate::MoveCost cost_;
-  regulate::LatencyGain gain_;
-  double accesses_per_sample_ = 0, loads_ = 0, samples_ = 0;
+  std::uint64_t woken_ = 0;  // epoch in which the ladder began, or began again
   std::vector<std::uint32_t> frequencies_, momenta_;  // scratch
-  std::vector<Sample> weighted_;
 };
 
-/// The same declarations, active for these values of `parent`.
-std::vector<KnobDecl> only(std::vector<KnobDecl> knobs, const std::string& parent,
-                           const std::vector<KnobValue>& values) {
-  for (KnobDecl& knob : knobs) knob.condition = KnobCondition{parent, values};
-  return knobs;
+std::unique_ptr<Policy> make(const PolicyContext& context) {
+  static const std::vector<KnobDecl> declared = unified::knobs();
+  const Knobs& knobs = context.knobs;
+  if (holds(unified::by_profile(), declared, knobs) && context.placement == nullptr)
+    return regulate::make_profiling_run(context.memory, knobs, "profile_sampling_period");
+  if (knobs.choice("preset") == "static") return std::make_unique<Placing>(context);
+  return std::make_unique<Unified>(context);
 }
 
-std::vector<KnobDecl> knobs() {
-  using namespace knob;
-  const auto text = [](const char* value) { return KnobValue{std::string{value}}; };
-  auto ladder = regulate::ladder_knobs("FT, §V-B2");
-  std::erase_if(ladder, [](const KnobDecl& knob) { return knob.name == "sampling_frequency"; });
-  const std::vector<KnobValue> not_freqtier{text("ours"), text("hybridtier")};
-  auto cbf = track::cbf_knobs(4, "HT, §4.2", "HT, §4.2, §6.4.2", "HT, §6.4.2, Table 5",
-                              "; always 16 with 2 MiB pages");
-  const auto hashes = std::ranges::find(cbf, "cbf_hashes", &KnobDecl::name);
-  hashes->meaning += "; 3 as freqtier";
-  hashes->condition = KnobCondition{"preset", not_freqtier};
-  return list(
-      choice("preset", {"ours", "hybridtier", "freqtier"}, "ours",
-             "the parts of a published system, or those that the next knobs name"),
-      only(list(choice("filters", {"frequency", "momentum", "both"}, "HT, §3.1; FT, §V-A",
-                       "what is counted: samples over hours, over seconds, or both"),
-                choice("threshold", {"fill", "step", "fixed"}, "HT, §3.1; FT, §V-C(a)",
-                       "how the frequency threshold follows the hot set's size: it jumps to where "
-                       "that fits the fast tier, or goes there step by step"),
-                choice("intensity", {"ladder", "thrift", "fixed"}, "FT, §V-B2; HT, artifact",
-                       "whether less is sampled while the hit ratio is stable, as FreqTier or "
-                       "HybridTier's artifact does"),
-                flag("second_chance", true, "HT, §3.1",
-                     "look again at pages of high frequency before they are demoted; takes both "
-                     "filters"),
-                flag("gate", false, "ours", "stop promoting while the hit ratio does not rise"),
-                flag("cost_test", false, "ARMS, 2025",
-                     "promote what saves as much as it costs to move it"),
-                flag("neighbours", true, "ours",
-                     "judge a page by the samples of its neighbourhood, too; takes the frequency "
-                     "filter"),
-                integer("store_weight", 0, {0, 16}, none, "HeMem, SOSP'21",
-                        "load samples that a store sample counts for; 0: stores are not sampled; "
-                        "only with fixed intensity")),
-           "preset", {text("ours")}),
-      track::frequency_knobs("FT, §V-B2; HT, artifact", "HT, §4.1; artifact: tier_and_core"),
-      real("store_sampling_period", 10000, {100, 1e6, log}, events_per_sample,
-           "From Good to Great, 2025, Table 2", "stores between two samples"),
-      only(std::move(ladder), "intensity", {text("ladder")}),
-      only(regulate::thrift_knobs("intensity", "thrift"), "intensity", {text("thrift")}),
-      track::sample_batch_knob("HT, §4.3"),
-      track::threshold_knob("frequency_hot_threshold", 5, "HT, artifact; FT, §V-C(a)",
-                            "count from which a page has high frequency, until adapted"),
-      only(list(track::threshold_knob("frequency_threshold_floor", 3, "HT, artifact",
-                                      "lowest frequency threshold that adaptation may choose; 1 as "
-                                      "freqtier")),
-           "preset", not_freqtier),
-      real("adaptation_period", 1e5, {1000, 1e8, log}, samples, "HT, §3.1; FT, §V-C(a)",
-           "samples between adaptations of the frequency threshold"),
-      track::threshold_knob("momentum_hot_threshold", 3, "HT, §6.4.3, Fig. 17",
-                            "count from which a page has high momentum"),
-      track::threshold_knob("demote_momentum_below", 3, "HT, §3.1, Table 1",
-                            "momentum below which a fast page may be demoted"),
-      real("frequency_cooling_period", 160, {0.1, 1e5, log}, samples_per_page, "HT, artifact",
-           "samples per page of the fast tier between halvings of the frequency counters"),
-      real("momentum_cooling_period", 0.0656, {1e-4, 1e3, log}, samples_per_page,
-           "HT, §3.1, §4.2; artifact",
-           "samples per page of the fast tier between halvings of the momentum counters"),
-      std::move(cbf),
-      real("momentum_cbf_ratio", 128, {1, 4096, log}, ratio, "HT, §4.2",
-           "how many times smaller the momentum filter is than the frequency filter"),
-      migrate::watermark_knobs("HT, §4.3; artifact"),
-      only(migrate::second_chance_knobs("HT, §4.3", "HT, artifact"), "second_chance", {true}),
-      migrate::scan_chunk_knob("FT, §V-B1"), regulate::gate_knobs("gate"),
-      real("benefit_margin", 1.5, {0, 100}, ratio, "ARMS, 2025, authors' code",
-           "times its cost that a move must be expected to save")
-          .when("cost_test"),
-      only(list(real("neighbourhoods", 256, {1, 65536, log}, none, "ours",
-                     "neighbourhoods that the fast tier has room for"),
-                real("neighbour_cooling_period", 1, {0.01, 1e4, log}, samples_per_page, "ours",
-                     "samples per page of the fast tier between halvings of the neighbourhoods' "
-                     "counts"),
-                real("rate_margin", 1.25, {1, 10}, ratio, "ours",
-                     "times the rate at which it would stay that a page must have to come")),
-           "neighbours", {true}));
-}
-
-const RegisterPolicy registered{regulate::with_aol<make_policy<Unified>>({
+const RegisterPolicy registered{unified::where_pages_move(regulate::with_aol<make>({
     .name = "unified",
     .family = "hybrid",
     .summary = "the parts of hybridtier and freqtier, each on or off, and what neighbours tell",
-    .citation = "ours; parts of HybridTier (ASPLOS 2025), FreqTier (2024), ARMS (2025), HeMem "
-                "(SOSP 2021)",
-    .knobs = knobs(),
-    .traits = {.needs = Need::samples | Need::tier_counters},
-})};
+    .citation = "ours; parts of HybridTier (ASPLOS 2025), FreqTier (2024), Soar (OSDI 2025)",
+    .knobs = unified::knobs(),
+    .traits = {.profiled = true,
+               .profiled_when = unified::by_profile(),
+               .needs = Need::samples | Need::tier_counters,
+               .placement = Granularity::page},
+}))};
 
 }  // namespace
 }  // namespace tt

@@ -34,18 +34,18 @@ void IntensityLadder::set_sampling() {
       {.loads = {monitoring_ ? Mode::off : Mode::frequency, frequency()}, .stores = {}});
 }
 
-void IntensityLadder::tick(Nanos now) {
+bool IntensityLadder::tick(Nanos now, bool settled) {
   const auto ratio = ratio_.update(now, memory_.counters());
-  if (!ratio) return;
+  if (!ratio) return false;
   const bool plateau = std::exchange(promotions_, 0) == 0;
   if (!last_) {  // nothing to compare with yet
     last_ = ratio;
-    return;
+    return false;
   }
   const bool stable = std::abs(*ratio - *last_) <= options_.stable_band;
   const bool lowest = level_ + 1 == options_.levels.size();
   // Monitoring compares with the ratio on entry, so that slow drift is seen too.
-  if (monitoring_ && stable) return;
+  if (monitoring_ && stable) return false;
   last_ = ratio;
   if (monitoring_) {
     // "If the local DRAM hit ratio becomes unstable, FreqTier considers the access distribution to
@@ -53,16 +53,20 @@ void IntensityLadder::tick(Nanos now) {
     // frequency."
     monitoring_ = false;
     level_ = 0;
-  } else if (plateau || (stable && lowest)) {
+    set_sampling();
+    return true;
+  }
+  if (settled && (plateau || (stable && lowest))) {
     monitoring_ = true;  // "(1) Promotion plateau", or stable at the lowest level
-  } else if (stable) {
+  } else if (!lowest && (plateau || stable)) {
     ++level_;  // "reduces the sampling frequency by one level"
-  } else if (level_ > 0) {
+  } else if (!plateau && !stable && level_ > 0) {
     --level_;  // "increases the sampling frequency by one level"
   } else {
-    return;
+    return false;
   }
   set_sampling();
+  return false;
 }
 
 void IntensityLadder::empty_scan(Nanos now) {

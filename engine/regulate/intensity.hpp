@@ -25,7 +25,9 @@ class IntensityLadder {
   IntensityLadder(Memory& memory, const Knobs& knobs);
 
   /// Looks at the hit ratio if a window has ended, and samples at another level if it asks for one.
-  void tick(Nanos now);
+  /// Until things have `settled` it may sample less, but does not stop. Returns whether it has
+  /// begun to sample again.
+  bool tick(Nanos now, bool settled = true);
   /// Pages promoted; a window without any is a promotion plateau.
   void promoted(std::uint64_t pages) { promotions_ += pages; }
   /// A whole pass of the address space found nothing to demote: begins monitoring.

@@ -105,14 +105,15 @@ struct Played {
 Played play(const trace::Reader& stream, const MachineProfile& machine, const PolicyInfo& policy,
             const std::map<std::string, KnobValue, std::less<>>& knobs, const RunOptions& options) {
   Machine simulated(stream, machine, policy.traits, options);
+  const Knobs given = resolve(policy.knobs, knobs);
+  const bool placed = goes_by_placement(policy, given);
   std::optional<Future> future;
   if (includes(policy.traits.needs, Need::future)) future.emplace(stream, machine, simulated);
   std::optional<Placement> placement;
-  if (options.placement) placement = from_file(*options.placement, simulated);
+  if (options.placement && placed) placement = from_file(*options.placement, simulated);
   Watch watch(options, stream.info().blocks);
   const double fast_pages = static_cast<double>(simulated.capacity(Tier::fast)) * simulated.scale();
-  const Knobs scaled =
-      scale_knobs(policy.knobs, resolve(policy.knobs, knobs), simulated.scale(), fast_pages);
+  const Knobs scaled = scale_knobs(policy.knobs, given, simulated.scale(), fast_pages);
   std::unique_ptr<Policy> running =
       policy.make(PolicyContext{simulated, scaled, future ? &future->oracle() : nullptr,
                                 options.seed, placement ? &*placement : nullptr});
@@ -121,8 +122,7 @@ Played play(const trace::Reader& stream, const MachineProfile& machine, const Po
   Played played;
   played.result =
       Replay(stream, simulated, policy.traits, *running, options.score_after, watch).run();
-  if (policy.traits.profiled && !placement)
-    played.placement = to_file(running->profile(), simulated);
+  if (placed && !placement) played.placement = to_file(running->profile(), simulated);
   return played;
 }
 
@@ -141,9 +141,10 @@ ProfileResult profile(const trace::Reader& stream, const MachineProfile& machine
                       const std::map<std::string, KnobValue, std::less<>>& knobs,
                       const RunOptions& options) {
   check(machine, options);
-  if (!policy.traits.profiled)
+  const Knobs resolved = resolve(policy.knobs, knobs);
+  if (!goes_by_placement(policy, resolved))
     throw std::invalid_argument(policy.name + " does not go by a placement: nothing to profile");
-  require_needs(policy, Machine::offers, "the simulated machine");
+  require_needs(policy, resolved, Machine::offers, "the simulated machine");
   PolicyInfo on_fast = policy;
   on_fast.traits.unbounded_fast = true;
   RunOptions alone = options;
@@ -161,12 +162,13 @@ RunResult simulate(const trace::Reader& stream, const MachineProfile& machine,
   if (options.start_slow && !policy.traits.migrates)
     throw std::invalid_argument(
         policy.name + " never moves a page, so that a start in the slow tier is all-slow");
-  require_needs(policy, Machine::offers, "the simulated machine");
+  const Knobs resolved = resolve(policy.knobs, knobs);
+  require_needs(policy, resolved, Machine::offers, "the simulated machine");
   if (options.placement) {
     if (!policy.traits.profiled)
       throw std::invalid_argument(policy.name + " does not go by a placement");
     check(*options.placement, stream.info());
-  } else if (policy.traits.profiled) {
+  } else if (goes_by_placement(policy, resolved)) {
     const auto started = std::chrono::steady_clock::now();
     const RunOptions before = half(options, 0);
     RunOptions after = half(options, 0.5);

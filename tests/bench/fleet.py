@@ -90,12 +90,11 @@ def searched(search: Search) -> Trials:
     base = parallel.trial_of(f"{search.workload}:smoke", search.policy)
     space = catalog.space(search.policy).spec
     knobs = catalog.tuned_knobs(space, policy)
-    tuned = {knob.name for knob in knobs}
     optimizer = Optimizer(
         knobs,
         seed=search.seed,
         initial=initial_trials(search.initial),
-        fixed={name: value for name, value in base.knobs.items() if name not in tuned},
+        fixed=policy.others(knobs, base.knobs),
         starts=catalog.starts(space, policy),
     )
     trials = []

@@ -105,13 +105,12 @@ def study(base: Trial, budget: int, workers: int, seed: int) -> dict[str, Any]:
     trial."""
     policy = engine.policy(POLICY)
     knobs = catalog.tuned_knobs(catalog.space(POLICY).spec, policy)
-    tuned = {knob.name for knob in knobs}
     optimizer = Optimizer(
         knobs,
         seed=seed,
         initial=initial_trials(budget),
         lag=workers,
-        fixed={name: value for name, value in base.knobs.items() if name not in tuned},
+        fixed=policy.others(knobs, base.knobs),
     )
     asks, runs = [], []
     best: tuple[float, dict[str, KnobValue]] | None = None

@@ -1,11 +1,13 @@
 """Chooses what a search of a policy starts from (`starts` in spaces/POLICY.yaml).
 
-    python tests/bench/starts.py --policy unified [--workloads W,...] [--budget 100] [--keep 5]
+    python tests/bench/starts.py --policy unified [--workloads W,...] [--candidates 160] [--keep 5]
 
-Searches the policy's space on every workload at 1:8, without its present starts; runs the best of
-each search on all workloads; and keeps, one after the other, the configuration that raises the
-geometric mean of what the best of those kept, the default included, comes to. Prints them as YAML,
-and what they are worth on workloads that had no part in the choice: each workload is left out once.
+Draws configurations that differ from the default in some of the tuned knobs; runs them, and those
+that the space has already, on all workloads and at all ratios; and keeps, one after the other, the
+one that raises the geometric mean of what a search of those kept comes to. Such a search chooses at
+1:8 alone, as `tune compare` does, so that a configuration is worth nothing that is good there and
+bad elsewhere. Prints the kept ones as YAML, and what they are worth on workloads that had no part
+in the choice: each workload is left out once.
 
 Trials have seeds of their own, which no comparison uses. All runs are cached: the same command goes
 on where one was stopped.
@@ -17,26 +19,32 @@ import argparse
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
+import numpy as np
 import yaml
 
 from tuner import engine
 from tuner.declarations import KnobValue, PolicyDecl
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
+from tuner.documents.space import SpaceSpec
 from tuner.optimize import jobs
-from tuner.optimize.jobs import Job, Result, Study, StudyResult
+from tuner.optimize.jobs import Job, Result
 from tuner.run import pool, runner, settings, streams
 from tuner.run.trial import Trial, TrialResult
 from tuner.terminal import progress, say
 
 Configuration = Mapping[str, KnobValue]
-Matrix = Mapping[str, Sequence[float]]
-"""By workload: the performance of each candidate over the default's. The first is the default."""
+Place = tuple[str, str]
+Matrix = Mapping[Place, Sequence[float]]
+"""By workload and ratio: the performance of each candidate over the default's. The first is the
+default."""
 
-RATIO = "1:8"
+CHOSEN_AT = "1:8"
+RATIOS = (CHOSEN_AT, "1:4", "1:16")
 TEST_SEED = jobs.STUDY_SEED + 1
+CHANGED = 0.4  # of the knobs
 LEAST_GAIN = 1.001
 
 
@@ -44,61 +52,57 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--policy", default="unified")
     parser.add_argument("--workloads", help="default: all")
-    parser.add_argument("--budget", type=int, default=100, help="trials of each search")
+    parser.add_argument("--candidates", type=int, default=160, help="configurations to draw")
     parser.add_argument("--keep", type=int, default=5, help="configurations to choose")
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     policy = engine.policy(args.policy)
     names = args.workloads.split(",") if args.workloads else catalog.names(Kind.workload)
-    studies = {name: study_on(name, policy, args.budget) for name in names}
-    for study in studies.values():
-        streams.prepare(study.stream)
-    found = done(list(studies.values()), args.workers, f"{len(studies)} searches")
-    candidates: list[Configuration] = [{}]
-    searched_on = [""]
-    for name, study in studies.items():
-        result = found[jobs.key_of(study)]
-        assert isinstance(result, StudyResult)
-        candidates.append(changed(policy, result.knobs))
-        searched_on.append(name)
-    matrix = measured(studies, candidates, args.workers)
-    kept = chosen(matrix, range(1, len(candidates)), args.keep)
-    print(f"# geometric mean over the default, {len(matrix)} workloads: {worth(matrix, kept):.3f}")
+    space = catalog.space(policy.name).spec
+    candidates: list[Configuration] = [{}, *space.starts, *drawn(policy, space, args.candidates)]
+    matrix = measured(names, policy, candidates, args.workers)
+    kept = chosen(matrix, names, args.keep)
+    gains = ", ".join(f"{worth(matrix, names, kept, (r,)):.3f} at {r}" for r in RATIOS)
+    print(f"# geometric means over the default, {len(names)} workloads: {gains}")
     left_out = []
-    for name, row in matrix.items():
-        others = {other: matrix[other] for other in matrix if other != name}
-        allowed = [i for i in range(1, len(candidates)) if searched_on[i] != name]
-        left_out.append(max(row[i] for i in [0, *chosen(others, allowed, args.keep)]))
-    print(f"# on workloads left out of the choice: {mean(left_out):.3f}")
+    for name in names:
+        without = chosen(matrix, [other for other in names if other != name], args.keep)
+        left_out.append(worth(matrix, [name], without, RATIOS))
+    print(f"# over all ratios, on workloads left out of the choice: {mean(left_out):.3f}")
     for i in kept:
-        good = ", ".join(f"{name} {row[i]:.2f}" for name, row in matrix.items() if row[i] > 1.01)
-        print(f"# {good}")
+        gained = {name: matrix[name, CHOSEN_AT][i] for name in names}
+        good = ", ".join(f"{name} {gain:.2f}" for name, gain in gained.items() if gain > 1.01)
+        print(f"# at {CHOSEN_AT}: {good}")
         print(yaml.safe_dump([dict(candidates[i])], default_flow_style=None, width=96), end="")
     return 0
 
 
-def study_on(workload: str, policy: PolicyDecl, budget: int) -> Study:
-    setting = settings.resolve(
-        workload, policy=policy, study="starts", deadline_seconds=7200.0, ratio=RATIO
-    )
-    return jobs.study(setting, {}, budget).model_copy(update={"starts": []})
-
-
-def changed(policy: PolicyDecl, knobs: Configuration) -> Configuration:
+def drawn(policy: PolicyDecl, spec: SpaceSpec, count: int) -> list[Configuration]:
     """What differs from the default and has an effect."""
     from tuner.optimize.space import Space
 
-    space = catalog.space(policy.name).spec
-    tuned = Space(
-        catalog.tuned_knobs(space, policy),
-        {knob.name: knob.default for knob in policy.knobs if knob.name not in space.knobs},
-    )
-    defaults = {knob.name: knob.default for knob in policy.knobs}
-    return {
-        name: value
-        for name, value in knobs.items()
-        if value != defaults[name] and tuned.active(name, knobs)
-    }
+    tuned = catalog.tuned_knobs(spec, policy)
+    space = Space(tuned, policy.others(tuned))
+    rng = np.random.default_rng(TEST_SEED)
+    found: list[Configuration] = []
+    while len(found) < count:
+        fresh = space.sample(rng)
+        picked = {}
+        for knob in tuned:
+            choices = [False, True] if knob.type == "boolean" else knob.choices
+            others = [choice for choice in choices if choice != knob.default]
+            value = others[int(rng.integers(len(others)))] if others else fresh[knob.name]
+            if rng.random() < CHANGED:
+                picked[knob.name] = float(f"{value:.3g}") if isinstance(value, float) else value
+        whole = space.default() | picked
+        drawn = {
+            name: value
+            for name, value in picked.items()
+            if space.active(name, whole) and value != space.decls[name].default
+        }
+        if drawn and drawn not in found:
+            found.append(drawn)
+    return found
 
 
 def done(wanted: Sequence[Job], workers: int, what: str) -> dict[str, Result]:
@@ -107,7 +111,6 @@ def done(wanted: Sequence[Job], workers: int, what: str) -> dict[str, Result]:
     missing = [job for job in wanted if jobs.key_of(job) not in found]
     if not missing:
         return found
-    total = sum(job.budget if isinstance(job, Study) else 1 for job in missing)
     count = 0
     workers_pool = pool.open_pool(runner.run, workers=min(workers, len(missing)))
     try:
@@ -119,7 +122,7 @@ def done(wanted: Sequence[Job], workers: int, what: str) -> dict[str, Result]:
             def one() -> None:
                 nonlocal count
                 count += 1
-                update(count / total)
+                update(count / len(missing))
 
             jobs.run_on(workers_pool, missing, took, one)
     finally:
@@ -128,15 +131,24 @@ def done(wanted: Sequence[Job], workers: int, what: str) -> dict[str, Result]:
 
 
 def measured(
-    studies: Mapping[str, Study], candidates: Sequence[Configuration], workers: int
+    names: Sequence[str],
+    policy: PolicyDecl,
+    candidates: Sequence[Configuration],
+    workers: int,
 ) -> Matrix:
-    def trial(study: Study, candidate: Configuration) -> Trial:
-        knobs: dict[str, Any] = dict(study.trial.knobs) | dict(candidate)
-        scenario = study.trial.scenario
-        seeded = type(scenario)(**(scenario.plain() | {"seed": TEST_SEED}))
-        return study.trial.model_copy(update={"knobs": knobs, "scenario": seeded})
-
-    trials = {name: [trial(study, c) for c in candidates] for name, study in studies.items()}
+    trials = {}
+    for name in names:
+        for ratio in RATIOS:
+            setting = settings.resolve(
+                name, policy=policy, study="starts", deadline_seconds=7200.0, ratio=ratio
+            )
+            scenario = replace(setting.scenario, seed=TEST_SEED)
+            seeded = setting.model_copy(update={"scenario": scenario})
+            trials[name, ratio] = [
+                seeded.trial(0, engine.resolve(policy.name, dict(candidate)))
+                for candidate in candidates
+            ]
+        streams.prepare(trials[name, CHOSEN_AT][0].stream)
     everything = [each for row in trials.values() for each in row]
     found = done(everything, workers, f"{len(everything)} runs of {len(candidates)} candidates")
 
@@ -147,24 +159,30 @@ def measured(
             say(f"{each.workload}: {result.error}")
         return math.inf if result.cost is None else result.cost
 
-    costs = {name: [cost(each) for each in row] for name, row in trials.items()}
-    return {name: [row[0] / value for value in row] for name, row in costs.items()}
+    costs = {place: [cost(each) for each in row] for place, row in trials.items()}
+    return {place: [row[0] / value for value in row] for place, row in costs.items()}
 
 
-def chosen(matrix: Matrix, candidates: Sequence[int], keep: int) -> list[int]:
+def chosen(matrix: Matrix, names: Sequence[str], keep: int) -> list[int]:
     """Greedily, the candidates that are worth most together."""
     kept: list[int] = []
+    candidates = range(1, len(matrix[names[0], CHOSEN_AT]))
     while len(kept) < keep:
         others = [i for i in candidates if i not in kept]
-        best = max(others, key=lambda i: worth(matrix, [*kept, i]), default=None)
-        if best is None or worth(matrix, [*kept, best]) <= worth(matrix, kept) * LEAST_GAIN:
+        best = max(others, key=lambda i: worth(matrix, names, [*kept, i], RATIOS), default=None)
+        now = worth(matrix, names, kept, RATIOS)
+        if best is None or worth(matrix, names, [*kept, best], RATIOS) <= now * LEAST_GAIN:
             break
         kept.append(best)
     return kept
 
 
-def worth(matrix: Matrix, kept: Sequence[int]) -> float:
-    return mean([max(row[i] for i in [0, *kept]) for row in matrix.values()])
+def worth(
+    matrix: Matrix, names: Sequence[str], kept: Sequence[int], ratios: Sequence[str]
+) -> float:
+    """Of what is the best at CHOSEN_AT, on each workload."""
+    best = {name: max([0, *kept], key=matrix[name, CHOSEN_AT].__getitem__) for name in names}
+    return mean([matrix[name, ratio][best[name]] for name in names for ratio in ratios])
 
 
 def mean(values: Sequence[float]) -> float:

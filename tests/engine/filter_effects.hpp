@@ -164,9 +164,8 @@ inline void ask_for_ten(Rig& r) {
           {"promote_watermark", 0.0},
           {"demote_watermark", 0.0}};
 }
-/// HybridTier's own: two filters, thresholds that adapt, and second chances. `thrift` turns the
-/// artifact's monitoring on.
-[[nodiscard]] inline std::vector<Entry> hybridtier_entries(const KnobMap& thrift) {
+/// HybridTier's own: two filters, thresholds that adapt, and second chances.
+[[nodiscard]] inline std::vector<Entry> hybridtier_entries() {
   const KnobMap full{{"promote_watermark", 0.1}, {"demote_watermark", 0.9}};
   const KnobMap soon{{"adaptation_period", 10.0}};
   return joined(
@@ -188,14 +187,17 @@ inline void ask_for_ten(Rig& r) {
         false},
        {"second_chance_revisit", 1000.0, 100000.0, Then::less, demoted_after_revisit, full, 4096,
         false},
-       {"second_chance_queue", 3.0, 5.0, Then::more, marked, full, 4096, false},
-       {"plateau_promotions", 2.0, 3.0, Then::less, threshold_after_plateau,
-        with(thrift, {{"plateau_batches", whole(0)}})},
-       {"plateau_batches", whole(20), whole(40), Then::more,
-        gauge_after("frequency_threshold", 3, 40), thrift},
-       {"demotion_pause_rate", 1e-6, 1.0, Then::more, demoted_by_batches,
-        with(with(thrift, full), {{"scan_chunk", 1.0}})}},
+       {"second_chance_queue", 3.0, 5.0, Then::more, marked, full, 4096, false}},
       frequency_entries(), filter_entries("frequency_hot_threshold"));
+}
+/// The monitoring of its artifact, which `thrift` turns on.
+[[nodiscard]] inline std::vector<Entry> thrift_entries(const KnobMap& thrift) {
+  const KnobMap one{{"promote_watermark", 0.1}, {"demote_watermark", 0.9}, {"scan_chunk", 1.0}};
+  return {{"plateau_promotions", 2.0, 3.0, Then::less, threshold_after_plateau,
+           with(thrift, {{"plateau_batches", whole(0)}})},
+          {"plateau_batches", whole(20), whole(40), Then::more,
+           gauge_after("frequency_threshold", 3, 40), thrift},
+          {"demotion_pause_rate", 1e-6, 1.0, Then::more, demoted_by_batches, with(thrift, one)}};
 }
 /// FreqTier's levels of sampling, which `ladder` turns on.
 [[nodiscard]] inline std::vector<Entry> ladder_entries(const KnobMap& ladder = {}) {

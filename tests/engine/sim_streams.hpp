@@ -223,4 +223,36 @@ inline void write_zipf(const TempStream& file, const ZipfOptions& options) {
   writer.finish();
 }
 
+/// An object that is chased through, mlp 1, and one that is swept over, mlp 8, which gets four
+/// times as many accesses and is mapped first. 512 pages each, R 4.
+inline void write_chase_and_sweep(const TempStream& file, bool scratch = false) {
+  constexpr std::uint32_t pages = 512;
+  trace::StreamInfo info = one_class(2 * pages + 512, 4);
+  info.classes = {{"sweep", 8, 5, 0}, {"chase", 1, 0, 0}};
+  info.objects = {{"swept", 0, pages}, {"chased", pages, pages}, {"scratch", 2 * pages, 512}};
+  StreamWriter writer{file, info};
+  for (std::uint32_t object = 0; object < 2; ++object) {
+    writer.events.push_back({trace::EventType::map, object, object * pages, pages});
+    writer.events.push_back({trace::EventType::touch, object, object * pages, pages});
+  }
+  writer.block(false, 1e6);
+  for (int b = 0; b < 300; ++b) {
+    for (std::uint32_t c = 0; c < 2; ++c) {
+      Part part;
+      part.stream_class = c;
+      for (std::uint32_t page = 0; page < pages; ++page) {
+        part.pages.push_back(c * pages + page);
+        part.counts.push_back(c == 0 ? 80 : 20);
+      }
+      writer.parts.push_back(std::move(part));
+    }
+    if (scratch && b % 10 == 0) writer.events.push_back({trace::EventType::map, 2, 2 * pages, 512});
+    if (scratch && b % 10 == 5)
+      writer.events.push_back({trace::EventType::unmap, 2, 2 * pages, 512});
+    writer.operations()[0] = 100;
+    writer.block(true, 1e7);
+  }
+  writer.finish();
+}
+
 }  // namespace simtest

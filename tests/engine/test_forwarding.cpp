@@ -245,8 +245,17 @@ TEST("needs: what is missing is named, and nothing else") {
   PolicyInfo info;
   info.name = "scanner";
   info.traits.needs = Need::samples | Need::faults | Need::probes;
-  require_needs(info, Need::samples | Need::faults | Need::probes | Need::sites, "this machine");
-  CHECK_THROWS(require_needs(info, Need::samples, "this machine"),
+  const Need offered = Need::samples | Need::faults | Need::probes;
+  require_needs(info, {}, offered | Need::sites, "this machine");
+  CHECK_THROWS(require_needs(info, {}, Need::samples, "this machine"),
                "policy scanner needs hint faults, probes, which this machine does not have");
+  // Of a policy that goes by a placement with some knobs, sites with these.
+  info.knobs = {knob::flag("placed", false, "here", "by a placement")};
+  info.traits.profiled = true;
+  info.traits.profiled_when = KnobCondition{"placed", {true}};
+  require_needs(info, resolve(info.knobs, {}), offered, "this machine");
+  CHECK_THROWS(
+      require_needs(info, resolve(info.knobs, {{"placed", true}}), offered, "this machine"),
+      "policy scanner needs allocation sites, which");
   CHECK_EQ(names(Need::nothing), "");
 }

@@ -60,7 +60,8 @@ Effects hybridtier() {
        huge,
        false},
   };
-  return {test::hybridtier_base(), joined(std::move(own), test::hybridtier_entries(artifact))};
+  return {test::hybridtier_base(),
+          joined(std::move(own), test::hybridtier_entries(), test::thrift_entries(artifact))};
 }
 
 Effects freqtier() {

@@ -3,41 +3,19 @@
 #include "check.hpp"
 #include "fake_memory.hpp"
 #include "knob_effects.hpp"
+#include "profiling_effects.hpp"
 #include "sim/simulate.hpp"
 #include "sim_streams.hpp"
 
 using namespace tt;
 using test::KnobMap;
 using test::Rig;
+using test::score_at;
 using test::Then;
 
 namespace {
 
 using Samples = std::vector<Sample>;
-
-/// Score of the object at pages 0..9 after two seconds in which it gets `share` of the samples.
-auto score_at(double share, double aol) {
-  return [=](Rig& r) {
-    r.policy->on_map({{0}, 10}, 1, r.now);
-    r.policy->on_map({{10}, 40}, 2, r.now);
-    for (std::uint64_t page = 0; page < 50; ++page) r.memory.touch({page}, Tier::fast);
-    for (int second = 0; second < 2; ++second) {
-      r.policy->on_samples(Samples(static_cast<std::size_t>(share * 1000), Sample{{3}}), r.now);
-      r.policy->on_samples(Samples(static_cast<std::size_t>((1 - share) * 1000), Sample{{20}}),
-                           r.now);
-      r.memory.now.a3_reads += 1000;
-      r.memory.now.a1_cycles += 1000 * aol;
-      r.memory.now.cycles += 1e6;
-      r.memory.now.stall_cycles += 5e5;
-      r.run(1);
-    }
-    for (const auto& object : r.policy->profile().objects)
-      if (object.site == "arena") return object.score * object.pages;
-    return -1.0;
-  };
-}
-double sampling(Rig& r) { return r.memory.sampling.back().loads.value; }
-double tick_period(Rig& r) { return seconds(r.policy->tick_period()); }
 
 const KnobMap base{{"sampling_period", test::whole(3000)},
                    {"profile_period", 1000.0},
@@ -47,24 +25,7 @@ const KnobMap base{{"sampling_period", test::whole(3000)},
                    {"factor", std::string{"paper"}},
                    {"predictor_a", 0.87},
                    {"predictor_b", 24.67}};
-const test::RegisterEffects effects{
-    "soar",
-    base,
-    {{"sampling_period", test::whole(1000), test::whole(3000), Then::more, sampling},
-     {"profile_period", 500.0, 1000.0, Then::more, tick_period},
-     {"r_min", 0.03, 0.2, Then::more, score_at(0.1, 50), {}, 4096, false},
-     {"r_max", 0.7, 0.9, Then::more, score_at(0.8, 50), {}, 4096, false},
-     {"overlap_aol", 40.0, 100.0, Then::less, score_at(0.8, 50), {}, 4096, false},
-     {"factor",
-      std::string{"paper"},
-      std::string{"artifact"},
-      Then::more,
-      score_at(0.8, 50),
-      {},
-      4096,
-      false},
-     {"predictor_a", 0.87, 2.0, Then::less, score_at(0.5, 50), {}, 4096, false},
-     {"predictor_b", 24.67, 100.0, Then::less, score_at(0.5, 50), {}, 4096, false}}};
+const test::RegisterEffects effects{"soar", base, test::profiling_entries("sampling_period")};
 
 /// The policy with a placement.
 struct Placed {
@@ -94,37 +55,6 @@ struct Placed {
 };
 // FakeMemory names site 1 "arena" and all others "".
 
-/// An object that is chased through, mlp 1, and one that is swept over, mlp 8, which gets four
-/// times as many accesses and is mapped first. 512 pages each, R 4.
-void write_chase_and_sweep(const simtest::TempStream& file, bool scratch = false) {
-  constexpr std::uint32_t pages = 512;
-  trace::StreamInfo info = simtest::one_class(2 * pages + 512, 4);
-  info.classes = {{"sweep", 8, 5, 0}, {"chase", 1, 0, 0}};
-  info.objects = {{"swept", 0, pages}, {"chased", pages, pages}, {"scratch", 2 * pages, 512}};
-  simtest::StreamWriter writer{file, info};
-  for (std::uint32_t object = 0; object < 2; ++object) {
-    writer.events.push_back({trace::EventType::map, object, object * pages, pages});
-    writer.events.push_back({trace::EventType::touch, object, object * pages, pages});
-  }
-  writer.block(false, 1e6);
-  for (int b = 0; b < 300; ++b) {
-    for (std::uint32_t c = 0; c < 2; ++c) {
-      simtest::Part part;
-      part.stream_class = c;
-      for (std::uint32_t page = 0; page < pages; ++page) {
-        part.pages.push_back(c * pages + page);
-        part.counts.push_back(c == 0 ? 80 : 20);
-      }
-      writer.parts.push_back(std::move(part));
-    }
-    if (scratch && b % 10 == 0) writer.events.push_back({trace::EventType::map, 2, 2 * pages, 512});
-    if (scratch && b % 10 == 5)
-      writer.events.push_back({trace::EventType::unmap, 2, 2 * pages, 512});
-    writer.operations()[0] = 100;
-    writer.block(true, 1e7);
-  }
-  writer.finish();
-}
 const sim::RunOptions half{.fast_share = 0.5, .coarse = true};
 
 sim::MachineProfile machine() {
@@ -182,7 +112,7 @@ TEST("soar: without a placement it samples, scores every second, and moves nothi
 
 TEST("soar: the object that is chased goes fast, although the swept one is hotter and came first") {
   simtest::TempStream file;
-  write_chase_and_sweep(file);
+  simtest::write_chase_and_sweep(file);
   const auto& soar = policy("soar");
   const auto profile = sim::profile(file.reader(), machine(), soar, {}, half);
   CHECK_EQ(profile.placement.size(), 2u);
@@ -206,7 +136,7 @@ TEST("soar: the object that is chased goes fast, although the swept one is hotte
 
 TEST("soar: the two replays of a run without a placement share its progress and its deadline") {
   simtest::TempStream file;
-  write_chase_and_sweep(file);
+  simtest::write_chase_and_sweep(file);
   auto options = half;
   double last = 0, most = 0;
   options.progress = [&](double done) {
@@ -228,7 +158,7 @@ TEST("soar: the two replays of a run without a placement share its progress and 
 
 TEST("soar: a placement of another program, or for another policy, is refused") {
   simtest::TempStream file;
-  write_chase_and_sweep(file);
+  simtest::write_chase_and_sweep(file);
   auto options = half;
   options.placement = {{"heap", 1, 4096, 0}};
   CHECK_THROWS(sim::simulate(file.reader(), machine(), policy("soar"), {}, options),
@@ -245,7 +175,7 @@ TEST("soar: a placement of another program, or for another policy, is refused") 
 
 TEST("soar: an object of which nothing is touched takes no room") {
   simtest::TempStream file;
-  write_chase_and_sweep(file, true);
+  simtest::write_chase_and_sweep(file, true);
   const auto profile = sim::profile(file.reader(), machine(), policy("soar"), {}, half);
   CHECK_EQ(profile.placement.size(), 3u);
   CHECK_EQ(profile.placement[2].site, "scratch");

@@ -7,6 +7,7 @@
 #include "filter_effects.hpp"
 #include "kernels/kernel.hpp"
 #include "knob_effects.hpp"
+#include "profiling_effects.hpp"
 #include "regulate/harm_gate.hpp"
 #include "regulate/latency_gain.hpp"
 #include "scratch.hpp"
@@ -21,7 +22,6 @@ using test::joined;
 using test::KnobMap;
 using test::metadata;
 using test::Rig;
-using test::sampled;
 using test::sampling_after;
 using test::span_of;
 using test::Then;
@@ -57,25 +57,6 @@ auto closed(double ratio, double later, std::uint64_t promotions = 10) {
     return sum;
   };
 }
-double promoted_where_slow_costs_200_ns(Rig& r) {
-  for (int n = 0; n < 3; ++n) {
-    for (const Tier tier : {Tier::fast, Tier::slow}) {
-      TierCounters& counters = r.memory.now.tier[index(tier)];
-      counters.reads += 1000;
-      counters.occupancy_ns += 1000 * (tier == Tier::fast ? 100 : 300);
-    }
-    r.memory.now.loads[0] += 1000;
-    r.memory.now.samples_taken += 10;
-    std::vector<MigrationResult> results(2);  // 100 us in each direction
-    results[1].to = Tier::slow;
-    for (auto& result : results) result.cost = Nanos{100000};
-    r.policy->on_migrated(results, r.now);
-    r.run(1);
-  }
-  r.sample(span_of(20, 10), 12);
-  return test::promotions(r);
-}
-
 /// Ten pages are hot, and many more than fit are less so. Whether a neighbour of the hot ones,
 /// which was never sampled before, is promoted at its first sample; `later`: rounds of the others
 /// since.
@@ -97,14 +78,13 @@ const KnobMap base = with(test::hybridtier_base(), {{"filters", text("both")},
 std::vector<Entry> entries() {
   const KnobMap full{{"promote_watermark", 0.1}, {"demote_watermark", 0.9}};
   const KnobMap soon{{"adaptation_period", 10.0}};
-  const KnobMap stores{{"store_weight", whole(1)}};
-  const KnobMap cost{{"cost_test", true}};
   const KnobMap beside{
       {"adaptation_period", 10.0}, {"neighbourhoods", 2.0}, {"neighbour_cooling_period", 100.0}};
   const KnobMap neighbours = with(beside, {{"neighbours", true}});
   std::vector<Entry> own{
       {"preset", text("ours"), text("freqtier"), Then::less, metadata},
       {"preset", text("hybridtier"), text("freqtier"), Then::less, metadata},
+      {"preset", text("freqtier"), text("static"), Then::less, metadata},
       {"filters", text("both"), text("frequency"), Then::less, metadata},
       {"filters", text("both"), text("momentum"), Then::less, metadata},
       {"threshold", text("fill"), text("step"), Then::differs,
@@ -112,13 +92,13 @@ std::vector<Entry> entries() {
        with(soon, {{"frequency_threshold_floor", whole(1)}})},
       {"threshold", text("step"), text("fixed"), Then::more,
        gauge_after("frequency_threshold", 3, 40), soon},
+      {"sampling_by", text("period"), text("frequency"), Then::differs,
+       [](Rig& r) {
+         r.memory.now.loads[0] += 1000;
+         r.run(1);
+         return static_cast<double>(r.memory.sampling.back().loads.mode);
+       }},
       {"intensity", text("fixed"), text("ladder"), Then::less, sampling_after(0.7, 0.7)},
-      {"intensity",
-       text("fixed"),
-       text("thrift"),
-       Then::less,
-       gauge_after("frequency_threshold", 3, 40),
-       {{"plateau_batches", whole(0)}, {"threshold", text("fixed")}}},
       {"second_chance", false, true, Then::differs,
        [](Rig& r) {
          r.sample(span_of(0, 20), 8);
@@ -135,40 +115,56 @@ std::vector<Entry> entries() {
          r.sample(span_of(20, 10), 12);
          return test::promotions(r);
        }},
-      {"cost_test",
-       false,
-       true,
-       Then::less,
-       promoted_where_slow_costs_200_ns,
-       {{"benefit_margin", 50.0}}},
       {"neighbours", false, true, Then::more, comes_at_first_sample(1), beside},
       {"neighbourhoods", 2.0, 20.0, Then::less, comes_at_first_sample(1), neighbours},
       {"neighbour_cooling_period", 0.5, 100.0, Then::more, comes_at_first_sample(4), neighbours},
       {"rate_margin", 1.0, 10.0, Then::less, comes_at_first_sample(1), neighbours},
-      {"store_weight", whole(1), whole(4), Then::more, sampled(30, 2, AccessKind::store)},
-      {"store_sampling_period", 1000.0, 2000.0, Then::more,
-       [](Rig& r) { return r.memory.sampling.back().stores.value; }, stores},
+      {"preset_frequency_cooling_period",
+       1.0,
+       3.0,
+       Then::less,
+       gauge_after("frequency_coolings", 3, 100),
+       {{"preset", text("hybridtier")}}},
+      {"preset_sampling_frequency",
+       1000.0,
+       3000.0,
+       Then::more,
+       [](Rig& r) { return r.memory.sampling.back().loads.value; },
+       {{"preset", text("freqtier")}}},
+      {"preset_stable_band",
+       0.01,
+       0.1,
+       Then::less,
+       sampling_after(0.7, 0.75),
+       {{"preset", text("freqtier")}}},
+      // Without a placement it is a profiling run, which samples misses by their number.
+      {"placement", text("first-touch"), text("profile"), Then::differs,
+       [](Rig& r) { return static_cast<double>(r.memory.sampling.back().loads.mode); }},
       {"gate_window", 5000.0, 10000.0, Then::less, closed(0.5, 0.5)},
       {"gate_band", 0.005, 0.2, Then::more, closed(0.5, 0.4)},
       {"gate_patience", whole(2), whole(5), Then::less, closed(0.5, 0.5)},
       {"gate_promotions", 0.1, 0.9, Then::less, closed(0.5, 0.5)},
       {"gate_pause", 5000.0, 60000.0, Then::more, closed(0.5, 0.5)},
-      {"benefit_margin", 0.5, 5.0, Then::less, promoted_where_slow_costs_200_ns, cost},
   };
   return joined(
-      std::move(own), test::ladder_entries({{"intensity", text("ladder")}}),
-      test::hybridtier_entries({{"intensity", text("thrift")}, {"threshold", text("fixed")}}));
+      std::move(own),
+      test::ladder_entries({{"intensity", text("ladder")}, {"frequency_cooling_period", 0.6}}),
+      test::hybridtier_entries(),
+      test::profiling_entries("profile_sampling_period", {{"placement", text("profile")}}));
 }
 
 const test::RegisterEffects effects{"unified", base, entries()};
 
 // --- Bit by bit ----------------------------------------------------------------------------------
 
-/// FreqTier's name of what is called otherwise in ours.
+/// A published system's name of what is called otherwise in ours.
 std::string renamed(const std::string& name, const std::string& policy) {
+  if (name == "stable_band") return "preset_stable_band";
+  if (name == "sampling_frequency") return "preset_sampling_frequency";
+  if (name == "frequency_cooling_period") return "preset_frequency_cooling_period";
   if (policy == "freqtier" && name == "hot_threshold") return "frequency_threshold";
   if (policy == "freqtier" && name == "coolings") return "frequency_coolings";
-  if (policy == "freqtier" && name == "cooling_period") return "frequency_cooling_period";
+  if (policy == "freqtier" && name == "cooling_period") return "preset_frequency_cooling_period";
   return name;
 }
 
@@ -226,7 +222,7 @@ void compare(const trace::Reader& reader, const sim::RunOptions& options, const 
 /// Under which much happens within seconds.
 const KnobMap busy{{"sample_batch", 2000.0},
                    {"adaptation_period", 5000.0},
-                   {"frequency_cooling_period", 2.0},
+                   {"preset_frequency_cooling_period", 2.0},
                    {"momentum_cooling_period", 0.2},
                    {"promote_watermark", 0.1},
                    {"demote_watermark", 0.2},
@@ -294,12 +290,12 @@ TEST("unified: a part that is off samples, counts, charges and shows nothing") {
   CHECK_EQ(both.memory.work(Work::tracker_update), 20U);
 }
 
-TEST("unified: huge pages are counted further, and forgotten after as many samples each") {
+TEST("unified: huge pages are counted further, and forgotten after as many samples of 4 KiB") {
   const KnobMap given = with(base, {{"frequency_cooling_period", 5.0}});  // 100 samples
   for (const std::uint64_t page_bytes : {4096ULL, 2ULL << 20}) {
     Rig rig("unified", {}, given, 20, 100, page_bytes);
     rig.map(0, 100);
-    rig.sample(Pages{30}, 99);
+    rig.sample(Pages{30}, static_cast<unsigned>(100 * page_bytes / 4096 - 1));
     CHECK_EQ(rig.gauge("frequency_coolings"), 0.0);
     rig.sample(Pages{30}, 1);
     CHECK_EQ(rig.gauge("frequency_coolings"), 1.0);
@@ -314,23 +310,105 @@ TEST("unified: huge pages are counted further, and forgotten after as many sampl
   CHECK_THROWS(unified(above), "allowed up to 15");
 }
 
-TEST("unified: stores weigh what they are said to") {
-  auto rig = unified({{"store_weight", whole(3)}, {"frequency_hot_threshold", whole(6)}});
-  using Mode = SamplingRequest::Mode;
-  CHECK(rig.memory.sampling.back().stores == (SamplingRequest::Event{Mode::period, 10000}));
-  rig.sample(Pages{30}, 1, AccessKind::store);
-  rig.sample(Pages{30}, 2, AccessKind::load);
-  CHECK(rig.memory.queued(Tier::fast).empty());
-  rig.sample(Pages{30}, 1, AccessKind::store);
-  CHECK((rig.memory.queued(Tier::fast) == Pages{30}));
+TEST("unified: goes on sampling until its counters have been halved once") {
+  for (const bool halved : {false, true}) {
+    const double samples = halved ? 5 : 6;  // for each fast page; a hundred are counted
+    auto rig = unified({{"filters", text("frequency")},
+                        {"gate", false},
+                        {"intensity", text("ladder")},
+                        {"window", 1.0},
+                        {"frequency_cooling_period", samples}});
+    rig.sample(Pages{30}, 100);
+    for (int second = 0; second < 10; ++second) {  // in which nothing is promoted
+      rig.memory.now.loads[0] += 1000;
+      rig.run(1);
+    }
+    CHECK_EQ(rig.gauge("frequency_coolings"), halved ? 1.0 : 0.0);
+    CHECK_EQ(rig.gauge("monitoring"), halved ? 1.0 : 0.0);
+    CHECK_EQ(rig.gauge("sampling_level"), halved ? 0.0 : 2.0);
+  }
 }
 
-TEST("unified: a promotion has to pay for its move if it is tested") {
-  auto rig = unified({{"cost_test", true}});
-  // 12 samples of 100 accesses that save 200 ns: 240 us, for a move of 1.5 times 60 to 70 us.
-  CHECK_EQ(promoted_where_slow_costs_200_ns(rig), 10.0);
-  auto dear = unified({{"cost_test", true}, {"benefit_margin", 50.0}});
-  CHECK_EQ(promoted_where_slow_costs_200_ns(dear), 0.0);
+TEST("unified: with a placement pages start where it says, and hot ones still move") {
+  test::FakeMemory memory(20, 1000);
+  const Placement placement{{{"arena", 9, 10, 0}, {"", 5, 40, 1}}};
+  const auto& unified = policy("unified");
+  Knobs knobs = resolve(unified.knobs, {});
+  for (const auto& [name, value] : with(base, {{"placement", text("profile")}, {"gate", false}}))
+    knobs.set(name, value);
+  const auto running = unified.make({memory, knobs, nullptr, 1, &placement});
+  running->on_map({{100}, 40}, 2, {});
+  running->on_map({{0}, 10}, 1, {});
+  CHECK(running->placement({{109}, 1}) == Tier::fast);  // what the better object leaves
+  CHECK(running->placement({{110}, 1}) == Tier::slow);
+  CHECK(running->placement({{9}, 1}) == Tier::fast);
+  running->on_unmap({{0}, 10}, {});
+  CHECK(running->placement({{9}, 1}) == Tier::slow);
+  memory.touch({120}, Tier::slow);
+  running->on_samples(std::vector<Sample>(40, Sample{.page = {120}, .tier = Tier::slow}), {});
+  CHECK((memory.queued(Tier::fast) == Pages{120}));
+}
+
+TEST("unified: a placement is made and used only with the knob, and of no preset") {
+  simtest::TempStream file;
+  simtest::write_chase_and_sweep(file);
+  const auto machine = simtest::full_machine();
+  sim::RunOptions options{.fast_share = 0.5, .coarse = true};
+  const auto& unified = policy("unified");
+  const KnobMap profiled{{"placement", text("profile")}};
+  const auto seconds = [&](const KnobMap& knobs) {
+    return sim::simulate(file.reader(), machine, unified, knobs, options).seconds;
+  };
+  const double alone = seconds({});
+  const double with_profile = seconds(profiled);
+  CHECK(with_profile < alone);
+  options.placement = sim::profile(file.reader(), machine, unified, profiled, options).placement;
+  CHECK_EQ(options.placement->at(0).site, "chased");
+  CHECK_EQ(seconds(profiled), with_profile);
+  CHECK_EQ(seconds({}), alone);
+  options.placement.reset();
+  CHECK_THROWS(sim::profile(file.reader(), machine, unified, {}, options), "nothing to profile");
+  for (const char* preset : {"hybridtier", "freqtier"})
+    CHECK_EQ(seconds(with(profiled, {{"preset", text(preset)}})),
+             seconds({{"preset", text(preset)}}));
+}
+
+TEST("unified: preset static is first-touch, or Soar with a profile, bit by bit") {
+  simtest::TempStream file;
+  simtest::write_chase_and_sweep(file);
+  const auto machine = simtest::full_machine();
+  const sim::RunOptions options{.fast_share = 0.5, .coarse = true};
+  const auto run = [&](const char* name, const KnobMap& knobs) {
+    return sim::simulate(file.reader(), machine, tt::policy(name), knobs, options);
+  };
+  // What would move pages, if anything did.
+  const KnobMap other{{"gate", true}, {"neighbours", true}, {"sampling_frequency", 1e6}};
+  const KnobMap still = with(other, {{"preset", text("static")}});
+  const KnobMap placed = with(still, {{"placement", text("profile")}});
+  CHECK_EQ(difference(run("first-touch", {}), run("unified", still), "first-touch"), "");
+  CHECK_EQ(difference(run("soar", {}), run("unified", placed), "soar"), "");
+  CHECK(run("unified", placed).seconds < run("unified", still).seconds);
+}
+
+TEST("unified: as many samples by period as by frequency take the program far less time") {
+  simtest::TempStream stream;
+  simtest::write_zipf(stream, {.full_pages = 1 << 16,
+                               .scale = 64,
+                               .exponent = 0.9,
+                               .rate = 100e6,
+                               .seconds = 6,
+                               .drift_seconds = 0,
+                               .seed = 7});
+  const sim::RunOptions options{.coarse = true};
+  const auto run = [&](const char* by) {
+    return sim::simulate(stream.reader(), simtest::full_machine(), policy("unified"),
+                         {{"sampling_by", text(by)}}, options);
+  };
+  const auto period = run("period"), frequency = run("frequency");
+  CHECK(period.metrics.at("samples") > 0.8 * frequency.metrics.at("samples"));
+  CHECK(period.metrics.at("samples") < 1.2 * frequency.metrics.at("samples"));
+  // The first second is by frequency in any case.
+  CHECK(period.breakdown.at("sampling") < 0.5 * frequency.breakdown.at("sampling"));
 }
 
 TEST("gate: closes when promotions do not raise the hit ratio, and says so") {

@@ -286,12 +286,12 @@ struct Ladder {
                   .levels = {100, 10, 1}, .window = from_seconds(60), .stable_band = 0.005}};
   Nanos now{};
   /// Whether the sampling was changed.
-  bool window(double ratio, std::uint64_t promoted = 5) {
+  bool window(double ratio, std::uint64_t promoted = 5, bool settled = true) {
     now += from_seconds(60);
     load(memory, ratio);
     ladder.promoted(promoted);
     const auto requests = memory.sampling.size();
-    ladder.tick(now);
+    ladder.tick(now, settled);
     return memory.sampling.size() > requests;
   }
 };
@@ -331,6 +331,21 @@ TEST("ladder: a window without promotions is a plateau, stable or not") {
   Ladder l;
   l.window(0.5);
   CHECK(l.window(0.8, 0));
+  CHECK(l.ladder.monitoring());
+}
+
+TEST("ladder: samples less, but does not stop, before things have settled") {
+  Ladder l;
+  l.window(0.7, 5, false);
+  CHECK(l.window(0.7, 5, false));
+  CHECK(l.window(0.9, 0, false));
+  CHECK_EQ(l.ladder.level(), 2u);
+  CHECK(!l.window(0.9, 5, false));
+  CHECK(!l.window(0.7, 0, false));
+  CHECK(!l.ladder.monitoring());
+  CHECK(l.window(0.9, 5, false));
+  CHECK_EQ(l.ladder.level(), 1u);
+  CHECK(l.window(0.9, 0, true));
   CHECK(l.ladder.monitoring());
 }
 

@@ -14,7 +14,7 @@ import pytest
 from conftest import python_path
 from synthetic import KNOBS, seconds_of
 
-from tuner.declarations import KnobCondition, KnobDecl
+from tuner.declarations import KnobCondition, KnobDecl, KnobValue
 from tuner.errors import UserError
 from tuner.optimize import optimizer
 from tuner.optimize.optimizer import Optimizer, Proposal, SpaceExhausted, initial_trials
@@ -219,13 +219,33 @@ def test_values_survive_the_way_through_configspace() -> None:
         assert space.knobs(configuration) == knobs
 
 
-@pytest.mark.parametrize(
-    ("fixed", "tuned"), [({"aol": True}, ["aol.low"]), ({"aol": False}, []), ({}, [])]
-)
+@pytest.mark.parametrize(("aol", "tuned"), [(True, ["aol.low"]), (False, []), (None, [])])
 def test_condition_on_a_knob_that_is_not_tuned_is_decided_by_its_value(
-    fixed: dict[str, bool], tuned: list[str]
+    aol: bool | None, tuned: list[str]
 ) -> None:
+    fixed = [] if aol is None else [KnobDecl(name="aol", type="boolean", default=aol)]
     assert Space([AOL_LOW], fixed).tuned == tuned
+
+
+def test_condition_goes_through_a_knob_that_is_not_tuned() -> None:
+    """window acts while the ladder is on, which is not tuned, and the ladder while preset is ours,
+    which is tuned."""
+    preset = KnobDecl(name="preset", type="choice", default="ours", choices=["ours", "static"])
+    ladder = KnobDecl(
+        name="ladder", type="boolean", default=True,
+        condition=KnobCondition(parent="preset", values=["ours"]),
+    )  # fmt: skip
+    window = real("window", condition=KnobCondition(parent="ladder", values=[True]))
+    space = Space([window, preset], [ladder])
+    assert space.tuned == ["window", "preset"]
+    for value, active in (("ours", True), ("static", False)):
+        knobs: dict[str, KnobValue] = {"window": 0.7, "preset": value}
+        assert space.active("window", knobs) == active
+        configuration = space.configuration(knobs)
+        assert configuration is not None
+        assert ("window" in configuration) == active
+    off = ladder.model_copy(update={"default": False})
+    assert Space([window, preset], [off]).tuned == ["preset"]
 
 
 def test_chain_of_conditions() -> None:

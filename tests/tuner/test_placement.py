@@ -148,6 +148,50 @@ def test_profile_and_obey(run: Any, folder: Path) -> None:
     assert "fast_pages" in shown.out
 
 
+def test_a_policy_that_goes_by_one_with_a_knob(run: Any, folder: Path) -> None:
+    profiled = run("profile", "microbench", "-i", "smoke", "--policy", "unified", "-o", "p.yaml")
+    assert profiled.code == 0, profiled.err
+    knob = ("--set", "placement=profile")
+    assert f"--policy unified {' '.join(knob)} --placement p.yaml" in profiled.out
+    smoke = ("-w", "microbench", "-i", "smoke", "--policy", "unified")
+    placed = run("sim", *smoke, *knob, "--placement", "p.yaml", "--json")
+    alone = run("sim", *smoke, *knob, "--json")
+    assert "no --placement: unified profiles microbench" in alone.err
+    assert placed.json["objective"] == alone.json["objective"]
+    assert "profiles" not in run("sim", *smoke, "--json").err
+    run("profile", "microbench", "-i", "smoke", "-o", "chase.yaml", "--set", "r_max=0.6")
+    chase = Path("chase.yaml").read_text()
+    Path("chase.yaml").write_text(chase.replace("policy: soar", "policy: unified"))
+    other = run("sim", *smoke, *knob, "--placement", "chase.yaml", "--json")
+    assert other.json["objective"] < placed.json["objective"]
+    refused = run("sim", *smoke, "--placement", "p.yaml")
+    assert refused.code == 2
+    assert (
+        "--placement: unified goes by one only with placement=profile; found placement=first-touch"
+        in refused.err
+    )
+    preset = ("--set", "preset=freqtier")
+    refused = run("sim", *smoke, *knob, *preset, "--placement", "p.yaml")
+    assert refused.code == 2
+    assert "goes by one only with preset=ours or static; found preset=freqtier" in refused.err
+    Path("narrow.yaml").write_text("policy: unified\nsummary: s\nknobs: {gate: {}}\n")
+    study = ("run", *smoke, "--placement", "p.yaml")
+    refused = run(*study, "--space", "narrow.yaml")
+    assert refused.code == 2
+    assert "only with placement=profile, which is not among what space 'narrow.yaml'" in refused.err
+    words = list(study)
+    assert study_request(cli.parser_for(words).parse_args(words)).placement
+
+
+def test_what_a_preset_leaves_inactive_asks_for_no_placement() -> None:
+    unified = engine.policy("unified")
+    for preset, goes in (("ours", True), ("static", True), ("freqtier", False)):
+        knobs = engine.resolve("unified", {"preset": preset, "placement": "profile"})
+        assert unified.goes_by_placement(knobs) == goes
+    assert engine.policy("soar").goes_by_placement(engine.resolve("soar", {}))
+    assert not engine.policy("hemem").goes_by_placement(engine.resolve("hemem", {}))
+
+
 def test_the_order_of_the_file_is_obeyed(run: Any) -> None:
     """R_max below the sweep's share ranks it behind the pointer chase, as the paper means to."""
     seconds = {}

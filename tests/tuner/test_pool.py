@@ -249,7 +249,7 @@ def raylets(_=None):
     return [pid for pid in descendants(os.getpid()) if comm(pid) == "raylet"]
 cluster.is_node = raylets  # the head's own does not count
 node = cluster.Node(sys.argv[1])
-print(*raylets(), flush=True)
+print(raylets()[0], flush=True)  # others are its forks, until they are agents
 sys.stdin.read()
 """
 
@@ -398,19 +398,24 @@ def listening() -> list[tuple[str, str, int]]:
 LISTEN = "0A"
 
 
+def killed_with(driver: subprocess.Popen[Any]) -> int:
+    """Kills it, and sees that its descendants end as well; returns how many those were."""
+    ends = [os.pidfd_open(pid) for pid in descendants(driver.pid)]
+    driver.kill()
+    driver.wait()
+    for end in ends:
+        assert select.select([end], [], [], 30)[0]
+        os.close(end)
+    return len(ends)
+
+
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_no_process_outlives_a_driver_that_was_killed(hang: Hang, workers: int) -> None:
     words = [sys.executable, "-c", DRIVES, str(hang.pipe.parent), str(workers)]
     env = os.environ | {"PYTHONPATH": python_path(*sys.path)}
     with started(words, env=env) as driver:
         hang.pipe.read_bytes()
-        ends = [os.pidfd_open(pid) for pid in descendants(driver.pid)]
-        driver.kill()
-        driver.wait()
-        assert len(ends) >= workers
-        for end in ends:
-            assert select.select([end], [], [], 30)[0]
-            os.close(end)
+        assert killed_with(driver) >= workers
     sessions = Path(os.environ["TMPDIR"], "ray")
     if workers > 1:
         assert list(sessions.glob("session_*/*.lock"))
@@ -449,12 +454,8 @@ def test_no_process_outlives_a_driver_that_was_killed_while_ray_starts(tmp_path:
                 if comm(server) == "raylet"
                 for agent in descendants(server)
             ]
-        ends = [end, *map(os.pidfd_open, descendants(driver.pid))]
-        driver.kill()
-        driver.wait()
-        for end in ends:
-            assert select.select([end], [], [], 30)[0]
-            os.close(end)
+        killed_with(driver)
+        os.close(end)
     assert len(set(sessions.glob("session_2*")) - before) == 1
     RayPool(smooth, workers=2).close()
     assert not set(sessions.glob("session_2*")) - before

@@ -30,7 +30,9 @@ def run(args: Namespace) -> int:
     setting = settings.resolve(
         args.workload_name, policy=policy, study="profile", **settings.given(args)
     )
-    trial = setting.trial(0, engine.resolve(policy.name, parse_knobs(args.set, policy)))
+    when = policy.profiled_when
+    knobs = ({when.parent: when.values[0]} if when else {}) | parse_knobs(args.set, policy)
+    trial = setting.trial(0, engine.resolve(policy.name, knobs))
     streams.prepare(trial.stream)
     with progress(f"profiling {trial.workload} on fast memory") as update:
         result, objects = runner.profile(trial, progress=update)
@@ -66,13 +68,15 @@ def run(args: Namespace) -> int:
     _show(objects, result)
     print(
         f"\nwritten to {output}: tune sim -w {args.workload_name} --policy {policy.name} "
-        f"--placement {output}"
+        f"{f'--set {when} ' if when else ''}--placement {output}"
     )
     return 0
 
 
 def _profiled() -> list[str]:
-    return [policy.name for policy in engine.policies().values() if policy.profiled]
+    """Those first that always are."""
+    found = [policy for policy in engine.policies().values() if policy.profiled]
+    return [policy.name for policy in sorted(found, key=lambda p: p.profiled_when is not None)]
 
 
 def _show(objects: list[PlacedObject], result: TrialResult) -> None:

@@ -100,6 +100,12 @@ def study_request(args: Namespace) -> StudyRequest:
         deadline_seconds=args.deadline,
         **settings.given(args),
     )
+    tuned = catalog.tuned_knobs(space, policy)
+    if setting.placement and (never := policy.never_met(policy.profiled_when, tuned)):
+        raise UserError(
+            f"--placement: {policy.name} goes by one only with {never}, which is not among what "
+            f"space '{args.space or policy.name}' searches"
+        )
     if args.held_out_streams and setting.workload.kernel is None:
         raise UserError(
             f"--held-out-streams: {setting.workload.name} is a recording, which has no other stream"
@@ -113,7 +119,7 @@ def study_request(args: Namespace) -> StudyRequest:
         out=str(Path(args.out).absolute()),
         space=space,
         space_argument=args.space and (catalog.absolute(args.space) or args.space),
-        tuned=catalog.tuned_knobs(space, policy),
+        tuned=tuned,
         budget=args.budget,
         references=[declared[name] for name in references if name in declared],
         alternatives=[p for p in tunable() if p.name != policy.name] if simulated else [],

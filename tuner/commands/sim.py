@@ -38,12 +38,17 @@ def run(args: Namespace) -> int:
     if setting.sampling and setting.sampling.missing:
         name = f"{trial.workload} ({trial.scenario.input})"
         say(f"tune: warning: {name} was {setting.sampling.describe()}")
+    policy = setting.policy
+    if trial.placement and (unmet := policy.unmet(policy.profiled_when, trial.knobs)):
+        raise UserError(
+            f"--placement: {policy.name} goes by one only with {unmet}; "
+            f"found {unmet.parent}={trial.knobs[unmet.parent]}"
+        )
     streams.prepare(trial.stream)
-    profiles = engine.policy(trial.scenario.policy).profiled and trial.placement is None
+    profiles = policy.goes_by_placement(trial.knobs) and trial.placement is None
     doing = "profiling and simulating" if profiles else "simulating"
     if profiles:
-        policy = trial.scenario.policy
-        say(f"tune: no --placement: {policy} profiles {trial.workload} on fast memory first")
+        say(f"tune: no --placement: {policy.name} profiles {trial.workload} on fast memory first")
     with progress(f"{doing} {trial.scenario.policy} on {trial.workload}") as update:
         if confined is None:
             result = runner.run(trial, progress=update)

@@ -1,8 +1,8 @@
 """Placement files: which objects of a program are worth fast memory, from a profiling run.
 
-`tune profile` writes them, and a policy that goes by one (soar) obeys them: `--placement FILE`. An
-object is all that one site allocates. Sizes are at full scale, so that a placement holds for any
-ratio and any miniature of the workload.
+`tune profile` writes them, and a policy that goes by one (soar, unified) obeys them:
+`--placement FILE`. An object is all that one site allocates. Sizes are at full scale, so that a
+placement holds for any ratio and any miniature of the workload.
 """
 
 from __future__ import annotations

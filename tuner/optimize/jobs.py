@@ -149,12 +149,12 @@ def search(study: Study) -> Generator[Trial, TrialResult, StudyResult]:
     """Yields the study's trials one by one, and is sent the result of each."""
     from tuner.optimize.optimizer import Optimizer, initial_trials
 
-    tuned = {knob.name for knob in study.knobs}
+    policy = engine.policy(study.trial.scenario.policy)
     optimizer = Optimizer(
         study.knobs,
         seed=STUDY_SEED,
         initial=initial_trials(study.budget),
-        fixed={name: value for name, value in study.trial.knobs.items() if name not in tuned},
+        fixed=policy.others(study.knobs, study.trial.knobs),
         starts=study.starts,
     )
     best: tuple[float, dict[str, KnobValue]] | None = None

@@ -62,7 +62,7 @@ class Optimizer:
         seed: of the whole sequence.
         initial: trials before the model takes over, the default included (`initial_trials`).
         lag: 1 for a sequential study, the number of workers otherwise.
-        fixed: the policy's other knobs, at the values that they keep.
+        fixed: the policy's other knobs, with what they keep as their defaults.
         starts: configurations to try after the default, all tuned knobs of each.
     """
 
@@ -73,7 +73,7 @@ class Optimizer:
         seed: int,
         initial: int,
         lag: int = 1,
-        fixed: Mapping[str, KnobValue] | None = None,
+        fixed: Sequence[KnobDecl] = (),
         starts: Sequence[Mapping[str, KnobValue]] = (),
     ) -> None:
         self.space = Space(knobs, fixed)

@@ -18,7 +18,7 @@ from ConfigSpace import (
 )
 from ConfigSpace.exceptions import IllegalValueError
 
-from tuner.declarations import KnobDecl, KnobValue
+from tuner.declarations import KnobCondition, KnobDecl, KnobValue
 from tuner.errors import UserError
 
 DIGITS = 6  # significant digits of a real knob: as many as a person would write
@@ -27,55 +27,56 @@ DIGITS = 6  # significant digits of a real knob: as many as a person would write
 class Space:
     """The tuned knobs as a ConfigSpace, and the way between configurations and plain knobs.
 
-    `fixed` are the values of knobs that are not tuned. A condition on one of them is decided
-    once: the knob is either free or never active; the latter, like a knob narrowed to one value,
-    is constant. Parents come first in the ConfigSpace.
+    `fixed` are the policy's other knobs, whose defaults are what they keep. A condition on one of
+    them is decided once: it holds, if what that knob itself is conditional on does, or never does.
+    A knob that is never active is constant, like one narrowed to one value. Parents come first in
+    the ConfigSpace.
     """
 
-    def __init__(
-        self, knobs: Sequence[KnobDecl], fixed: Mapping[str, KnobValue] | None = None
-    ) -> None:
+    def __init__(self, knobs: Sequence[KnobDecl], fixed: Sequence[KnobDecl] = ()) -> None:
         self.decls = {knob.name: knob for knob in knobs}
-        self.fixed = dict(fixed or {})
+        self.fixed = {knob.name: knob for knob in fixed}
         self.constants: dict[str, KnobValue] = {}
         self.configspace = ConfigurationSpace()
         self._parameters: dict[str, Any] = {}
-        self._decided: set[str] = set()
+        self._conditions: dict[str, KnobCondition | None] = {}
         for knob in knobs:
             self._add(knob)
 
     def _add(self, knob: KnobDecl) -> None:
-        if knob.name in self._decided:
+        if knob.name in self._conditions:
             return
-        self._decided.add(knob.name)
+        self._conditions[knob.name] = None
         parameter = _parameter(knob)
-        condition = knob.condition
         if isinstance(parameter, _Constant):
             self.constants[knob.name] = parameter.value
             return
-        if condition is None:
-            self._tune(knob.name, parameter)
-            return
-        if condition.parent in self.decls:
-            self._add(self.decls[condition.parent])
-        parent = self._parameters.get(condition.parent)
-        if parent is None:
-            value = (self.fixed | self.constants).get(condition.parent)
-            if value in condition.values:
-                self._tune(knob.name, parameter)
-            else:
-                self.constants[knob.name] = knob.default
-            return
-        values = [value for value in condition.values if parent.legal_value(value)]
-        if not values:
+        condition = self._undecided(knob.condition)
+        if condition is not None and not condition.values:
             self.constants[knob.name] = knob.default
             return
-        self._tune(knob.name, parameter)
-        self.configspace.add(InCondition(parameter, parent, values))
-
-    def _tune(self, name: str, parameter: Any) -> None:
+        self._conditions[knob.name] = condition
         self.configspace.add(parameter)
-        self._parameters[name] = parameter
+        self._parameters[knob.name] = parameter
+        if condition is not None:
+            parent = self._parameters[condition.parent]
+            self.configspace.add(InCondition(parameter, parent, condition.values))
+
+    def _undecided(self, condition: KnobCondition | None) -> KnobCondition | None:
+        """What is left of it: a condition on a knob that is tuned, with values that it can take;
+        None if it holds in any case. Without values it never does."""
+        while condition is not None:
+            name = condition.parent
+            if name in self.decls:
+                self._add(self.decls[name])
+            if parent := self._parameters.get(name):
+                values = [value for value in condition.values if parent.legal_value(value)]
+                return KnobCondition(parent=name, values=values)
+            decl = self.decls.get(name) or self.fixed.get(name)
+            if decl is None or self.constants.get(name, decl.default) not in condition.values:
+                return KnobCondition(parent=name, values=[])
+            condition = decl.condition
+        return None
 
     def default(self) -> dict[str, KnobValue]:
         """The policy's own defaults, even where a space was narrowed so that it excludes them."""
@@ -103,9 +104,11 @@ class Space:
 
     def active(self, name: str, knobs: Mapping[str, KnobValue]) -> bool:
         """Whether the knob acts under these values."""
-        condition = self.decls[name].condition
-        if condition is None or condition.parent not in self._parameters:
-            return name not in self.constants
+        if name in self.constants:
+            return False
+        condition = self._conditions[name]
+        if condition is None:
+            return True
         parent = condition.parent
         return knobs[parent] in condition.values and self.active(parent, knobs)
 

@@ -82,15 +82,12 @@ class OpenStudy:
         from tuner.optimize.optimizer import Optimizer
 
         request, data = self.request, self.log.data
-        tuned = {knob.name for knob in request.tuned}
         self._optimizer = optimizer = Optimizer(
             request.tuned,
             seed=request.scenario.seed,
             initial=data.header.initial,
             lag=data.header.lag,
-            fixed={
-                knob.name: knob.default for knob in request.policy.knobs if knob.name not in tuned
-            },
+            fixed=request.policy.others(request.tuned),
             starts=catalog.starts(request.space, request.policy),
         )
         for number in range(data.asked):

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "tiertune-"
 LOCAL = "sqlite:///"
-QUOTED = "sqlite+pysqlite:///"
+ENCODED = "sqlite+pysqlite"
+"""The same, for paths that have to be percent-encoded: under a name that begins with LOCAL, MLflow
+would also make the folder that the encoded path names."""
 ARTIFACTS = "mlartifacts"
 PARENT_TAG = "mlflow.parentRunId"
 
@@ -54,13 +56,12 @@ def uri_of(database: Path) -> str:
         return f"{LOCAL}{path}"
     from sqlalchemy import URL
 
-    # Of a URI that begins with LOCAL, MLflow makes the folder that it names with the quotes.
-    return URL.create(QUOTED.removesuffix(":///"), database=path).render_as_string()
+    return URL.create(ENCODED, database=path).render_as_string()
 
 
 def database_of(uri: str) -> Path | None:
     """The file of a local database; None for a server, or a database of another kind."""
-    if not uri.startswith((LOCAL, QUOTED)):
+    if not uri.startswith((LOCAL, f"{ENCODED}:")):
         return None
     from sqlalchemy import make_url
 

@@ -60,8 +60,10 @@ class Guard:
 
     def _hold(self, session: Path) -> None:
         if session not in self._locked:
-            self._locked[session] = (session / self._lock).open("ab")
+            new = session / f"{self._lock}.new"
+            self._locked[session] = new.open("ab")
             fcntl.flock(self._locked[session], fcntl.LOCK_EX)
+            new.rename(session / self._lock)  # never there unlocked: who finds it so may remove it
 
     def end(self) -> None:
         while True:

@@ -1,0 +1,39 @@
+#include "track/steered_sampling.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tt::track {
+namespace {
+
+/// A change of the rate that is worth a new period.
+constexpr double worth = 0.1;
+
+}  // namespace
+
+void SteeredSampling::set_sampling(const SamplingRequest& request) {
+  wanted_ = request;
+  apply();
+}
+
+void SteeredSampling::tick(Nanos now) {
+  const Counters counters = this->counters();
+  const double events = counters.loads[index(Tier::fast)] + counters.loads[index(Tier::slow)];
+  const double rate = now > last_ ? (events - events_) / seconds(now - last_) : 0;
+  last_ = now;
+  events_ = events;
+  if (rate <= 0 || std::abs(rate - rate_) <= worth * rate_) return;
+  rate_ = rate;
+  apply();
+}
+
+void SteeredSampling::apply() {
+  using Mode = SamplingRequest::Mode;
+  SamplingRequest asked = wanted_;
+  SamplingRequest::Event& loads = asked.loads;
+  if (rate_ > 0 && loads.mode == Mode::frequency && !loads.by_tier && !loads.by_core)
+    loads = {Mode::period, std::max(1.0, rate_ / loads.value)};
+  inner().set_sampling(asked);
+}
+
+}  // namespace tt::track
