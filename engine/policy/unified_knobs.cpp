@@ -79,7 +79,7 @@ std::vector<KnobDecl> knobs() {
                 flag("second_chance", true, "HT, §3.1",
                      "look again at pages of high frequency before they are demoted; takes both "
                      "filters"),
-                flag("gate", false, "ours", "stop promoting while the hit ratio does not rise"),
+                flag("gate", true, "ours", "stop promoting while the hit ratio does not rise"),
                 flag("neighbours", false, "ours",
                      "judge a page by the samples of its neighbourhood, too; takes the frequency "
                      "filter")),

@@ -22,7 +22,7 @@ std::vector<KnobDecl> gate_knobs(const std::string& parent) {
       integer("gate_patience", 3, {1, 1000}, none, "ours",
               "windows with promotions but without a rise of the share until promotion stops")
           .when(parent),
-      real("gate_promotions", 0.005, {0, 1}, ratio, "ours",
+      real("gate_promotions", 0.02, {0, 1}, ratio, "ours",
            "promotions in a window that do no harm, as a share of the fast tier's pages")
           .when(parent),
       real("gate_pause", 30000, {100, 3.6e6, log}, milliseconds, "ours",
