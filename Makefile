@@ -80,7 +80,7 @@ engine-test: setup ## Build and run the engine's unit tests
 test: setup engine-test $(VENV)/.test ## Run all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-quick: setup $(VENV)/.test ## Run the half without Ray and MLflow, in under a minute
+test-quick: setup $(VENV)/.test ## Run the half without Ray and MLflow, in a few minutes
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
 PYTHON_FOLDERS := tuner tests cmake .ci docs

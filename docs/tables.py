@@ -160,6 +160,73 @@ def tuned_workloads() -> str:
     return table([*head, *measured_references()], rows)
 
 
+# Every system on every workload, at its defaults and tuned, by what the tuned ones come to.
+SHOWN_SYSTEMS = 8
+BOUNDS = ("offline-optimal", "all-fast")
+LEVEL = 0.99  # of the best: within 1 %
+
+
+def lines_of(entry: Mapping[str, Any]) -> dict[tuple[str, bool], Any]:
+    """The lines of a ratio with base pages, by policy and whether they are tuned."""
+    found = (line for line in entry["performance"] if line["page_bytes"] == 4096)
+    return {(line["policy"], line["tuned"]): line for line in found}
+
+
+def compared_ratios() -> dict[str, dict[tuple[str, bool], Any]]:
+    """From little fast memory to much."""
+    tables = {entry["ratio"]: entry for entry in results("compare-tuned/compare.json")["tables"]}
+    ordered = sorted(tables, key=lambda ratio: -int(ratio.partition(":")[2]))
+    return {ratio: lines_of(tables[ratio]) for ratio in ordered}
+
+
+def mean(line: Mapping[str, Any]) -> float:
+    return float(line["geometric_mean"]["value"])
+
+
+def tuned_systems(lines: Mapping[tuple[str, bool], Any]) -> list[str]:
+    """From the best mean to the worst."""
+    means = {name: mean(line) for (name, tuned), line in lines.items() if tuned}
+    return sorted(means, key=lambda name: -means[name])
+
+
+def systems() -> str:
+    ratios = compared_ratios()
+    order = tuned_systems(ratios[results("compare-tuned/compare.json")["tuned"]["ratio"]])
+
+    def cell(lines: Mapping[tuple[str, bool], Any], name: str) -> str:
+        found = (lines.get((name, tuned)) for tuned in (False, True))
+        return " → ".join(f"{mean(line):.3f}" for line in found if line)
+
+    return table(
+        ("default → tuned", *ratios),
+        [
+            (f"`{name}`", *(cell(lines, name) for lines in ratios.values()))
+            for name in (*order[:SHOWN_SYSTEMS], *BOUNDS)
+        ],
+    )
+
+
+def systems_sentence() -> str:
+    """How `unified`, which is ours, does against the best of the others, one by one and place by
+    place."""
+    ahead, places, level = [], 0, 0
+    for ratio, lines in compared_ratios().items():
+        others = [name for name in tuned_systems(lines) if name != "unified"]
+        ours, best = lines["unified", True], lines[others[0], True]
+        change = mean(ours) / mean(best) - 1
+        where = "ahead of" if change > 0 else "behind"
+        ahead.append(f"{percent(abs(change))} {where} `{others[0]}` at {ratio}")
+        for workload, figure in ours["workloads"].items():
+            most = max(lines[name, True]["workloads"][workload]["value"] for name in others)
+            places += 1
+            level += figure["value"] >= LEVEL * most
+    return (
+        f"`unified` is ours. Tuned, it is {', '.join(ahead)}, the best other systems there.\n"
+        f"On {level} of {places} pairs of workload and ratio it is ahead of the best of all "
+        "others, or within 1 % of it."
+    )
+
+
 def streams() -> str:
     return table(
         ("workload", "input", "GiB", "accesses", "R", "s to make", "s a trial: HybridTier / HeMem"),
@@ -486,6 +553,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "fidelity": fidelity,
     "tuned-workloads": tuned_workloads,
     "tuned-with": tuned_with,
+    "systems": systems,
+    "systems-sentence": systems_sentence,
     "streams": streams,
     "inputs": inputs,
     "machines": machines,
