@@ -140,7 +140,7 @@ constexpr Simulation simulations[] = {
     {"soar", false, 0x565b8b5849ef12d8},        {"static-hot", false, 0x333d49d60a5c2938},
     {"tpp", false, 0x7dd6d4ec6dc82ddd},         {"tpp", true, 0x2a5e8d3deb7c50b0},
     {"twoq", false, 0x3fd1936e04360a47},        {"twoq", true, 0x1a05ee14f73e7c1},
-    {"unified", false, 0x528b1c0e40196833},     {"unified", true, 0x20682f764acedf24},
+    {"unified", false, 0x724d5008139f8667},     {"unified", true, 0x20682f764acedf24},
 };
 
 bool has_aol(const PolicyInfo& policy) {
