@@ -6,7 +6,13 @@
 // an exception fails the test. How to run some of them: main.cpp.
 #pragma once
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
 #include <cmath>
+#include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <iostream>
@@ -51,6 +57,32 @@ inline void near(double a, double b, double tolerance, const char* text, const c
   fail(file, line, out.str());
 }
 
+/// Runs `body` in a child process, which has to end with abort() and to have written `fragment` to
+/// its standard error: a broken invariant (core/assert.hpp).
+template <typename Body>
+void breaks(Body body, std::string_view fragment, const char* text, const char* file, int line) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) return fail(file, line, "no pipe");
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    body();
+    std::_Exit(0);
+  }
+  close(ends[1]);
+  std::string said;
+  std::array<char, 256> part{};
+  for (ssize_t n; (n = read(ends[0], part.data(), part.size())) > 0;)
+    said.append(part.data(), static_cast<std::size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  if (child < 0 || waitpid(child, &status, 0) != child) return fail(file, line, "no child process");
+  if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT)
+    return fail(file, line, std::string(text) + " broke no invariant; it said: " + said);
+  if (said.find(fragment) == std::string::npos)
+    fail(file, line, "message lacks '" + std::string(fragment) + "': " + said);
+}
+
 }  // namespace check
 
 #define CHECK_JOIN2(a, b) a##b
@@ -67,6 +99,9 @@ inline void near(double a, double b, double tolerance, const char* text, const c
 #define CHECK_EQ(a, b) check::equal((a), (b), #a " == " #b, __FILE__, __LINE__)
 #define CHECK_NEAR(a, b, tolerance) \
   check::near((a), (b), (tolerance), #a " ~ " #b, __FILE__, __LINE__)
+/// Only in builds whose level has the assertion: if constexpr (tt::assert_level >= 1).
+#define CHECK_BREAKS(statement, fragment) \
+  check::breaks([&] { statement; }, fragment, #statement, __FILE__, __LINE__)
 #define CHECK_THROWS(expression, fragment)                                                \
   do {                                                                                    \
     bool thrown_ = false;                                                                 \
