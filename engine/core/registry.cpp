@@ -1,8 +1,9 @@
+#include "core/registry.hpp"
+
 #include <algorithm>
 #include <stdexcept>
 #include <tuple>
-
-#include "core/seam.hpp"
+#include <utility>
 
 namespace tt {
 namespace {
@@ -32,6 +33,22 @@ const PolicyInfo& policy(std::string_view name) {
     known += (known.empty() ? "" : ", ") + info.name;
   }
   throw std::invalid_argument("unknown policy " + std::string(name) + "; known: " + known);
+}
+
+void require_needs(const PolicyInfo& policy, const Knobs& knobs, Need offered,
+                   std::string_view substrate) {
+  Need needs = policy.traits.needs;
+  if (goes_by_placement(policy, knobs)) needs = needs | Need::sites;
+  const Need missing =
+      static_cast<Need>(static_cast<std::uint32_t>(needs) & ~static_cast<std::uint32_t>(offered));
+  if (missing != Need::nothing)
+    throw std::invalid_argument("policy " + policy.name + " needs " + names(missing) + ", which " +
+                                std::string(substrate) + " does not have");
+}
+
+bool goes_by_placement(const PolicyInfo& policy, const Knobs& knobs) {
+  const auto& when = policy.traits.profiled_when;
+  return policy.traits.profiled && (!when || holds(*when, policy.knobs, knobs));
 }
 
 }  // namespace tt

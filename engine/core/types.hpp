@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 
 namespace tt {
 
@@ -38,8 +39,21 @@ inline constexpr std::size_t tier_count = 2;
   return tier == Tier::fast ? Tier::slow : Tier::fast;
 }
 
+/// Tiers as a set.
+enum class Tiers : std::uint8_t { fast = 1, slow = 2, both = 3 };
+[[nodiscard]] constexpr bool includes(Tiers tiers, Tier tier) {
+  return (static_cast<unsigned>(tiers) >> index(tier) & 1U) != 0;
+}
+
 /// Where a page is now, as a residency query (live: /proc/PID/pagemap, move_pages) answers it.
 enum class Residency : std::uint8_t { fast = 0, slow = 1, absent = 2 };
+
+/// A bit per page of a range: page i of the range is bit i % 64 of word i / 64.
+using PageMask = std::span<std::uint64_t>;
+[[nodiscard]] constexpr std::size_t mask_words(std::uint64_t pages) { return (pages + 63) / 64; }
+[[nodiscard]] constexpr bool in_mask(std::span<const std::uint64_t> mask, std::uint64_t page) {
+  return (mask[page / 64] >> (page % 64) & 1U) != 0;
+}
 
 enum class AccessKind : std::uint8_t { load = 0, store = 1 };
 [[nodiscard]] constexpr std::size_t index(AccessKind kind) {

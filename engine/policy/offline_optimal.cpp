@@ -31,6 +31,7 @@
 
 #include "classify/schedule.hpp"
 #include "core/make_policy.hpp"
+#include "core/oracle.hpp"
 
 namespace tt {
 namespace {

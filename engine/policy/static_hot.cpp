@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/oracle.hpp"
 #include "policy/static_policy.hpp"
 
 namespace tt {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "core/seam.hpp"
+#include "core/oracle.hpp"
 #include "sim/machine.hpp"
 #include "sim/profile.hpp"
 #include "trace/reader.hpp"

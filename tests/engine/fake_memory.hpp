@@ -13,6 +13,7 @@
 #include <set>
 #include <vector>
 
+#include "core/oracle.hpp"
 #include "core/seam.hpp"
 
 namespace tt::test {

@@ -1,0 +1,29 @@
+#include "core/memory.hpp"
+
+#include <stdexcept>
+#include <string>
+
+namespace tt {
+namespace {
+
+[[noreturn]] void lacks(const char* function, const char* what) {
+  throw std::logic_error(std::string("Memory::") + function + ": this substrate has no " + what);
+}
+
+}  // namespace
+
+void Memory::set_movers(const Movers&) { lacks("set_movers", "choice of movers"); }
+
+std::size_t Memory::reshape(Change, std::span<const PageId>) {
+  lacks("reshape", "mixed page sizes");
+}
+
+std::uint64_t Memory::protect(PageRange, Tiers, PageMask) { lacks("protect", "hint faults"); }
+
+void Memory::accessed(PageRange, PageMask, bool) { lacks("accessed", "accessed bits"); }
+
+void Memory::probe(std::span<const Probe>) { lacks("probe", "probes"); }
+
+std::string_view Memory::site(std::uint32_t) const { lacks("site", "allocation sites"); }
+
+}  // namespace tt

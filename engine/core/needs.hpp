@@ -1,0 +1,34 @@
+// Need: what a policy cannot do without. A substrate says what it has, and refuses the others by
+// name before the run (require_needs() in core/registry.hpp).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tt {
+
+/// What a policy cannot do without (PolicyTraits::needs). A substrate refuses a policy by name,
+/// before the run, when it lacks one of them: require_needs().
+enum class Need : std::uint32_t {
+  nothing = 0,
+  samples = 1,         // set_sampling(), on_samples()
+  faults = 2,          // protect(), on_faults()
+  accessed_bits = 4,   // accessed()
+  probes = 8,          // probe(), on_probed()
+  tier_counters = 16,  // Counters::tier
+  mixed_pages = 32,    // unit(), reshape()
+  shadows = 64,        // Movers::shadows
+  sites = 128,         // the site of on_map(), site()
+  future = 256,        // Oracle
+};
+[[nodiscard]] constexpr Need operator|(Need a, Need b) {
+  return static_cast<Need>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
+}
+/// Whether `all` has every need of `some`.
+[[nodiscard]] constexpr bool includes(Need all, Need some) {
+  return (static_cast<std::uint32_t>(some) & ~static_cast<std::uint32_t>(all)) == 0;
+}
+/// "hint faults, probes": their names, separated by commas.
+[[nodiscard]] std::string names(Need needs);
+
+}  // namespace tt

@@ -1,0 +1,55 @@
+// Policy: everything that a substrate tells a policy, and asks it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/events.hpp"
+#include "core/gauges.hpp"
+#include "core/moves.hpp"
+#include "core/placement.hpp"
+#include "core/types.hpp"
+
+namespace tt {
+
+/// A wrapper derives from ForwardingPolicy (core/forwarding.hpp), so that it cannot forget a
+/// function.
+class Policy {
+ public:
+  virtual ~Policy() = default;
+
+  /// Address ranges that appear or vanish. Called before the first sample of a new range. `site`:
+  /// where it was allocated, one number for each site (Memory::site); 0 where sites are not known.
+  virtual void on_map(PageRange range, std::uint32_t site, Nanos now) = 0;
+  virtual void on_unmap(PageRange range, Nanos now) = 0;
+  /// Where the pages of this range should be placed when first touched: one answer for the range. A
+  /// substrate that can place page by page asks as finely as PolicyTraits::placement says, else per
+  /// mapping. It falls back to the other tier when this one is full.
+  [[nodiscard]] virtual Tier placement(PageRange range) const = 0;
+
+  virtual void on_samples(std::span<const Sample> samples, Nanos now) = 0;
+  /// In the context of the faulting threads, in order of pages. A fault may name a page that has
+  /// moved or gone since.
+  virtual void on_faults(std::span<const Fault>, Nanos) {}
+  /// One call of probe(), answered, in its order.
+  virtual void on_probed(std::span<const Probe>, Nanos) {}
+  /// The tier's free pages are below Watermarks::wake. It may come between first touches of a
+  /// range.
+  virtual void on_pressure(Tier, Nanos) {}
+  /// Called once in each tick_period(): late if the policy's thread is busy, never early. Ticks
+  /// that a busy thread missed are not made up for.
+  virtual void tick(Nanos now) = 0;
+  [[nodiscard]] virtual Nanos tick_period() const = 0;
+  virtual void on_migrated(std::span<const MigrationResult> results, Nanos now) = 0;
+
+  /// Bytes of tracking metadata held now.
+  [[nodiscard]] virtual std::uint64_t metadata_bytes() const = 0;
+  virtual void gauges(Gauges& out) const = 0;
+  [[nodiscard]] virtual Heat heat(PageId page) const = 0;
+  /// Tables that it has at the end of the run.
+  virtual void report(Rows&) const {}
+  /// What it has learned in a profiling run (PolicyTraits::profiled).
+  [[nodiscard]] virtual Placement profile() const { return {}; }
+};
+
+}  // namespace tt

@@ -1,0 +1,28 @@
+// SamplingRequest: which accesses a policy wants to be told of.
+#pragma once
+
+#include <cstdint>
+
+namespace tt {
+
+/// What the policy wants to be sampled. A period counts events between two samples; a frequency
+/// asks the substrate to adjust the period to so many samples a second over the whole system
+/// (perf's -F): of each tier, of each core, or of each tier on each core, where the policy opens an
+/// event for each of them. Events are demand loads that missed the last level of cache, and all
+/// retired stores.
+struct SamplingRequest {
+  enum class Mode : std::uint8_t { off, period, frequency };
+  struct Event {
+    Mode mode = Mode::off;
+    double value = 0;      // events per sample, or samples per second
+    bool by_tier = false;  // a frequency is of each tier
+    bool by_core = false;  // a frequency is of each core
+    friend bool operator==(const Event&, const Event&) = default;
+  };
+  Event loads;
+  Event stores;
+  double fast_share = 1;  // of the load samples in the fast tier, those that are taken
+  friend bool operator==(const SamplingRequest&, const SamplingRequest&) = default;
+};
+
+}  // namespace tt
