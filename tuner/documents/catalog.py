@@ -2,6 +2,8 @@
 
 A name is looked up in the user's folder (`./workloads`, `./machines`, `./spaces`) and then among
 those that ship with the package; a path (anything with a slash or ending in .yaml) is itself.
+A machine's base is looked up beside its file and then among those that ship, so that what a file
+means does not depend on the folder that a command runs in.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from tuner.declarations import (
 )
 from tuner.documents.document import Document
 from tuner.documents.loader import Key
-from tuner.documents.machine import CurvesSpec, MachineSpec, TierSpec
+from tuner.documents.machine import Based, CurvesSpec, MachineSpec, TierSpec, over
 from tuner.documents.reading import is_file, read_text
 from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.documents.workload import InputSpec, WorkloadSpec
@@ -32,6 +34,10 @@ from tuner.errors import UserError, brief, nearest, unknown
 from tuner.files import shipped
 
 T = TypeVar("T")
+
+
+MOST_BASES = 8
+"""Machines that one is based on, one on the other."""
 
 
 class Kind(Enum):
@@ -104,7 +110,12 @@ def workload(name: str) -> Entry[WorkloadSpec]:
 
 
 def machine(name: str) -> Entry[MachineSpec]:
-    """A machine, with the curves that its tiers name."""
+    """A machine, with what its base says and the curves that its tiers name."""
+    return machine_document(name)[1]
+
+
+def machine_document(name: str) -> tuple[Document, Entry[MachineSpec]]:
+    """A machine also as it would be written without a base."""
     document, entry = _load(Kind.machine, name, MachineSpec)
     tiers: dict[str, TierSpec] = {}
     for role in ("fast", "slow"):
@@ -116,7 +127,7 @@ def machine(name: str) -> Entry[MachineSpec]:
         except UserError as error:
             raise UserError(document.complaint((role, "curves"), str(error))) from error
         tiers[role] = tier.model_copy(update={"curves": measured})
-    return replace(entry, spec=entry.spec.model_copy(update=tiers))
+    return document, replace(entry, spec=entry.spec.model_copy(update=tiers))
 
 
 def curves(name: str) -> Entry[CurvesSpec]:
@@ -172,16 +183,57 @@ def _typed(knob: KnobDecl, value: KnobValue) -> KnobValue:
 def _load(kind: Kind, name: str, model: type[T]) -> tuple[Document, Entry[T]]:
     path = find(kind, name)
     document = _parsed(path, read_text(path))
+    if kind is Kind.machine:
+        document = _with_base(document)
+    spec = _checked(kind, document, model)
+    packaged = path.resolve().parent == packaged_folder(kind)
+    return document, Entry(spec, path, packaged)
+
+
+def _checked(kind: Kind, document: Document, model: type[T]) -> T:
     spec = document.parse(model)  # type: ignore[type-var]
     own_name = spec.policy if isinstance(spec, SpaceSpec) else spec.name  # type: ignore[attr-defined]
+    path = document.path
     if own_name != path.stem and kind is not Kind.space:
         raise UserError(
             document.complaint(
                 ("name",), f"found '{brief(own_name)}'; must be the file's: '{path.stem}'"
             )
         )
-    packaged = path.resolve().parent == packaged_folder(kind)
-    return document, Entry(spec, path, packaged)
+    return spec
+
+
+def _with_base(document: Document, above: tuple[Path, ...] = ()) -> Document:
+    """A machine's document with what its base says, which must be right by itself. `above`: the
+    files of the machines that are based on this one."""
+    base = document.parse(Based).base
+    if base is None:
+        return document
+    path, chain = _base(document, base), (*above, document.path)
+    if path.resolve() in (other.resolve() for other in chain):
+        circle = " -> ".join(str(file) for file in (*chain, path))
+        raise UserError(document.complaint(("base",), f"machines are based in a circle: {circle}"))
+    if len(chain) > MOST_BASES:
+        raise UserError(
+            document.complaint(
+                ("base",), f"found more than {MOST_BASES} bases from {chain[0]} on; must be fewer"
+            )
+        )
+    below = _with_base(_parsed(path, read_text(path)), chain)
+    _checked(Kind.machine, below, MachineSpec)
+    return document.over(below, over(below.data, document.data))
+
+
+def _base(document: Document, name: str) -> Path:
+    """The file of a base. A machine that has the name of its own base means the one that ships."""
+    places = (document.path.parent, packaged_folder(Kind.machine))
+    files = [folder / f"{name}.yaml" for folder in places]
+    found = [path for path in files if is_file(path)]
+    if not found:
+        known = sorted({path.stem for folder in places for path in folder.glob("*.yaml")})
+        raise UserError(document.complaint(("base",), str(unknown("machine", name, known))))
+    others = [path for path in found if path.resolve() != document.path.resolve()]
+    return (others or found)[0]
 
 
 @lru_cache(maxsize=256)

@@ -3,8 +3,10 @@ an error; `loader.py` has the YAML."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -33,6 +35,7 @@ class Document:
     ) -> None:
         self.path = path
         self._lines: dict[Key, int] = {(): 1}
+        self._base: Document | None = None
         if wrong := Reader.NON_PRINTABLE.search(text):
             line = text.count("\n", 0, wrong.start()) + 1
             raise UserError(f"{path}:{line}: not valid YAML: found the character {wrong[0]!a}")
@@ -63,6 +66,18 @@ class Document:
         """UserError when it cannot be read or is not a YAML mapping. `aliases`: whether it may have
         anchors, aliases and merge keys. `most`: how many values."""
         return cls(path, read_text(path), aliases=aliases, most=most)
+
+    def over(self, base: Document, data: dict[str, Any]) -> Document:
+        """This document with `data`: what it says itself, and the rest of what the base says."""
+        merged = copy(self)
+        merged.data, merged._base = data, base
+        return merged
+
+    def place(self, key: Key) -> tuple[Path, int]:
+        """Where a value of the data is written: in the file, or in that of its base."""
+        if key in self._lines or self._base is None:
+            return self.path, self._lines[self.known(key)]
+        return self._base.place(key)
 
     def _mark(self, node: yaml.Node, key: Key) -> None:
         """Notes the line of each key. An alias has the lines of what it stands for."""
@@ -139,6 +154,22 @@ def render(data: dict[str, Any]) -> str:
     return yaml.dump(data, Dumper=Dumper, sort_keys=False, allow_unicode=True)
 
 
+def render_value(value: Any) -> str:
+    """The same of a value behind its key."""
+    return yaml.dump(
+        [value], Dumper=Dumper, default_flow_style=True, allow_unicode=True, width=math.inf
+    )[1:-2]
+
+
+def merged(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """What either has. Mappings are merged key by key; any other value of `own` replaces."""
+    both = base | own
+    for key, value in own.items():
+        if isinstance(value, dict) and isinstance(below := base.get(key), dict):
+            both[key] = merged(below, value)
+    return both
+
+
 def dotted(key: Key) -> str:
     """inputs.content-delivery.parameters.keys, slow.loaded[2]"""
     text = ""
@@ -210,6 +241,10 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
     return []
 
 
+PROSE = frozenset({"summary", "sources", "notes"})
+"""Keys of a document that no result depends on."""
+
+
 class Spec(Model):
     """A document of the catalog. Its fingerprint covers what can change a result, not its prose."""
 
@@ -220,5 +255,4 @@ class Spec(Model):
 
     def fingerprint(self) -> str:
         """SHA-256 (first 16 hex digits) of the content; comments and order do not count."""
-        prose = {"summary", "sources", "notes"}
-        return content_hash(self.model_dump(exclude=prose))
+        return content_hash(self.model_dump(exclude=set(PROSE)))

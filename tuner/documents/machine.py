@@ -8,11 +8,12 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from tuner import engine
-from tuner.documents.document import Spec
-from tuner.model import Finite, Gib, Model, NonNegative, Positive, Share
+from tuner.documents.document import PROSE, Spec, merged
+from tuner.model import Finite, Gib, Model, Name, NonNegative, Positive, Share
 from tuner.scenario import MOST_GIB, MOST_THREADS, fast_share
 
 Count = Annotated[int, Field(ge=1, le=MOST_THREADS)]
+CURVES = frozenset({"loaded", "curves"})
 Point = Annotated[list[Finite], Field(min_length=2, max_length=2)]
 
 
@@ -158,13 +159,35 @@ class TieringSpec(Model):
         return self
 
 
+class Based(Model):
+    """Of a machine's file, what the others of its keys depend on."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    base: Name | None = None
+
+
+def over(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """A machine that says `own`, with the rest of `base` but for its name and prose. A tier's
+    `loaded` and `curves` say the same in two ways: either replaces both."""
+    below = {key: value for key, value in base.items() if key not in PROSE | {"name"}}
+    both = merged(below, {key: value for key, value in own.items() if key != "base"})
+    for role in ("fast", "slow"):
+        stated, tier = own.get(role), both.get(role)
+        if isinstance(stated, dict) and isinstance(tier, dict) and stated.keys() & CURVES:
+            both[role] = {k: v for k, v in tier.items() if k not in CURVES - stated.keys()}
+    return both
+
+
 class MachineSpec(Spec):
     """engine/machines/NAME.yaml: the hardware that the simulator plays.
 
     `slow_gib` is the slow tier's capacity where the publication fixes it: the fast tier at 1:8 has
     an eighth of it, whatever the workload's footprint. Otherwise a ratio divides the footprint.
+    `base` is in files only: the catalog puts the base's values in its place.
     """
 
+    base: Name | None = Field(default=None, exclude=True)
     ghz: Positive
     cores: Count
     threads: Count
