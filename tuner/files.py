@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,6 +39,12 @@ def atomically(path: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def make_room(path: Path) -> None:
+    """Removes a folder that stands in the place of a file, in a cache. OSError if that fails."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
 
 
 def remove_leftovers(folder: Path) -> None:

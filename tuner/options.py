@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tuner.addresses import WAYS, holds_password
 from tuner.errors import brief
 from tuner.scenario import MOST_GIB
 
@@ -78,7 +79,9 @@ def out(parser: argparse.ArgumentParser, holds: str = "folder of studies") -> No
 
 
 def mlflow_uri(parser: argparse.ArgumentParser, folder: str = "OUT") -> None:
-    parser.add_argument("--mlflow-uri", metavar="URI", help=f"default: {folder}/mlflow.db")
+    parser.add_argument(
+        "--mlflow-uri", type=address, metavar="URI", help=f"default: {folder}/mlflow.db"
+    )
 
 
 def json(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +96,9 @@ def workers(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="trials at a time (default: the CPUs of this machine, %(default)s)",
     )
-    parser.add_argument("--ray-address", metavar="ADDRESS", help="use this Ray cluster")
+    parser.add_argument(
+        "--ray-address", type=address, metavar="ADDRESS", help="use this Ray cluster"
+    )
     parser.add_argument(
         "--runner",
         choices=(PROCESS, CONTAINER),
@@ -157,6 +162,15 @@ def _parsed(convert: Callable[[str], float], kind: str, text: str) -> float:
     if not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"invalid {kind} value: '{brief(text)}'")
     return value
+
+
+def address(text: str) -> str:
+    """Of a server or a database, without a password."""
+    if holds_password(text):
+        raise argparse.ArgumentTypeError(
+            f"holds a login or password, which would be stored and shown; leave it out: {WAYS}"
+        )
+    return text
 
 
 def seconds(text: str) -> float:

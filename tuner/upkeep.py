@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tuner.options import count, json, mlflow_uri, out
+from tuner.options import address, count, json, mlflow_uri, out
 
 
 def cache(parser: argparse.ArgumentParser) -> None:
@@ -80,11 +80,13 @@ def doctor(parser: argparse.ArgumentParser) -> None:
     out(parser)
     parser.add_argument(
         "--ray-address",
+        type=address,
         metavar="HOST:PORT",
         help="whether this Ray cluster lets us in, and which CPUs, engine and Ray its nodes have",
     )
     parser.add_argument(
         "--mlflow-uri",
+        type=address,
         metavar="URI",
         help="whether this MLflow server answers, takes our login and can be written; what is "
         "written is removed",

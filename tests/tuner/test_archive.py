@@ -71,7 +71,8 @@ def test_what_comes_out_is_what_went_in(study: Path, packed: Path, tmp_path: Pat
     place, manifest = archive.unpack(packed, new)
     assert place == new / NAME
     before, after = everything(study), everything(place)
-    assert {name for name in before if name not in after} == {"mine.txt", "lock"}
+    # What is made from the log is not taken.
+    assert {name for name in before if name not in after} == {"mine.txt", "lock", "best.yaml"}
     assert after == {name: before[name] for name in after}
     assert [path.name for path in new.iterdir()] == [NAME]
     assert (manifest.study, manifest.trials, manifest.engine_build) == (NAME, 2, "build-a")
@@ -86,6 +87,7 @@ def test_the_same_study_gives_the_same_bytes(study: Path, packed: Path, tmp_path
     for path in place.rglob("*"):
         os.utime(path, (1, 1))
         path.chmod(0o700)
+    shutil.copy(study / best.FILE, place)
     archive.pack(place, tmp_path / "again.tar.gz")
     assert (tmp_path / "again.tar.gz").read_bytes() == packed.read_bytes()
 
@@ -289,8 +291,23 @@ def huge(manifest: dict[str, Any], heads: list[tarfile.TarInfo]) -> None:
 
 
 def huge_together(manifest: dict[str, Any], heads: list[tarfile.TarInfo]) -> None:
-    entry = {"bytes": archive.LARGEST, "sha256": "0" * 64}
-    manifest["files"] |= {f"series/{number:04d}.json": entry for number in range(9)}
+    entry = {"bytes": log.LARGEST_SERIES, "sha256": "0" * 64}
+    manifest["files"] |= {f"series/{number:04d}.json": entry for number in range(129)}
+
+
+def huge_header(manifest: dict[str, Any], heads: list[tarfile.TarInfo]) -> None:
+    manifest["files"]["study.json"]["bytes"] = 198_000_000
+
+
+def nested(manifest: dict[str, Any], heads: list[tarfile.TarInfo]) -> None:
+    deep: list[Any] = []
+    for _ in range(300):
+        deep = [deep]
+    manifest["not_included"] = deep
+
+
+def many_values(manifest: dict[str, Any], heads: list[tarfile.TarInfo]) -> None:
+    manifest["not_included"] = [""] * archive.MOST_VALUES
 
 
 def no_header(manifest: dict[str, Any], heads: list[tarfile.TarInfo]) -> None:
@@ -315,6 +332,14 @@ def no_header(manifest: dict[str, Any], heads: list[tarfile.TarInfo]) -> None:
         (other_order, "must come next"),
         (huge, "files.best.yaml.bytes: Input should be less than or equal to"),
         (huge_together, "may hold at most 4.0 GiB"),
+        (huge_header, "study.json has 188.8 MiB; may have at most 7.6 MiB"),
+        (nested, "manifest.json: Invalid JSON: recursion limit exceeded"),
+        (many_values, "manifest.json: found up to 1,000,0"),
+        (renamed("STUDY.JSON"), "which is no file of a study"),
+        (renamed("series/0000\0.json"), "which is no file of a study"),
+        (renamed("\x1b]0;title\x07"), r"found '\x1b]0;title\x07', which is no file of a study"),
+        (typed(tarfile.GNUTYPE_SPARSE), "is not a plain file"),
+        (typed(tarfile.XHDTYPE), "is not a plain file"),
         (no_header, "has no study.json"),
         (of(study="../evil"), "manifest.json: study: "),
         (of(study="other"), "are of another study than manifest.json"),
@@ -366,14 +391,14 @@ archive.unpack(Path(sys.argv[1]), Path(sys.argv[2]))
 def test_a_kill_at_any_write_leaves_no_half_study(packed: Path, tmp_path: Path) -> None:
     out = tmp_path / "new"
     environment = os.environ | {"PYTHONPATH": python_path(*sys.path)}
-    for write in range(1, 9):
+    for write in range(1, 8):
         words = [sys.executable, "-c", KILLED, str(packed), str(out), str(write)]
         died = subprocess.run(words, env=environment, check=False)
         studies = list(out.glob("*/study.json"))
         if died.returncode == 0:
             break
         assert died.returncode == -signal.SIGKILL
-        if write < 8:
+        if write < 7:
             assert studies == []
     archive_place = out / NAME
     if not archive_place.exists():

@@ -127,14 +127,25 @@ def test_a_cached_stream_answers_itself(tune: Any, measured: FakeNative) -> None
     assert [entry.request.input for entry in streams.entries()] == ["big"]  # as it was
 
 
-def test_a_damaged_file_of_figures_is_one_error(tune: Any, measured: FakeNative) -> None:
-    Path("workloads/characteristics.json").write_text('{"walker": {"big": {"stream": 1}}}')
+@pytest.mark.parametrize(
+    "content", [b'{"walker": {"big": {"stream": 1}}}', b"[]", b"7", b'"\xff"', b"[" * 9999, None]
+)
+def test_a_damaged_file_of_figures_is_told_and_written_again(
+    tune: Any, measured: FakeNative, content: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(characteristics, "_told", set())
+    if content is None:
+        Path("workloads/characteristics.json").mkdir()
+    else:
+        Path("workloads/characteristics.json").write_bytes(content)
     Path("workloads/other.yaml").write_text(
         Path("workloads/walker.yaml").read_text().replace("name: walker", "name: other")
     )
     code, _, err = tune("workloads")
-    assert code == 2
-    assert err.count("workloads/characteristics.json: cannot be read; delete it") == 1
+    assert code == 0
+    assert err.count("workloads/characteristics.json is damaged and counts as missing") == 1
+    assert tune("workloads", "--measure", "walker")[0] == 0
+    assert set(json.loads(Path("workloads/characteristics.json").read_text())) == {"walker"}
 
 
 def test_a_folder_that_cannot_be_written(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -140,3 +141,70 @@ def test_the_formatter_leaves_comments_and_documents_as_they_are(tmp_path: Path,
     (tmp_path / name).write_text(text)
     subprocess.run([CLANG_FORMAT, "-i", tmp_path / name], check=True)
     assert (tmp_path / name).read_text() == text
+
+
+# --- Readers --------------------------------------------------------------------------------------
+
+READING = {"read_text", "read_bytes", "loads", "load", "validate_json", "model_validate_json"}
+OURS = {
+    "documents/reading.py": "it is the reader",
+    "commands/import_.py": "what its user names, a pipe perhaps, bit by bit",
+    "record/samplers/__init__.py": "the first bytes of the program to record",
+    "report/store.py": "to sync what it has just written",
+    "study/events.py": "a line that is as long as it may be, with a checksum",
+    "study/log.py": "series that are as large as they may be, with a checksum",
+    "run/container.py": "/proc",
+    "run/cluster.py": "/proc",
+    "run/local_ray.py": "/proc",
+    "run/guard.py": "Ray's files, of this user",
+    "record/group.py": "/proc",
+    "record/process.py": "spools, of this user",
+    "record/samplers/pebs.py": "/sys",
+    "report/doctor.py": "/proc and /sys",
+    "report/remote.py": "a pipe from our own process",
+    "run/pool.py": "a pipe from our own process",
+    "run/gateway.py": "a pipe from our own process",
+    "run/contained.py": "an answer that is as long as it may be",
+    "compare/earlier.py": "what it has just written itself",
+}
+"""What a module reads without `tuner/documents/reading.py`, which bounds time and memory."""
+
+
+def readers(path: Path) -> set[str]:
+    """Calls of a module that read a file or parse JSON by themselves."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute | ast.Name):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+        owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        modes = [*node.args, *(word.value for word in node.keywords)]
+        texts = [mode.value for mode in modes if isinstance(mode, ast.Constant)]
+        writes = any(isinstance(text, str) and set(text) & set("wax") for text in texts)
+        if name == "load" and owner in ("log", "document"):
+            continue  # a study, claims: by the reader
+        if (owner and name in READING) or (name == "open" and not writes and owner != "os"):
+            found.add(f"{owner}.{name}".lstrip("."))
+    return found
+
+
+def test_nobody_else_reads_what_others_have_made() -> None:
+    found = {
+        str(path.relative_to(ROOT / "tuner")): calls
+        for path in sorted((ROOT / "tuner").rglob("*.py"))
+        if (calls := readers(path))
+    }
+    assert {name: calls for name, calls in found.items() if name not in OURS} == {}
+    assert sorted(set(OURS) - set(found)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("json.load(file)", "json.loads(text)", "path.read_text()", "Path('x').read_bytes()"),
+        *("open(path)", "path.open('rb')", "gzip.open(path)", "Model.model_validate_json(text)"),
+    ],
+)
+def test_a_reader_is_found(tmp_path: Path, line: str) -> None:
+    (tmp_path / "module.py").write_text(line)
+    assert len(readers(tmp_path / "module.py")) == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 from tuner.errors import UserError
 from tuner.report import archive
 from tuner.run.settings import checked_name
+from tuner.study import log, public
 from tuner.terminal import print_json, say
 from tuner.text import plural, size
 
@@ -21,6 +22,11 @@ def run(args: Namespace) -> int:
     manifest = archive.pack(directory, file)
     for missing in manifest.not_included:
         say(f"tune: note: not included, and needed to resume the study: {missing}")
+    for field in public.held(directory):
+        say(
+            f"tune: note: {directory / log.HEADER} holds a password in {field}; it is left out "
+            "of the file, and should be changed"
+        )
     length = file.stat().st_size
     if args.json:
         content = manifest.model_dump(exclude={"files"})

@@ -8,6 +8,7 @@ from pathlib import Path
 from tuner import engine
 from tuner.commands import repair
 from tuner.errors import UserError, as_object
+from tuner.optimize.recall import remake
 from tuner.report import archive
 from tuner.report.store import default_store
 from tuner.terminal import print_json, say
@@ -34,11 +35,15 @@ def run(args: Namespace) -> int:
     }
     code = 0
     try:
+        remake(place)
         repair.add(place, args.mlflow_uri or default_store(out))
     except UserError as error:
         code = 1
         result |= as_object(str(error), code)
         say(f"tune: error: {error}; `tune repair --out {out}` adds it")
+    lost = [name for name in manifest.files if name in repair.FILES and not (place / name).exists()]
+    if lost:
+        say(f"tune: note: not in its log, and left out: {', '.join(lost)}")
     if args.json:
         print_json(result)
     else:

@@ -1,14 +1,17 @@
-"""The conclusion of a study, from its log alone: nothing is run."""
+"""The conclusion of a study and its files, from its log alone: nothing is run."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NoReturn
 
 from tuner.optimize.checks import Checks, Workers, judge
 from tuner.optimize.explain import explain
+from tuner.optimize.studies import OpenStudy
 from tuner.report.conclusion import Conclusion
 from tuner.report.importance import importance
 from tuner.run.trial import Stream
+from tuner.study import log
 from tuner.study.explanation import Explanation
 from tuner.study.log import StudyLog
 
@@ -41,3 +44,17 @@ def recall(study: StudyLog) -> Conclusion | None:
         except _Unfinished:  # it was resumed with --no-explain
             explanation = None
     return Conclusion(verdict, explanation, importance(data, request.importance))
+
+
+def remake(directory: Path) -> None:
+    """Makes what a study has beside its log: best.yaml, and once it is complete the smallest
+    configuration and the report. UserError if they cannot be written, or the study is in use."""
+    request = log.load(directory).header.request.model_copy(update={"resume": True})
+    with OpenStudy(request) as study:
+        study.write_best()
+        conclusion = recall(study.log)
+        if conclusion is None:
+            return
+        study.request = request.model_copy(update={"explain": conclusion.explanation is not None})
+        checks = Checks(study.request, study.log, _Nobody(request, None), lambda line: None)
+        study.report(study.judge(checks))

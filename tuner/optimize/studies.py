@@ -23,7 +23,7 @@ from tuner.optimize.explain import explain
 from tuner.report.live import Progress
 from tuner.run.pool import Pool
 from tuner.run.trial import Trial, TrialResult
-from tuner.study import best, log
+from tuner.study import best, log, public
 from tuner.study.best import BestConfiguration
 from tuner.study.explanation import Explanation
 from tuner.study.log import StudyHeader, StudyLog, TrialRecord
@@ -179,6 +179,7 @@ class OpenStudy:
             date=datetime.fromisoformat(trial.finished or trial.asked).astimezone(UTC),
             git_commit=data.header.git_commit,
             verdict=verdict,
+            fingerprints=data.header.fingerprints,
         )
 
     def judge(self, checks: Checks) -> Found:
@@ -282,6 +283,8 @@ def _open(directory: Path, request: StudyRequest) -> StudyLog:
         _refuse_changes(study, request)
         for damage in study.data.damage:
             say(f"warning: {damage}")
+        for field in public.held(directory):
+            say(f"warning: {directory / log.HEADER} holds a password in {field}; change it")
     except BaseException:
         study.close()
         raise

@@ -7,7 +7,9 @@ alone.
 
 Nobody knows who made a file that is unpacked. Only plain files of these names are accepted, in the
 order and with the sizes of the manifest, so that no path leads anywhere else and no size is a
-surprise. A study appears in its place when all of it was checked and is on the disk.
+surprise. What a study's log says in another form (the report, best.yaml) is there for other
+readers: it is made again from the log, not taken. A study appears in its place when all of it was
+checked and is on the disk.
 """
 
 from __future__ import annotations
@@ -21,19 +23,21 @@ import shutil
 import tarfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, Annotated, BinaryIO
 
 from pydantic import Field, ValidationError
 
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
+from tuner.documents.reading import is_file, opened, parse_model
 from tuner.errors import UserError, brief
 from tuner.files import PARTIAL, atomically, process_of, remove_leftovers, runs, sync_directory
 from tuner.model import Model, Name
 from tuner.report import page
-from tuner.study import best, check, log
+from tuner.scenario import MOST_BUDGET
+from tuner.study import best, check, events, log, moved, public
 from tuner.study.events import first_problem
 from tuner.study.log import StudyData
 from tuner.study.request import StudyRequest
@@ -47,16 +51,26 @@ FOLDER = "study"
 FILES = (log.HEADER, log.EVENTS, check.ASIDE, best.FILE, best.MINIMAL, page.PAGE, page.BARS)
 """Of a study's folder, beside the time series."""
 
+KEPT = (log.HEADER, log.EVENTS, check.ASIDE)
+"""Of those, what a study is: the others are made from it, and are not taken from somebody else."""
+
 ALLOWED = re.compile(f"{'|'.join(map(re.escape, FILES))}|{log.SERIES}/[0-9]{{4,6}}\\.json")
 
-LARGEST = 512 << 20
+LARGEST = events.LARGEST_LOG
 """Bytes of a file."""
+SMALLER = {log.HEADER: moved.LARGEST, log.SERIES: log.LARGEST_SERIES}
+"""Of some, the series among them."""
 MOST = 4 << 30
 """Bytes of all files."""
 LARGEST_MANIFEST = 32 << 20
+MOST_VALUES = 10 * MOST_BUDGET
+"""Of the manifest, which has five for each file."""
 
 BLOCK = tarfile.BLOCKSIZE
 CHUNK = 1 << 20
+
+
+Source = Path | bytes
 
 
 class FileEntry(Model):
@@ -91,6 +105,8 @@ def pack(directory: Path, file: Path) -> Manifest:
     with log.undisturbed(directory):
         data = log.load(directory)
         contents = dict(_contents(data))
+        for name, content in public.without_passwords(directory).items():
+            contents[name] = (content, len(content))
         request = data.header.request
         manifest = Manifest(
             format=FORMAT,
@@ -112,8 +128,8 @@ def pack(directory: Path, file: Path) -> Manifest:
     return manifest
 
 
-def _contents(data: StudyData) -> Iterator[tuple[str, tuple[Path, int]]]:
-    """Each file's name, its path, and how much of it counts."""
+def _contents(data: StudyData) -> Iterator[tuple[str, tuple[Source, int]]]:
+    """Each file's name, where its content is, and how much of that counts."""
     series = [
         f"{log.SERIES}/{log.series_path(data.directory, trial.number).name}"
         for trial in data.done
@@ -121,16 +137,20 @@ def _contents(data: StudyData) -> Iterator[tuple[str, tuple[Path, int]]]:
     ]
     for name in (*FILES, *series):
         path = data.directory / name
-        if not path.is_file():
+        if not os.path.lexists(path):
             continue
-        length = path.stat().st_size
+        with opened(path, follow=False) as file:
+            length = os.fstat(file.fileno()).st_size
         if name == log.EVENTS:  # without what a process that was killed has left of a line
-            length = path.read_bytes().rfind(b"\n") + 1
-        if length > LARGEST:
-            raise UserError(
-                f"{path}: {size(length)}; an archive's file has at most {size(LARGEST)}"
-            )
+            length = data.length
+        if length > (most := largest(name)):
+            raise UserError(f"{path}: {size(length)}; in an archive it has at most {size(most)}")
         yield name, (path, length)
+
+
+def largest(name: str) -> int:
+    """Bytes that a file may have."""
+    return SMALLER.get(name.partition("/")[0], LARGEST)
 
 
 def not_included(request: StudyRequest) -> list[str]:
@@ -161,15 +181,19 @@ def not_included(request: StudyRequest) -> list[str]:
     return found
 
 
-def _entry(path: Path, length: int) -> FileEntry:
+def _source(source: Source) -> AbstractContextManager[BinaryIO]:
+    return io.BytesIO(source) if isinstance(source, bytes) else opened(source, follow=False)
+
+
+def _entry(source: Source, length: int) -> FileEntry:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with _source(source) as file:
         for chunk in _chunks(file, length):
             digest.update(chunk)
     return FileEntry(bytes=length, sha256=digest.hexdigest())
 
 
-def _write(path: Path, manifest: Manifest, contents: dict[str, tuple[Path, int]]) -> None:
+def _write(path: Path, manifest: Manifest, contents: dict[str, tuple[Source, int]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         atomically(path) as raw,
@@ -178,7 +202,7 @@ def _write(path: Path, manifest: Manifest, contents: dict[str, tuple[Path, int]]
         text = (manifest.model_dump_json(indent=1) + "\n").encode()
         _add(packed, MANIFEST, io.BytesIO(text), len(text))
         for name, (source, length) in contents.items():
-            with source.open("rb") as file:
+            with _source(source) as file:
                 _add(packed, f"{FOLDER}/{name}", file, length)
         packed.write(bytes(2 * BLOCK))
 
@@ -210,8 +234,9 @@ def _total(manifest: Manifest) -> int:
 
 
 def unpack(file: Path, out: Path) -> tuple[Path, Manifest]:
-    """Puts the study of an archive into a folder of studies; returns its place. UserError if the
-    archive is damaged or none, or there is a study of that name; nothing is left behind then."""
+    """Puts the study of an archive into a folder of studies, without what is made from its log;
+    returns its place. UserError if the archive is damaged or none, or there is a study of that
+    name; nothing is left behind then."""
     with _opened(file) as packed:
         manifest = _manifest(file, packed)
         place = out / manifest.study
@@ -222,7 +247,8 @@ def unpack(file: Path, out: Path) -> tuple[Path, Manifest]:
             )
         with _workshop(out, manifest) as folder:
             for name, entry in manifest.files.items():
-                _extract(file, packed, entry, name, folder / name)
+                kept = name in KEPT or name.startswith(f"{log.SERIES}/")
+                _extract(file, packed, entry, name, folder / name if kept else None)
             if packed.read(2 * BLOCK + 1) != bytes(2 * BLOCK) or packed.read(1):
                 raise _Unfit(f"{file}: there is more in it than {MANIFEST} says")
             _check(file, folder, manifest)
@@ -244,11 +270,11 @@ class _Unfit(UserError):
 def _opened(file: Path) -> Iterator[gzip.GzipFile]:
     """What the file holds, decompressed as it is read. All that a damaged one may raise is one
     error."""
-    if not file.is_file():
+    if not is_file(file):
         what = "not a file" if file.exists() else "no such file"
         raise UserError(f"{brief(str(file), 300)}: {what}; `tune export` makes such a file")
     try:
-        with gzip.open(file) as packed:
+        with opened(file) as raw, gzip.GzipFile(fileobj=raw) as packed:
             yield packed
     except EOFError as error:
         raise _Unfit(f"{file}: its end is missing; copy it again") from error
@@ -278,14 +304,18 @@ def _manifest(file: Path, packed: gzip.GzipFile) -> Manifest:
     text = b"".join(_chunks(packed, head.size))
     _skip_padding(packed, head.size)
     try:
-        manifest = Manifest.model_validate_json(text)
+        manifest = parse_model(text, Manifest, MOST_VALUES)
     except ValidationError as error:
         raise _Unfit(f"{file}: {MANIFEST}: {first_problem(error)}") from error
+    except ValueError as error:
+        raise _Unfit(f"{file}: {MANIFEST}: {error}") from error
     if manifest.format != FORMAT:
         raise UserError(f"{file}: format {manifest.format}; this version reads {FORMAT}")
-    for name in manifest.files:
+    for name, entry in manifest.files.items():
         if not ALLOWED.fullmatch(name):
             raise _Unfit(f"{file}: found {brief(repr(name))}, which is no file of a study")
+        if entry.bytes > (most := largest(name)):
+            raise _Unfit(f"{file}: {name} has {size(entry.bytes)}; may have at most {size(most)}")
     if log.HEADER not in manifest.files:
         raise _Unfit(f"{file}: has no {log.HEADER}")
     if (total := _total(manifest)) > MOST:
@@ -293,7 +323,10 @@ def _manifest(file: Path, packed: gzip.GzipFile) -> Manifest:
     return manifest
 
 
-def _extract(file: Path, packed: gzip.GzipFile, entry: FileEntry, name: str, path: Path) -> None:
+def _extract(
+    file: Path, packed: gzip.GzipFile, entry: FileEntry, name: str, path: Path | None
+) -> None:
+    """The next member, which must be the named one, to a path; only checked if there is none."""
     head = _head(file, packed)
     if (head.name, head.size) != (f"{FOLDER}/{name}", entry.bytes):
         raise _Unfit(
@@ -301,12 +334,14 @@ def _extract(file: Path, packed: gzip.GzipFile, entry: FileEntry, name: str, pat
             f"{FOLDER}/{name} of {entry.bytes} bytes must come next"
         )
     digest = hashlib.sha256()
-    with path.open("xb") as made:
+    with path.open("xb") if path else nullcontext() as made:
         for chunk in _chunks(packed, entry.bytes):
             digest.update(chunk)
-            made.write(chunk)
-        made.flush()
-        os.fsync(made.fileno())
+            if made:
+                made.write(chunk)
+        if made:
+            made.flush()
+            os.fsync(made.fileno())
     _skip_padding(packed, entry.bytes)
     if digest.hexdigest() != entry.sha256:
         raise _Unfit(f"{file}: {head.name}: damaged: its SHA-256 is not that of {MANIFEST}")

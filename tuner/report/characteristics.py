@@ -9,23 +9,23 @@ and they are shown as such. A stream that is in the cache, or is a recording, is
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-from pydantic import ValidationError
 
 from tuner import engine
 from tuner.documents.catalog import Entry
 from tuner.documents.reading import read_json
 from tuner.documents.workload import WorkloadSpec
 from tuner.errors import UserError
-from tuner.files import write_atomically
+from tuner.files import make_room, write_atomically
 from tuner.model import Model
 from tuner.run import settings, streams
 from tuner.run.settings import Setting
 from tuner.run.trial import RecordedStream, Stream
+from tuner.terminal import say
 
 FILE = "characteristics.json"
 PAGE_BYTES = 4096
@@ -152,9 +152,12 @@ def _file_of(entry: Entry[WorkloadSpec]) -> Path:
     return entry.path.parent / FILE
 
 
+_told: set[Path] = set()
+
+
 def _read(file: Path) -> dict[str, dict[str, Figures]]:
-    """Figures by workload and input."""
-    if not file.exists():
+    """Figures by workload and input; none if they cannot be read, which is then said."""
+    if not os.path.lexists(file):
         return {}
     try:
         content: Mapping[str, Mapping[str, Any]] = read_json(file)
@@ -162,11 +165,15 @@ def _read(file: Path) -> dict[str, dict[str, Figures]]:
             workload: {input: Figures.model_validate(found) for input, found in inputs.items()}
             for workload, inputs in content.items()
         }
-    except (UserError, ValueError, AttributeError, ValidationError) as error:
-        raise UserError(
-            f"{file}: cannot be read; delete it, and `tune workloads --measure` writes it again "
-            f"({str(error).splitlines()[0]})"
-        ) from error
+    except (UserError, ValueError, AttributeError) as error:
+        if file not in _told:
+            _told.add(file)
+            first, *_ = str(error).splitlines()
+            say(
+                f"tune: note: {file} is damaged and counts as missing ({first}); `tune workloads "
+                "--measure` writes it again"
+            )
+        return {}
 
 
 def _write(file: Path, content: Mapping[str, Mapping[str, Figures]]) -> None:
@@ -175,6 +182,7 @@ def _write(file: Path, content: Mapping[str, Mapping[str, Figures]]) -> None:
         for workload, inputs in sorted(content.items())
     }
     try:
+        make_room(file)
         write_atomically(file, json.dumps(plain, indent=1) + "\n")
     except OSError as error:
         raise UserError(

@@ -33,6 +33,7 @@ from tuner.report.tracked import (
 from tuner.run.trial import Status
 from tuner.scenario import label
 from tuner.study.log import HEADER, StudyData, TrialRecord
+from tuner.study.public import without_passwords
 from tuner.study.verdict import Difference
 
 POINTS = 200  # of a time series, at most
@@ -255,7 +256,10 @@ class _Store:
             settings |= {f"sampling.{k}": v for k, v in request.sampling.model_dump().items()}
         params = [self._param(key, str(value)) for key, value in settings.items()]
         self._client.log_batch(self._parent, params=params)
-        self._client.log_artifact(self._parent, str(self._study.directory / HEADER))
+        if clean := without_passwords(self._study.directory).get(HEADER):
+            self._client.log_text(self._parent, clean.decode(), HEADER)
+        else:
+            self._client.log_artifact(self._parent, str(self._study.directory / HEADER))
 
     def _common_tags(self) -> dict[str, str]:
         header = self._study.header

@@ -7,18 +7,25 @@ build. So an interrupted command resumes, and claims and comparisons share runs.
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
-from tuner.files import remove_leftovers, write_file
+from tuner.documents.document import first_of
+from tuner.documents.reading import parse_model, read_bytes
+from tuner.errors import UserError
+from tuner.files import make_room, remove_leftovers, write_file
 from tuner.model import Model, content_hash
 from tuner.run import streams
 from tuner.run.trial import Trial, TrialResult
+from tuner.terminal import say
 
 M = TypeVar("M", bound=Model)
 
+LARGEST = 16_000_000
+"""Bytes of a result."""
 KEPT_BUILDS = 5
 """Engine builds whose results stay, the most recently used ones."""
 
@@ -34,15 +41,33 @@ def key(trial: Trial) -> str:
 
 
 def get(build: str, name: str, model: type[M]) -> M | None:
-    """None if there is none, or none that can be read."""
+    """None if there is none, or none that can be read, which is then said: it is measured again."""
+    path = folder(build) / f"{name}.json"
     try:
-        return model.model_validate_json((folder(build) / f"{name}.json").read_text("utf-8"))
-    except (OSError, ValidationError):
+        return parse_model(read_bytes(path, LARGEST), model)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, UserError) as error:
+        if path not in _told:
+            _told.add(path)
+            say(f"tune: note: {path} is damaged and counts as missing ({_reason(error)})")
         return None
 
 
+_told: set[Path] = set()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return first_of(error) if isinstance(error, ValidationError) else str(error)
+
+
 def put(build: str, name: str, result: Model) -> None:
-    write_file(folder(build) / f"{name}.json", result.model_dump_json())
+    path = folder(build) / f"{name}.json"
+    with suppress(OSError):  # else writing says why
+        make_room(path)
+    write_file(path, result.model_dump_json())
 
 
 def prune(build: str) -> None:
@@ -54,7 +79,7 @@ def prune(build: str) -> None:
         remove_leftovers(folder(build))
     except OSError as error:
         raise streams.unusable(error) from error
-    builds = sorted(folder(build).parent.iterdir(), key=lambda path: -path.stat().st_mtime)
+    builds = sorted(folder(build).parent.iterdir(), key=lambda path: -path.lstat().st_mtime)
     for path in builds[KEPT_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)
 

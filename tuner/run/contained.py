@@ -24,6 +24,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tuner import engine
+from tuner.documents.reading import parse_json
 from tuner.errors import UserError, brief
 from tuner.objective import OBJECTIVES
 from tuner.run import streams
@@ -153,7 +154,7 @@ def build_of(isolation: Isolation, seconds: float = GRACE_SECONDS) -> str:
 def _hello(container: Container, seconds: float) -> str:
     hello = container.receive(time.monotonic() + seconds)
     try:
-        return str(json.loads(hello)["engine_build"])
+        return str(parse_json(hello)["engine_build"])
     except (ValueError, KeyError, TypeError) as error:
         said = brief(hello[:80].decode(errors="replace"))
         raise Failed(Status.failed, f"its container answers '{said}'") from error

@@ -29,11 +29,15 @@ from pathlib import Path
 from typing import Any
 
 from tuner import engine, terminal, text
+from tuner.documents.reading import read_json
 from tuner.errors import UserError
-from tuner.files import write_atomically
+from tuner.files import make_room, write_atomically
 from tuner.run.trial import RecordedStream, Stream, StreamRequest
 
 Progress = Callable[[float], None]
+
+LARGEST_NOTE = 1_000_000
+"""Bytes."""
 
 
 class CorruptStream(UserError):
@@ -170,11 +174,8 @@ def is_ready(request: Stream) -> bool:
 
 def making_seconds(request: Stream) -> float | None:
     """Processor time that making the stream took, where it is known."""
-    try:
-        seconds = json.loads(_note_of(request).read_text())["making_seconds"]
-    except (OSError, ValueError, KeyError):
-        return None
-    return None if seconds is None else float(seconds)
+    seconds = _noted(_note_of(request)).get("making_seconds")
+    return float(seconds) if isinstance(seconds, int | float) else None
 
 
 def remove(request: StreamRequest) -> None:
@@ -224,11 +225,11 @@ def entries() -> list[CacheEntry]:
     for path in folder().glob("*.tts"):
         try:
             note = path.with_suffix(".json")
-            request = StreamRequest.model_validate(json.loads(note.read_text())["request"])
+            request = StreamRequest.model_validate(_noted(note).get("request"))
             noted = note.stat()
             size = path.stat().st_size + noted.st_size
-        except (OSError, ValueError, KeyError):
-            continue  # removed meanwhile, or being made
+        except (OSError, ValueError):
+            continue  # removed meanwhile, being made, or damaged
         found.append(CacheEntry(path.stem, path, request, size, noted.st_mtime))
     return sorted(found, key=lambda entry: (-entry.bytes, entry.key))
 
@@ -287,10 +288,19 @@ def _note_of(request: Stream) -> Path:
 def _trusted(request: Stream) -> bool:
     path = path_of(request)
     try:
-        note = json.loads(_note_of(request).read_text())
-        return bool(note["file"] == _identity(path))
-    except (OSError, ValueError, KeyError):
+        return bool(_noted(_note_of(request)).get("file") == _identity(path))
+    except OSError:
         return False
+
+
+def _noted(note: Path) -> dict[str, Any]:
+    """What a note says; nothing if it cannot be read, so that the file is verified and the note
+    written again."""
+    try:
+        found = read_json(note, LARGEST_NOTE)
+    except UserError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _identity(path: Path) -> dict[str, Any]:
@@ -304,6 +314,7 @@ def _write_note(request: Stream, file: dict[str, Any], seconds: float | None = N
     content = {"request": request.model_dump(), "file": file, "making_seconds": rounded}
     note = _note_of(request)
     try:
+        make_room(note)
         write_atomically(note, json.dumps(content, indent=1))
     except OSError as error:
         raise unusable(error) from error

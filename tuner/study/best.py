@@ -78,8 +78,10 @@ class BestConfiguration(Model):
         date: datetime,
         git_commit: str | None,
         verdict: Verdict | None = None,
+        fingerprints: Fingerprints | None = None,
     ) -> BestConfiguration:
-        """From a successful trial of a study. `default_value`: objective of the default."""
+        """From a successful trial of a study. `default_value`: objective of the default.
+        `fingerprints`: of when the study began, if that is known."""
         if result.objective is None:
             raise ValueError(f"trial {trial.number} has no objective")
         return cls(
@@ -92,7 +94,7 @@ class BestConfiguration(Model):
                 date=date.isoformat(timespec="seconds"),
                 engine_version=result.engine_version,
                 engine_build=result.engine_build,
-                fingerprints=request.fingerprints,
+                fingerprints=fingerprints or request.fingerprints,
                 git_commit=git_commit,
                 host=result.host,
             ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from tuner.documents.reading import read_bytes
 from tuner.errors import UserError
 from tuner.files import write_file
-from tuner.study import best, log
+from tuner.study import best, events, log, public
 from tuner.study.log import StudyData, StudyLog
 
 AGAIN = "`tune run ... --resume` writes it again"
@@ -17,7 +19,16 @@ ASIDE = f"{log.EVENTS}.damaged"
 
 def problems(data: StudyData) -> list[str]:
     """What is damaged, missing or contradictory. A study may have stopped anywhere."""
-    return [*data.damage, *_series(data), *_best(data)]
+    return [*data.damage, *_series(data), *_best(data), *_passwords(data)]
+
+
+def _passwords(data: StudyData) -> list[str]:
+    path = data.directory / log.HEADER
+    return [
+        f"{path}: {name} holds a password, which all who may read the file know; change it on the "
+        "server, then it does no harm (`tune export` leaves it out)"
+        for name in public.held(data.directory)
+    ]
 
 
 def _series(data: StudyData) -> list[str]:
@@ -60,9 +71,11 @@ def set_aside(directory: Path) -> None:
     leaves them in both. UserError if a process is writing the study, or the disk is full."""
     with StudyLog(directory) as study:
         path, aside = directory / log.EVENTS, directory / ASIDE
-        lines = path.read_bytes().split(b"\n")
+        lines = read_bytes(path, events.LARGEST_LOG, follow=False).split(b"\n")
         out = set(study.data.left_out)
-        before = aside.read_bytes() if aside.exists() else b""
+        before = b""
+        if os.path.lexists(aside):
+            before = read_bytes(aside, events.LARGEST_LOG, follow=False)
         write_file(aside, before + b"".join(lines[index] + b"\n" for index in sorted(out)))
         kept = [line for index, line in enumerate(lines) if index not in out]
         write_file(path, b"\n".join(kept))

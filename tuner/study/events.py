@@ -9,16 +9,21 @@ read under the settings of another study, whose measurements are not comparable.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import zlib
+from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from tuner.declarations import KnobValue
+from tuner.documents.reading import opened, values_of
+from tuner.errors import UserError
 from tuner.model import Model
 from tuner.run.trial import Status, TrialResult
-from tuner.scenario import Scenario
+from tuner.scenario import MOST_BUDGET, Scenario
 
 
 def _moment(value: str) -> str:
@@ -43,7 +48,7 @@ class Asked(Model):
 
     event: Literal["asked"] = "asked"
     time: Moment
-    number: Annotated[int, Field(ge=0)]
+    number: Annotated[int, Field(ge=0, lt=MOST_BUDGET)]
     origin: str
     knobs: dict[str, KnobValue]
 
@@ -85,6 +90,36 @@ class ForeignEvent(Exception):
     """A line is whole, but was written under another study.json."""
 
 
+LARGEST_LOG = 512 << 20
+"""Bytes; a trial takes some 3 kB."""
+LONGEST_LINE = 4 << 20
+MOST_LINES = 4 * MOST_BUDGET
+"""Two for each trial, and the checks."""
+MOST_VALUES = 100 * MOST_BUDGET
+"""Of all lines; each takes some 100 bytes of memory."""
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    """Lines of a log; all but a torn last one end with a newline. UserError if the file is larger
+    than any study's; OSError."""
+    size = values = 0
+    with opened(path, follow=False) as file:
+        for number in itertools.count(1):
+            if not (line := file.readline(LONGEST_LINE + 1)):
+                return
+            size += len(line)
+            values += values_of(line)
+            for found, most, unit in (
+                (len(line), LONGEST_LINE, "bytes in a line"),
+                (number, MOST_LINES, "lines"),
+                (size, LARGEST_LOG, "bytes"),
+                (values, MOST_VALUES, "values"),
+            ):
+                if found > most:
+                    raise UserError(f"{path}, line {number}: found more than {most:,} {unit}")
+            yield line
+
+
 def header_hash(content: bytes) -> str:
     """Of the bytes of a study.json: 16 hex digits."""
     return hashlib.sha256(content).hexdigest()[:16]
@@ -111,6 +146,17 @@ def unseal(line: bytes, header: str) -> Event:
         return _EVENT.validate_json(text + b"}")
     except ValidationError as error:
         raise ValueError(first_problem(error)) from error
+
+
+def resealed(line: bytes, old: str, new: str) -> bytes:
+    """A line, with its newline, that was written under the hash `old`, under the hash `new`. A
+    damaged one stays as it is."""
+    seal = _HEADER % old.encode()
+    body, crc = line[: -_CRC_BYTES - 1], line[-_CRC_BYTES - 1 : -1]
+    if crc != _CRC % zlib.crc32(body) or not (body + b"}").endswith(seal):
+        return line
+    body = (body + b"}").removesuffix(seal) + (_HEADER % new.encode()).removesuffix(b"}")
+    return body + _CRC % zlib.crc32(body) + b"\n"
 
 
 def first_problem(error: ValidationError) -> str:

@@ -21,22 +21,25 @@ import json
 import os
 import zlib
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from tuner.declarations import KnobValue
+from tuner.documents.reading import opened, parse_json, parse_model, read_bytes, values_of
 from tuner.errors import UserError
 from tuner.files import remove_leftovers, sync_directory, write_atomically
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
+from tuner.options import MOST_WORKERS
 from tuner.run.trial import Status, TrialResult
-from tuner.scenario import Scenario
+from tuner.scenario import MOST_BUDGET, Scenario
+from tuner.study import moved
 from tuner.study.events import (
     Asked,
     Checked,
@@ -45,24 +48,31 @@ from tuner.study.events import (
     ForeignEvent,
     first_problem,
     header_hash,
+    lines_of,
     seal,
     unseal,
 )
-from tuner.study.moved import request_in
 from tuner.study.request import Fingerprints, StudyRequest
 
 FORMAT = 4
 """Of study.json and the log. Earlier ones are refused: their lines have no checksum, and no engine
 of now could go on with them. (0.1.0 wrote 1, 0.2.0 wrote 2.)"""
 
-HEADER = "study.json"
+HEADER = moved.HEADER
 EVENTS = "trials.jsonl"
 SERIES = "series"
 LOCK = "lock"
 
 ELSEWHERE = "start another study with --name"
 
+LARGEST_SERIES = 32 << 20
+MOST_POINTS = 1_000_000
+"""Of a trial's series."""
+MOST_DAMAGE = 1000
+"""Of what is damaged, so many are named."""
+
 Series = dict[str, list[float]]
+_SERIES = TypeAdapter(Series)
 
 
 class StudyHeader(Model):
@@ -73,8 +83,8 @@ class StudyHeader(Model):
     request: StudyRequest
     fingerprints: Fingerprints
     stream: str  # key of the access stream
-    lag: int
-    initial: int
+    lag: Annotated[int, Field(ge=1, le=MOST_WORKERS)]
+    initial: Annotated[int, Field(ge=0, le=MOST_BUDGET)]
     git_commit: str | None = None
 
 
@@ -104,7 +114,8 @@ class TrialRecord:
 class StudyData:
     """A study as read from its directory. Trials are in the order of their numbers, checks in that
     in which they ended. `damage` has a line for each record that is left out, and why; the number
-    of a trial may be missing then. `left_out` has the places of these records in the log."""
+    of a trial may be missing then. `left_out` has the places of these records in the log, and
+    `length` is that of its whole lines."""
 
     directory: Path
     header: StudyHeader
@@ -112,6 +123,7 @@ class StudyData:
     checks: list[Checked] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
     left_out: list[int] = field(default_factory=list)
+    length: int = 0
 
     @property
     def asked(self) -> int:
@@ -150,13 +162,13 @@ class StudyData:
         if trial is None or trial.series is None:
             return {}
         try:
-            content = series_path(self.directory, number).read_bytes()
-        except OSError:
+            path = series_path(self.directory, number)
+            content = read_bytes(path, LARGEST_SERIES, follow=False)
+            if zlib.crc32(content) != trial.series or values_of(content) > MOST_POINTS:
+                return {}
+            return _SERIES.validate_json(content)
+        except (OSError, UserError, ValueError):
             return {}
-        if zlib.crc32(content) != trial.series:
-            return {}
-        series: Series = json.loads(content)
-        return series
 
 
 def now() -> str:
@@ -171,11 +183,11 @@ def exists(directory: Path) -> bool:
 def in_use(directory: Path) -> bool:
     """Whether a process is writing the study."""
     try:
-        with (directory / LOCK).open("rb") as file:
+        with opened(directory / LOCK, follow=False) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # no lock, nobody who holds it
+    except (OSError, UserError):  # no lock, nobody who holds it
         return False
     return False
 
@@ -183,20 +195,16 @@ def in_use(directory: Path) -> bool:
 @contextmanager
 def undisturbed(directory: Path) -> Iterator[None]:
     """Keeps others from writing the study. UserError if a process is doing that."""
-    try:
-        file = (directory / LOCK).open("rb")
-    except FileNotFoundError:  # nobody ever wrote it here
-        yield
-        return
-    except OSError as error:
-        raise UserError(f"cannot use {directory / LOCK}: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"a process is working on the study in {directory}; repeat this when it has ended"
-            ) from None
+    with ExitStack() as stack:
+        with _disk(directory), suppress(FileNotFoundError):  # nobody ever wrote it here
+            file = stack.enter_context(opened(directory / LOCK, follow=False))
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"a process is working on the study in {directory}; repeat this when it has "
+                    "ended"
+                ) from None
         yield
 
 
@@ -205,7 +213,7 @@ def load(directory: Path) -> StudyData:
     log is not of its study.json; single damaged lines are left out (`StudyData.damage`)."""
     header, key = _read_header(directory)
     data = StudyData(directory, header)
-    _parse(_read_events(directory), data, key)
+    _parse(_lines(directory), data, key)
     return data
 
 
@@ -240,10 +248,10 @@ class StudyLog:
         with _disk(self.directory):
             for folder in (self.directory, self.directory / SERIES):
                 remove_leftovers(folder)
-            whole = _parse(_read_events(self.directory), data, key)
+            _parse(_lines(self.directory), data, key)
             file = (self.directory / EVENTS).open("ab", buffering=0)
             try:
-                file.truncate(whole)
+                file.truncate(data.length)
                 sync_directory(self.directory)
             except BaseException:
                 file.close()
@@ -361,9 +369,9 @@ def _acquire(directory: Path) -> BinaryIO:
 
 def _refuse_orphans(directory: Path) -> None:
     """UserError for a log without a header: what its trials measured is not known."""
-    if events := _read_events(directory):
+    if records := sum(1 for _ in _lines(directory)):
         raise UserError(
-            f"{directory} has a log of {len(events.splitlines())} records ({EVENTS}) but no "
+            f"{directory} has a log of {records} records ({EVENTS}) but no "
             f"{HEADER}, so what they measured is not known; put {HEADER} back, or {ELSEWHERE}"
         )
 
@@ -373,13 +381,13 @@ def _read_header(directory: Path) -> tuple[StudyHeader, str]:
     path = directory / HEADER
     with _disk(directory):
         try:
-            text = path.read_bytes()
+            text = read_bytes(path, moved.LARGEST, follow=False)
         except FileNotFoundError:
             _refuse_orphans(directory)
             raise UserError(f"no study in {directory}") from None
     damaged = f"{path} is damaged; put it back from a copy, or {ELSEWHERE}"
     try:
-        content = json.loads(text)
+        content = parse_json(text)
     except ValueError as error:
         raise UserError(f"{damaged} (not JSON: {error})") from error
     found = content.get("format") if isinstance(content, dict) else None
@@ -389,37 +397,47 @@ def _read_header(directory: Path) -> tuple[StudyHeader, str]:
             "`tune sim --config` read its best.yaml all the same)"
         )
     try:
-        header = StudyHeader.model_validate_json(text)
-        request = request_in(directory, header.request)
+        header = parse_model(text, StudyHeader)
+        request = moved.request_in(directory, header.request)
         return header.model_copy(update={"request": request}), header_hash(text)
     except ValidationError as error:
         raise UserError(f"{damaged} ({first_problem(error)})") from error
 
 
-def _read_events(directory: Path) -> bytes:
-    """The log; empty if there is none yet. UserError if it was lost."""
+def _lines(directory: Path) -> Iterator[bytes]:
+    """Those of the log, as `lines_of`; none if there is no log yet. UserError if it was lost."""
     with _disk(directory):
         try:
-            return (directory / EVENTS).read_bytes()
+            yield from lines_of(directory / EVENTS)
         except FileNotFoundError:
             if any((directory / SERIES).glob("*.json")):
                 raise UserError(
                     f"{directory} has time series of finished trials but no {EVENTS}; put it "
                     f"back, or {ELSEWHERE}"
                 ) from None
-            return b""
 
 
-def _parse(content: bytes, data: StudyData, key: str) -> int:
-    """Adds all events to the data; returns the length of the content without a torn last line.
+def _parse(lines: Iterable[bytes], data: StudyData, key: str) -> None:
+    """Adds all events to the data.
 
     UserError if the log is of another header, or no line of several can be read.
     """
     path = data.directory / EVENTS
-    *lines, torn = content.split(b"\n")
-    for index, line in enumerate(lines, start=1):
+    count = damaged = 0
+
+    def tell(what: str) -> None:
+        nonlocal damaged
+        damaged += 1
+        if damaged <= MOST_DAMAGE:
+            data.damage.append(what)
+
+    for index, line in enumerate(lines):
+        if not line.endswith(b"\n"):  # torn
+            break
+        count += 1
+        data.length += len(line)
         try:
-            event = unseal(line, key)
+            event = unseal(line.removesuffix(b"\n"), key)
             if isinstance(event, Asked):
                 _apply_asked(event, data)
             elif isinstance(event, Finished):
@@ -428,18 +446,19 @@ def _parse(content: bytes, data: StudyData, key: str) -> int:
                 data.checks.append(event)
         except ForeignEvent:
             raise UserError(
-                f"{path}, line {index}: written under another {HEADER} than the one beside it, "
+                f"{path}, line {count}: written under another {HEADER} than the one beside it, "
                 f"which was replaced or changed; put the right one back, or {ELSEWHERE}"
             ) from None
         except ValueError as error:
-            data.damage.append(f"{path}, line {index}: {error}; the record is left out")
-            data.left_out.append(index - 1)
-    if len(lines) == len(data.left_out) > 1:
-        raise UserError(f"{path}: none of its {len(lines)} lines can be read; {ELSEWHERE}")
+            tell(f"{path}, line {count}: {error}; the record is left out")
+            data.left_out.append(index)
+    if count == len(data.left_out) > 1:
+        raise UserError(f"{path}: none of its {count:,} lines can be read; {ELSEWHERE}")
     for number in range(data.asked):
         if data.trial(number) is None:
-            data.damage.append(f"{path}: no record asks for trial {number}; it is asked for again")
-    return len(content) - len(torn)
+            tell(f"{path}: no record asks for trial {number}; it is asked for again")
+    if damaged > MOST_DAMAGE:
+        data.damage.append(f"{path}: and {damaged - MOST_DAMAGE:,} more like these")
 
 
 def _apply_asked(event: Asked, data: StudyData) -> TrialRecord:

@@ -6,14 +6,19 @@ were. Nothing is written: `study.json` keeps the paths of then, because the log 
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tuner.documents.reading import parse_json, read_bytes
+from tuner.errors import UserError
 from tuner.scenario import Scenario
 from tuner.study.request import StudyRequest
+
+HEADER = "study.json"
+LARGEST = 8_000_000
+"""Bytes of a study.json: an ordinary one has some 100,000."""
 
 DOCUMENTS = ("workload", "machine", "placement")
 """Fields of a scenario that may be paths."""
@@ -43,8 +48,9 @@ def scenario_in(directory: Path, scenario: Scenario) -> Scenario:
     """The scenario of a best.yaml in a study's directory, whose study.json tells where that was.
     Without one, paths are what they are."""
     if any(getattr(scenario, name).startswith("/") for name in DOCUMENTS):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            old = json.loads((directory / "study.json").read_bytes())["request"]["out"]
+        with suppress(OSError, UserError, ValueError, KeyError, TypeError):
+            content = parse_json(read_bytes(directory / HEADER, LARGEST, follow=False))
+            old = content["request"]["out"]
             return _followed(scenario, str(old), str(directory.absolute().parent))
     return scenario
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from tuner.addresses import stored
 from tuner.declarations import KnobDecl, PolicyDecl
 from tuner.documents.space import SpaceSpec
 from tuner.documents.workload import Sampling
 from tuner.model import Model, content_hash
+from tuner.options import MOST_WORKERS
 from tuner.run.isolation import Isolation
 from tuner.run.settings import Setting
-from tuner.scenario import Scenario
+from tuner.scenario import MOST_BUDGET, Scenario
 from tuner.study.explanation import Explanation
 from tuner.study.verdict import Verdict
+
+Address = Annotated[str, AfterValidator(stored)]
+"""Without a password: some studies of 0.2.0 hold one in their study.json."""
 
 
 class Fingerprints(Model):
@@ -43,17 +48,17 @@ class StudyRequest(Setting):
     space: SpaceSpec
     space_argument: str | None = None
     tuned: list[KnobDecl]
-    budget: Annotated[int, Field(ge=1)]
+    budget: Annotated[int, Field(ge=1, le=MOST_BUDGET)]
     references: list[PolicyDecl] = Field(default_factory=list)
     alternatives: list[PolicyDecl] = Field(default_factory=list)
     explain: bool = True
     held_out_streams: bool = False
     importance: str = "default-slice"  # method of `tuner.report.importance`
-    workers: Annotated[int, Field(ge=1)]
+    workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)]
     resume: bool = False
-    ray_address: str | None = None
+    ray_address: Address | None = None
     isolation: Isolation | None = None  # what trials run in, if not in the worker's own process
-    mlflow_uri: str | None = None
+    mlflow_uri: Address | None = None
     json_output: bool = False  # standard output has nothing but the final object
 
     @property
