@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn, TextIO
 
+from tuner import screen
 from tuner.arguments import COMMANDS
 
 MODULES = {"import": "import_"}
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The `tune` command; returns its exit code."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     _prepare_streams()
+    screen.guard()
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json = "--json" in own  # what follows -- belongs to a recorded program
     parser = parser_for(arguments)

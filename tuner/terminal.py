@@ -11,7 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+from tuner.screen import printable, unguarded
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 def print_json(value: Any) -> None:
@@ -54,16 +59,22 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, prose: int =
         for cells in (names, *rows):
             print(line(cells))
         return
-    from rich.console import Console
     from rich.padding import Padding
     from rich.text import Text
 
-    console = Console(soft_wrap=False)
-    console.print(Text(line(names), style="bold"), soft_wrap=True)
+    drawn = console(sys.stdout)
+    drawn.print(Text(line(names), style="bold"), soft_wrap=True)
     for cells in rows:
-        console.print(Text(line(cells)), soft_wrap=True)
-        if texts := [cell for cell in cells[shown:] if cell]:
-            console.print(Padding(Text(" · ".join(texts), style="dim"), (0, 0, 0, 4)))
+        drawn.print(Text(printable(line(cells))), soft_wrap=True)
+        if texts := [printable(cell) for cell in cells[shown:] if cell]:
+            drawn.print(Padding(Text(" · ".join(texts), style="dim"), (0, 0, 0, 4)))
+
+
+def console(stream: TextIO) -> Console:
+    """What draws on a terminal. Whoever uses it gives it `printable` text."""
+    from rich.console import Console
+
+    return Console(file=unguarded(stream), soft_wrap=False)
 
 
 LINE_SECONDS = 60.0
@@ -74,11 +85,10 @@ LINE_SECONDS = 60.0
 def progress(title: str) -> Iterator[Callable[[float], None]]:
     """Yields a function that takes the fraction done. Nothing is shown before its first call."""
     if sys.stderr.isatty():
-        from rich.console import Console
         from rich.progress import Progress
 
-        with Progress(console=Console(stderr=True), transient=True) as bars:
-            task = bars.add_task(title, total=1.0, visible=False)
+        with Progress(console=console(sys.stderr), transient=True) as bars:
+            task = bars.add_task(printable(title), total=1.0, visible=False)
             yield lambda fraction: bars.update(task, completed=fraction, visible=True)
         return
     told: list[float] = []  # when a line was printed

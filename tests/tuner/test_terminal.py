@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from tuner import terminal
+from tuner import screen, terminal
 
 
 def test_progress_without_a_terminal_is_a_line_a_minute(
@@ -28,3 +34,51 @@ def test_progress_that_never_began_says_nothing(capsys: pytest.CaptureFixture[st
     with terminal.progress("work"):
         pass
     assert capsys.readouterr().err == ""
+
+
+STEERING = "\x1b]0;title\x07 \x1b[2J \x9b2J \r \b \x7f \u202e \u2028"
+
+
+def test_what_steers_a_terminal_is_shown_as_escapes() -> None:
+    shown = screen.printable(STEERING)
+    assert shown.isprintable()
+    assert shown == r"\u001b]0;title\u0007 \u001b[2J \u009b2J \u000d \u0008 \u007f \u202e \u2028"
+    assert screen.printable("a\tb\nµ ± 中") == "a\tb\nµ ± 中"
+    assert screen.printable("at http://me:hunter2@host: no") == "at http://***@host: no"
+
+
+@pytest.mark.parametrize("words", [["check"], ["export"], ["check", "--json"]])
+def test_names_in_somebodys_study_do_not_steer_the_terminal(
+    tmp_path: Path, run: Any, words: list[str]
+) -> None:
+    study = tmp_path / STEERING
+    study.mkdir()
+    (study / "study.json").write_text(json.dumps({"format": 4}))
+    outcome = run(*words, str(study))
+    assert outcome.code != 0
+    said = outcome.out + outcome.err
+    assert "title" in said
+    assert all(line.isprintable() for line in said.splitlines())
+
+
+def test_an_address_in_a_wrong_place_shows_no_password(
+    run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        run("doctor", "--mlflow-url", "http://me:hunter2@host")
+    assert "hunter2" not in capsys.readouterr().err
+
+
+def test_a_table_on_a_terminal_has_styles_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = io.StringIO()
+    monkeypatch.setattr(drawn, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdout", drawn)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setenv("TERM", "xterm")
+    screen.guard()
+    terminal.table(["name", "what"], [[STEERING, f"prose {STEERING}"]], prose=1)
+    print(STEERING)
+    assert "\x1b[1mname\x1b[0m" in drawn.getvalue()
+    assert "\x1b]0" not in drawn.getvalue()
+    assert "\x1b[2J" not in drawn.getvalue()
+    assert drawn.getvalue().count(r"\u001b]0;title") == 3

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from tuner.optimize.studies import OpenStudy
 from tuner.report.live import ROWS
+from tuner.screen import printable
 from tuner.study.log import TrialRecord
-from tuner.terminal import say
+from tuner.terminal import console, say
 from tuner.text import clock
 
 if TYPE_CHECKING:
@@ -27,11 +28,10 @@ class FleetLive:
         self._recent: list[tuple[OpenStudy, TrialRecord, bool]] = []
         self._display = None
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.live import Live as Display
 
             self._display = Display(
-                console=Console(stderr=True), get_renderable=self._table, refresh_per_second=2
+                console=console(sys.stderr), get_renderable=self._table, refresh_per_second=2
             )
 
     def __enter__(self) -> FleetLive:
@@ -61,7 +61,7 @@ class FleetLive:
     def notice(self, message: str) -> None:
         """A message that stays on the screen."""
         if self._display is not None:
-            self._display.console.print(message, markup=False, highlight=False)
+            self._display.console.print(printable(message), markup=False, highlight=False)
         else:
             say(message)
 
@@ -92,7 +92,7 @@ class FleetLive:
             table.add_row(
                 study.request.study,
                 str(trial.number),
-                Text(standing.describe(trial), style=style),
+                Text(printable(standing.describe(trial)), style=style),
                 gain,
             )
         return table

@@ -10,8 +10,10 @@ import time
 from typing import TYPE_CHECKING
 
 from tuner.objective import OBJECTIVES
+from tuner.screen import printable
 from tuner.study.log import TrialRecord
 from tuner.study.request import StudyRequest
+from tuner.terminal import console
 from tuner.text import change, clock, quantity
 
 if TYPE_CHECKING:
@@ -102,11 +104,10 @@ class Live:
         self._recent: list[tuple[TrialRecord, bool]] = []
         self._display = None
         if sys.stderr.isatty():
-            from rich.console import Console
             from rich.live import Live as Display
 
             self._display = Display(
-                console=Console(stderr=True), get_renderable=self._table, refresh_per_second=2
+                console=console(sys.stderr), get_renderable=self._table, refresh_per_second=2
             )
 
     def __enter__(self) -> Live:
@@ -134,7 +135,7 @@ class Live:
     def notice(self, message: str) -> None:
         """A message that stays on the screen."""
         if self._display is not None:
-            self._display.console.print(message, markup=False, highlight=False)
+            self._display.console.print(printable(message), markup=False, highlight=False)
         else:
             print(message, file=sys.stderr, flush=True)
 
@@ -156,6 +157,6 @@ class Live:
         for trial, improved in self._recent:
             gain = "" if trial.objective is None else progress.change(trial.objective)
             style = "bold green" if improved else "" if trial.succeeded else "red"
-            text = Text(progress.describe(trial), style=style)
-            table.add_row(str(trial.number), trial.origin, text, gain)
+            text = Text(printable(progress.describe(trial)), style=style)
+            table.add_row(str(trial.number), Text(printable(trial.origin)), text, gain)
         return table
