@@ -247,6 +247,31 @@ def test_a_trial_far_beyond_any_budget_is_left_out(study: Path) -> None:
     assert len(data.left_out) == 1
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("scenario", "input"), "other", "the workload has no input 'other'"),
+        (("workload", "kernel"), None, "neither a kernel nor a recording"),
+        (("policy", "traits"), {}, "policy paper: page_bytes must be an integer"),
+        (("references", 0, "traits", "page_bytes"), "4096", "page_bytes must be an integer"),
+        (("budget",), 10**9, "Input should be less than or equal to 100000"),
+    ],
+)
+def test_a_header_that_contradicts_itself_is_damaged(
+    study: Path, place: tuple[str | int, ...], value: Any, said: str, run: Any, tmp_path: Path
+) -> None:
+    content = json.loads((study / log.HEADER).read_text())
+    inner = content["request"]
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    (study / log.HEADER).write_text(json.dumps(content))
+    outcome = run("export", str(study), "-o", str(tmp_path / "x.tar.gz"))
+    assert outcome.code == 2
+    assert "study.json is damaged" in outcome.err
+    assert said in outcome.err
+
+
 # --- What is made from the log --------------------------------------------------------------------
 
 

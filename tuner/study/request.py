@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from tuner.addresses import stored
 from tuner.declarations import KnobDecl, PolicyDecl
 from tuner.documents.space import SpaceSpec
 from tuner.documents.workload import Sampling
+from tuner.errors import brief
 from tuner.model import Model, content_hash
 from tuner.options import MOST_WORKERS
 from tuner.run.isolation import Isolation
@@ -60,6 +61,19 @@ class StudyRequest(Setting):
     isolation: Isolation | None = None  # what trials run in, if not in the worker's own process
     mlflow_uri: Address | None = None
     json_output: bool = False  # standard output has nothing but the final object
+
+    @model_validator(mode="after")
+    def _agrees(self) -> StudyRequest:
+        """What a study.json of somebody else may lack, and what everybody takes for granted."""
+        if self.scenario.input not in self.workload.inputs:
+            raise ValueError(f"the workload has no input '{brief(self.scenario.input)}'")
+        input = self.workload.inputs[self.scenario.input]
+        if self.workload.kernel is None and (input.trace is None or input.content is None):
+            raise ValueError("the workload has neither a kernel nor a recording")
+        for policy in (self.policy, *self.references, *self.alternatives):
+            if type(policy.traits.get("page_bytes")) is not int:
+                raise ValueError(f"policy {brief(policy.name)}: page_bytes must be an integer")
+        return self
 
     @property
     def fingerprints(self) -> Fingerprints:
