@@ -2,7 +2,9 @@
 
 import sys
 
-from tuner.cli import main
-
 if __name__ == "__main__":
+    if not sys.flags.safe_path:
+        del sys.path[0]  # the current folder, which may be somebody else's
+    from tuner.cli import main
+
     sys.exit(main())

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn, TextIO
 
-from tuner import screen
+from tuner import foreign, screen
 from tuner.arguments import COMMANDS
 
 MODULES = {"import": "import_"}
@@ -34,7 +34,11 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The `tune` command; returns its exit code."""
-    arguments = sys.argv[1:] if argv is None else list(argv)
+    with foreign.kept_out():
+        return _main(sys.argv[1:] if argv is None else list(argv))
+
+
+def _main(arguments: list[str]) -> int:
     _prepare_streams()
     screen.guard()
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments

@@ -19,7 +19,7 @@ from conftest import python_path
 from tuner import engine
 from tuner.errors import UserError
 from tuner.report import doctor, remote
-from tuner.run import contained, container
+from tuner.run import contained, container, local_ray
 from tuner.run.container import Failed
 from tuner.run.isolation import Isolation
 from tuner.run.trial import Status
@@ -70,14 +70,43 @@ def test_a_folder_that_cannot_be_written_is_a_problem(
     assert found == ("problem", "/dev/null/below: cannot be written: Not a directory")
 
 
-def test_a_long_folder_for_temporary_files_is_a_problem(
+def test_no_room_for_the_names_of_sockets_is_a_problem(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ("n" * 100)).mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("n" * 100)))
+    states = [state for state, _ in findings(run("doctor", "--json"))["temporary files"]]
+    assert "problem" not in states  # Ray takes /tmp
+    monkeypatch.setattr(local_ray, "SOCKET", "s" * 107)
     _, (state, found) = findings(run("doctor", "--json"))["temporary files"]
     assert state == "problem"
-    assert f"Ray needs a TMPDIR of at most {107 - len(doctor.SOCKET)} bytes" in found
+    assert "Ray needs a TMPDIR of at most 0 bytes" in found
+
+
+def test_a_folder_that_others_may_change_is_no_place_for_sockets(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "open"))
+    monkeypatch.setattr(local_ray, "SOCKET", "s")
+    assert local_ray.place() == Path("/tmp")
+    monkeypatch.setattr(local_ray, "OTHER", tmp_path / "open")
+    _, (state, found) = findings(run("doctor", "--json"))["temporary files"]
+    assert state == "problem"
+    assert "open: other users may rename what is in it" in found
+    (tmp_path / "open").chmod(0o1777)
+    assert local_ray.place() == tmp_path / "open"
+
+
+@pytest.mark.parametrize("path", ["", "lib:/usr/lib", "/usr/lib:", ":/usr/lib"])
+def test_modules_of_the_current_folder_are_a_warning(
+    run: Any, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", path)
+    found = [said for state, said in findings(run("doctor", "--json"))["Python"] if state != "ok"]
+    assert len(found) == (1 if path else 0)
+    assert not path or "PYTHONPATH has an entry that is empty or relative" in found[0]
 
 
 @pytest.mark.parametrize(

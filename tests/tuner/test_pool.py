@@ -23,7 +23,7 @@ from synthetic import accident, request, smooth
 from tuner.errors import UserError
 from tuner.run import streams
 from tuner.run.gateway import ClusterPool
-from tuner.run.local_ray import ENVIRONMENT
+from tuner.run.local_ray import ENVIRONMENT, PREFIX, SUFFIX
 from tuner.run.pool import Pool, PoolLost, ProcessPool, RayPool, Runner, hard_limit, open_pool
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study.request import StudyRequest
@@ -416,11 +416,14 @@ def test_no_process_outlives_a_driver_that_was_killed(hang: Hang, workers: int) 
     with started(words, env=env) as driver:
         hang.pipe.read_bytes()
         assert killed_with(driver) >= workers
-    sessions = Path(os.environ["TMPDIR"], "ray")
     if workers > 1:
-        assert list(sessions.glob("session_*/*.lock"))
+        assert ray_folders()
         RayPool(smooth, workers=2).close()
-    assert not list(sessions.glob("session_*/*.lock"))
+    assert not ray_folders()
+
+
+def ray_folders() -> set[Path]:
+    return set(Path(os.environ["TMPDIR"]).glob(f"{PREFIX}*{SUFFIX}"))
 
 
 DRIVES = """
@@ -441,8 +444,6 @@ if __name__ == "__main__":
 def test_no_process_outlives_a_driver_that_was_killed_while_ray_starts(tmp_path: Path) -> None:
     words = [sys.executable, "-c", DRIVES, str(tmp_path), "2"]
     env = os.environ | {"PYTHONPATH": python_path(*sys.path)}
-    sessions = Path(os.environ["TMPDIR"], "ray")
-    before = set(sessions.glob("session_2*"))
     with started(words, env=env) as driver:
         end = os.pidfd_open(driver.pid)
         agents: list[int] = []
@@ -456,9 +457,9 @@ def test_no_process_outlives_a_driver_that_was_killed_while_ray_starts(tmp_path:
             ]
         killed_with(driver)
         os.close(end)
-    assert len(set(sessions.glob("session_2*")) - before) == 1
+    assert len(ray_folders()) == 1
     RayPool(smooth, workers=2).close()
-    assert not set(sessions.glob("session_2*")) - before
+    assert not ray_folders()
 
 
 AGENTS = 2

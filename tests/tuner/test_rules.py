@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,118 @@ def test_the_quick_half_does_without(name: str) -> None:
     )
     assert done.returncode == os.EX_SOFTWARE
     assert f"starts a program that imports {name}" in done.stderr
+
+
+# --- Other people's folders -----------------------------------------------------------------------
+
+PACKAGE = sorted((ROOT / "tuner").rglob("*.py"))
+
+
+def called(call: ast.Call) -> str:
+    """As it is written: `os.open`, `path.open`, `open`."""
+    return ast.unparse(call.func)
+
+
+WRITE = {"write_text", "write_bytes", "copyfile", "copy2", "copytree", "mknod", "touch"}
+
+
+def writes(call: ast.Call) -> bool:
+    """Whether it opens a file for writing, or makes one, by itself."""
+    name, last = called(call), called(call).rpartition(".")[2]
+    if name == "os.open":
+        return "O_RDONLY" not in ast.unparse(call.args[1])
+    if last == "open":
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        modes = [each.value for each in given if isinstance(each, ast.Constant)]
+        return any(isinstance(mode, str) and bool(set("wax+") & set(mode)) for mode in modes)
+    return last in WRITE or name == "shutil.copy"
+
+
+def calls(path: Path) -> Iterator[ast.Call]:
+    tree = ast.parse(path.read_text())
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def test_only_files_opens_for_writing() -> None:
+    """Elsewhere a link in somebody else's folder would lead it to any file of the user."""
+    found = [
+        f"{path.relative_to(ROOT)}:{call.lineno}: {ast.unparse(call)}"
+        for path in PACKAGE
+        if str(path.relative_to(ROOT)) not in ("tuner/files.py", "tuner/documents/reading.py")
+        for call in calls(path)
+        if writes(call) and "os.devnull" not in ast.unparse(call)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("path.open('w')", True),
+        ("path.open('ab', buffering=0)", True),
+        ("open(path, mode='x')", True),
+        ("os.open(path, os.O_WRONLY | os.O_CREAT)", True),
+        ("path.write_text('')", True),
+        ("shutil.copy(a, b)", True),
+        ("path.open('rb')", False),
+        ("path.open()", False),
+        ("os.open(path, os.O_RDONLY)", False),
+        ("plain(path, 'ab')", False),
+    ],
+)
+def test_what_opens_for_writing_is_found(line: str, found: bool) -> None:
+    (call,) = (node for node in ast.walk(ast.parse(line)) if isinstance(node, ast.Call))
+    assert writes(call) == found
+
+
+def test_every_python_is_started_without_the_current_folder() -> None:
+    """With -P or -I; `multiprocessing` takes PYTHONSAFEPATH."""
+    found = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in PACKAGE
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.List | ast.Tuple)
+        and any(ast.unparse(each) in ("sys.executable", "'python'") for each in call.elts[:1])
+        and ast.unparse(call.elts[1]) not in ("'-P'", "'-I'")
+    ]
+    assert found == []
+
+
+def test_no_program_is_started_but_python_itself() -> None:
+    """Of a folder's own configuration, git and others take programs to run."""
+    starts = re.compile(r"subprocess\.(run|Popen|call|check_\w+)|os\.(system|popen|spawn\w+)")
+    found = {
+        f"{path.relative_to(ROOT)}: {ast.unparse(call.args[0])[:16]}"
+        for path in PACKAGE
+        for call in calls(path)
+        if starts.fullmatch(called(call))
+    }
+    assert found == {
+        "tuner/run/cluster.py: [sys.executable,",
+        "tuner/run/container.py: command",
+        "tuner/run/local_ray.py: [sys.executable,",
+    }
+
+
+def test_only_one_module_imports_matplotlib() -> None:
+    """It keeps the current folder's `matplotlibrc` out."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in PACKAGE
+        if path.name != "drawing.py"
+        for node in at_run_time(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and "matplotlib" in ast.unparse(node).split()[1]
+    ]
+    assert found == []
+
+
+def at_run_time(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes that are not for the type checker alone."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield from at_run_time(child)
 
 
 # --- Commit messages ------------------------------------------------------------------------------
@@ -148,6 +261,7 @@ def test_the_formatter_leaves_comments_and_documents_as_they_are(tmp_path: Path,
 READING = {"read_text", "read_bytes", "loads", "load", "validate_json", "model_validate_json"}
 OURS = {
     "documents/reading.py": "it is the reader",
+    "files.py": "it opens for writing",
     "commands/import_.py": "what its user names, a pipe perhaps, bit by bit",
     "record/samplers/__init__.py": "the first bytes of the program to record",
     "report/store.py": "to sync what it has just written",
@@ -156,7 +270,7 @@ OURS = {
     "run/container.py": "/proc",
     "run/cluster.py": "/proc",
     "run/local_ray.py": "/proc",
-    "run/guard.py": "Ray's files, of this user",
+    "run/guard.py": "/proc",
     "record/group.py": "/proc",
     "record/process.py": "spools, of this user",
     "record/samplers/pebs.py": "/sys",

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +94,16 @@ def test_ui_becomes_mlflow_and_links_the_runs(
     run: Any, port: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda program, arguments: called.append(arguments))
+    monkeypatch.chdir(tmp_path)  # and back at the end
+    monkeypatch.setattr(
+        os, "execv", lambda program, arguments: called.append([str(Path.cwd()), *arguments])
+    )
     run_study(request(tmp_path, budget=1), runner=smooth)
-    outcome = run("ui", "--port", port, "--out", str(tmp_path))
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    assert called[0][1:] == [
-        *("-m", "mlflow", "ui", "--backend-store-uri", uri),
+    outcome = run("ui", "--port", port, "--out", ".", "--mlflow-uri", "sqlite:///mlflow.db")
+    assert called[0] == [
+        *("/", sys.executable, "-P", "-m", "mlflow", "ui"),
+        *("--backend-store-uri", f"sqlite:///{tmp_path / 'mlflow.db'}"),
+        *("--artifacts-destination", f"{tmp_path / 'mlartifacts'}"),
         *("--host", "127.0.0.1", "--port", port),
     ]
     links = [line for line in outcome.err.splitlines() if line.startswith("  ")]

@@ -8,6 +8,7 @@ has changed (which is named), or it is a defect (exit code 1).
 from __future__ import annotations
 
 import csv
+import io
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from tuner import engine, options
 from tuner.declarations import KnobDecl, KnobValue, PolicyDecl
 from tuner.documents.loader import LARGEST
 from tuner.errors import UserError, as_object, brief, unknown
+from tuner.files import write_atomically
 from tuner.objective import OBJECTIVES
 from tuner.run import isolation, runner, settings, streams
 from tuner.run.settings import Setting
@@ -269,10 +271,11 @@ def _show_rows(rows: list[dict[str, Any]]) -> None:
 
 def _write_series(path: Path, series: dict[str, list[float]]) -> None:
     names = sorted(series, key=lambda name: (name != "second", name))
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(names)
+    writer.writerows(zip(*(series[name] for name in names), strict=True))
     try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(names)
-            writer.writerows(zip(*(series[name] for name in names), strict=True))
+        write_atomically(path, text.getvalue())
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error

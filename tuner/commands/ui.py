@@ -9,7 +9,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from tuner.errors import UserError
-from tuner.report.store import default_store, experiments, repair_command
+from tuner.report.store import ARTIFACTS, absolute, default_store, experiments, repair_command
 from tuner.study import log
 from tuner.terminal import say
 
@@ -34,14 +34,13 @@ def run(args: Namespace) -> int:
     for name, identity in found:
         say(f"  {name}: {server}/#/experiments/{identity}/runs?workflowType=machine_learning")
     sys.stderr.flush()
-    os.execv(
-        sys.executable,
-        [
-            sys.executable,
-            *("-m", "mlflow", "ui", "--backend-store-uri", uri),
-            *("--host", args.host, "--port", str(args.port)),
-        ],
-    )
+    words = [
+        *(sys.executable, "-P", "-m", "mlflow", "ui", "--backend-store-uri", absolute(uri)),
+        *("--artifacts-destination", str(out.absolute() / ARTIFACTS)),
+        *("--host", args.host, "--port", str(args.port)),
+    ]
+    os.chdir("/")  # the server takes modules and settings from the current folder, whoever made it
+    os.execv(sys.executable, words)
 
 
 def _refuse_taken(host: str, port: int) -> None:

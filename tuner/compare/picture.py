@@ -64,7 +64,7 @@ def draw(figures: Figures) -> Picture:
 
 
 def _picture(width: float, height: float) -> Picture:
-    from matplotlib.figure import Figure
+    from tuner.report.drawing import Figure
 
     return Figure(figsize=(width, height), dpi=120, layout="constrained")
 
@@ -99,7 +99,7 @@ def _panel(
                 drawn.append(found.value)
     low, high = min(drawn), max(drawn)
     if high > LINEAR * low:
-        from matplotlib.ticker import LogLocator, NullLocator
+        from tuner.report.drawing import LogLocator, NullLocator
 
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(base=2, numticks=8))
@@ -191,8 +191,7 @@ def _style(row: Row, bars: Sequence[Row]) -> dict[str, Any]:
 
 
 def _legend(bars: Sequence[Row]) -> list[Any]:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
+    from tuner.report.drawing import Line2D, Patch
 
     handles: list[Any] = [Patch(label=row.name, **_style(row, bars)) for row in bars]
     for name, dashes in DASHES.items():

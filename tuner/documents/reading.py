@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import stat
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from typing import Any, BinaryIO, TypeVar
 from pydantic import BaseModel
 
 from tuner.errors import UserError, brief
+from tuner.files import special
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -60,7 +60,7 @@ def opened(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
             raise UserError(f"{path}: found a socket; must be a regular file") from error
         raise
     try:
-        if what := _special(os.fstat(descriptor).st_mode):
+        if what := special(os.fstat(descriptor).st_mode):
             raise UserError(f"{path}: found {what}; must be a regular file")
         with open(descriptor, "rb", closefd=False) as file:
             yield file
@@ -101,14 +101,6 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:  # such as a name that is too long
         return False
-
-
-def _special(mode: int) -> str | None:
-    """What it is, if it is no regular file."""
-    if stat.S_ISREG(mode):
-        return None
-    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 # --- JSON -----------------------------------------------------------------------------------------

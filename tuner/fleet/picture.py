@@ -17,7 +17,7 @@ STYLES = ("-", "--", ":", "-.")
 
 
 def draw(fleet: Fleet) -> Figure:
-    from matplotlib.figure import Figure
+    from tuner.report.drawing import Figure
 
     members = fleet.outcome.members
     height = max(3.2, 1.2 + 0.24 * len(members))

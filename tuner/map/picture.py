@@ -22,7 +22,7 @@ LEAST_RANGE = 1.1
 
 
 def draw(found: Found, row: Row) -> Picture:
-    from matplotlib.figure import Figure
+    from tuner.report.drawing import Figure
 
     axes = found.plan.axes
     rows, columns = len(axes.ratios), len(axes.machines)
@@ -81,7 +81,7 @@ def _text(point: Point) -> str:
 
 def _frame(panel: Axes, x: float, y: float) -> None:
     """Around a cell in which the rule turns promotion off."""
-    from matplotlib.patches import Rectangle
+    from tuner.report.drawing import Rectangle
 
     panel.add_patch(
         Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, fill=False, edgecolor="black", lw=1.2)

@@ -8,7 +8,6 @@ the pool.
 
 from __future__ import annotations
 
-import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from tuner.run.pool import Pool
 from tuner.run.trial import Trial, TrialResult
 from tuner.study import best, log, public
 from tuner.study.best import BestConfiguration
+from tuner.study.commit import commit_of
 from tuner.study.explanation import Explanation
 from tuner.study.log import StudyHeader, StudyLog, TrialRecord
 from tuner.study.request import StudyRequest, StudySummary
@@ -269,7 +269,7 @@ def _open(directory: Path, request: StudyRequest) -> StudyLog:
             stream=request.stream().key,
             lag=request.workers,
             initial=initial_trials(request.budget),
-            git_commit=git_commit(),
+            git_commit=commit_of(Path.cwd()),
         )
         return StudyLog(directory, header)
     if not request.resume:
@@ -334,13 +334,3 @@ def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
 def _short(value: Any) -> str:
     text = "not there" if value is None else str(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def git_commit() -> str | None:
-    """Commit of the current directory, `-dirty` if it has changes; None outside a repository."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None if done.returncode == 0 else None

@@ -8,19 +8,19 @@ program.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import UserError
+from tuner.files import plain, private_folder, remove_abandoned
+from tuner.foreign import users_environment
 from tuner.record import samplers
 from tuner.record.group import Orphans, Witness
 from tuner.record.samplers import Launch, Sampler
@@ -72,14 +72,15 @@ class Ended:
 def spools_beside(trace: Path) -> Iterator[Path]:
     """The recording's folder, beside the trace, on the disk that must have room for it anyway.
     Those of recorders that were killed are removed."""
-    _remove_dead(trace.parent)
     try:
-        folder, lock = _locked_folder(trace)
+        remove_abandoned(trace.parent, ".", SPOOLS)
+        folder, lock = private_folder(trace.parent, f".{trace.stem}.", SPOOLS)
     except OSError as error:
         raise UserError(f"{trace.parent}: {error.strerror}") from error
     try:
-        (folder / UNSEEN).write_bytes(bytes(4096))
-        with (folder / "reserve").open("wb") as reserve:
+        with plain(folder / UNSEEN, "xb") as counter:
+            counter.write(bytes(4096))
+        with plain(folder / "reserve", "xb") as reserve:
             try:
                 os.posix_fallocate(reserve.fileno(), 0, RESERVE_BYTES)
             except OSError as error:
@@ -98,35 +99,10 @@ def unseen(spools: Path) -> int:
     return int.from_bytes((spools / UNSEEN).read_bytes()[:8], sys.byteorder)
 
 
-def _locked_folder(trace: Path) -> tuple[Path, int]:
-    """A new folder, and the descriptor that holds its lock for as long as this process lives."""
-    while True:
-        folder = tempfile.mkdtemp(prefix=f".{trace.stem}.", suffix=SPOOLS, dir=trace.parent)
-        with suppress(FileNotFoundError):  # taken for a dead one, before it had its lock
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            with suppress(OSError):  # a file system without locks: nothing is removed there
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            if Path(folder).is_dir():
-                return Path(folder), lock
-            os.close(lock)
-
-
-def _remove_dead(parent: Path) -> None:
-    for folder in parent.glob(f".*{SPOOLS}"):
-        # Not if it is another user's, in use, or was just removed by another process.
-        with suppress(OSError):
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)
-
-
 def run(sampler: Sampler, command: Sequence[str], spools: Path, *, quiet: bool) -> Ended:
     """Starts the program, forwards signals, and waits."""
     launch = sampler.launch(command, spools)
-    environment = os.environ | dict(launch.environment)
+    environment = users_environment() | dict(launch.environment)
     environment[samplers.FOLDER_VARIABLE] = str(spools)
     environment[samplers.START_VARIABLE] = str(time.monotonic_ns())
     waited = {signal.SIGCHLD, *FORWARDED}

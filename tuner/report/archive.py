@@ -33,7 +33,15 @@ from tuner.documents import catalog
 from tuner.documents.catalog import Kind
 from tuner.documents.reading import is_file, opened, parse_model
 from tuner.errors import UserError, brief
-from tuner.files import PARTIAL, atomically, process_of, remove_leftovers, runs, sync_directory
+from tuner.files import (
+    PARTIAL,
+    atomically,
+    plain,
+    process_of,
+    remove_leftovers,
+    runs,
+    sync_directory,
+)
 from tuner.model import Model, Name
 from tuner.report import page
 from tuner.scenario import MOST_BUDGET
@@ -334,7 +342,7 @@ def _extract(
             f"{FOLDER}/{name} of {entry.bytes} bytes must come next"
         )
     digest = hashlib.sha256()
-    with path.open("xb") if path else nullcontext() as made:
+    with plain(path, "xb") if path else nullcontext() as made:
         for chunk in _chunks(packed, entry.bytes):
             digest.update(chunk)
             if made:

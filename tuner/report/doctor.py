@@ -19,10 +19,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from tuner import engine
+from tuner import engine, foreign
 from tuner.errors import UserError
 from tuner.report import remote, store
-from tuner.run import streams
+from tuner.run import local_ray, streams
 from tuner.run.isolation import Isolation, default_image
 from tuner.run.local_ray import ENVIRONMENT, OBJECT_STORE
 from tuner.text import clock, plural, size
@@ -39,10 +39,6 @@ FILES = (64, 256)  # two workers need between 48 and 64
 FILE_SIZE = (200 * MIB, 16 * GIB)  # Ray's object store is a file: 100 MiB are too few
 
 SHARED_MEMORY = Path("/dev/shm")
-
-SOCKET = "/ray/session_2026-01-02_03-04-05_678901_2345678/sockets/plasma_store"
-"""What Ray adds to the folder for temporary files."""
-LONGEST_SOCKET = 107  # bytes: Linux' limit
 
 TOOLS = {
     "perf": "records what `tune import --format perf-script` reads",
@@ -99,6 +95,12 @@ def _python(_: Path) -> Iterator[Finding]:
     state: State = "ok" if tuple(map(int, tested)) < PYTHON_BELOW else "warning"
     untested = "" if state == "ok" else ", with which tune is not tested"
     yield Finding("Python", state, f"{platform.python_version()}{untested}")
+    if foreign.relative_entries():
+        said = (
+            "PYTHONPATH has an entry that is empty or relative: where it starts, Python runs a "
+            "sitecustomize.py of the current folder, whoever made that"
+        )
+        yield Finding("Python", "warning", said)
 
 
 def _libraries(_: Path) -> Iterator[Finding]:
@@ -138,13 +140,10 @@ def _results(out: Path) -> Iterator[Finding]:
 def _temporary(_: Path) -> Iterator[Finding]:
     folder = tempfile.gettempdir()
     yield _place("temporary files", Path(folder))
-    if len(os.fsencode(folder + SOCKET)) > LONGEST_SOCKET:
-        most = LONGEST_SOCKET - len(SOCKET)
-        yield Finding(
-            "temporary files",
-            "problem",
-            f"{folder}: Ray needs a TMPDIR of at most {most} bytes; --workers 1 runs without Ray",
-        )
+    try:
+        local_ray.place()
+    except UserError as error:
+        yield Finding("temporary files", "problem", str(error))
 
 
 def _place(name: str, folder: Path) -> Finding:

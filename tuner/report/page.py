@@ -55,7 +55,7 @@ def _default_of(study: StudyData, name: str) -> KnobValue:
 
 
 def _figure(width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
+    from tuner.report.drawing import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 

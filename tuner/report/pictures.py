@@ -154,8 +154,7 @@ def row(site: Site) -> tuple[str, ...]:
 
 
 def _figure(width: float, height: float) -> Figure:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from tuner.report.drawing import Figure, FigureCanvasAgg
 
     figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
@@ -169,8 +168,7 @@ def png(figure: Figure) -> bytes:
 
 
 def heat_map(subject: Subject) -> Figure:
-    from matplotlib import colormaps
-    from matplotlib.colors import LogNorm
+    from tuner.report.drawing import LogNorm, colormaps
 
     heat = subject.found["heat"]
     edges = np.array(heat["edges"])
@@ -354,7 +352,7 @@ def site_table(subject: Subject, sites: Sequence[Site]) -> Figure:
             at += share * (bar - 1.5)
     if len(sites) > len(shown):
         _cell(axes, 0, ends, lines - 1, more(sites), color="#555555")
-    from matplotlib.patches import Patch
+    from tuner.report.drawing import Patch
 
     used = [name for name in names if any(name in site.classes for site in shown)]
     figure.legend(

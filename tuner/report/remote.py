@@ -132,10 +132,13 @@ def ask_cluster(address: str, tell: Tell) -> None:
     import ray
 
     from tuner.run.cluster import Node, is_node
+    from tuner.run.local_ray import job_config
 
     own = None if is_node(address) else Node(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        ray.init(
+            address=address, job_config=job_config(), log_to_driver=False, logging_level="ERROR"
+        )
         nodes = [
             node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
         ]

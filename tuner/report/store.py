@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlparse
 from uuid import uuid4
 
 from tuner.errors import UserError
-from tuner.files import sync_directory
+from tuner.files import plain, sync_directory
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -69,6 +69,13 @@ def database_of(uri: str) -> Path | None:
     if url.query or url.database in {None, "", ":memory:"}:
         return None
     return Path(url.database)
+
+
+def absolute(uri: str) -> str:
+    """The same store, whatever the current folder is."""
+    if path := database_of(uri):
+        return uri_of(path)
+    return Path(uri).absolute().as_uri() if Path(uri).is_dir() else uri
 
 
 def repair_command(uri: str, out: Path) -> str:
@@ -216,7 +223,7 @@ missing rights."""
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
     """One process at a time makes a database; the others wait until it is done."""
-    with path.with_name(f"{path.name}.lock").open("ab") as file:
+    with plain(path.with_name(f"{path.name}.lock"), "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -6,6 +6,7 @@ build. So an interrupted command resumes, and claims and comparisons share runs.
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -75,7 +76,7 @@ def prune(build: str) -> None:
     UserError if the folder cannot be used."""
     try:
         folder(build).mkdir(parents=True, exist_ok=True)
-        folder(build).touch()
+        os.utime(folder(build))
         remove_leftovers(folder(build))
     except OSError as error:
         raise streams.unusable(error) from error

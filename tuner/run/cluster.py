@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from tuner.errors import UserError, brief
-from tuner.run.local_ray import OBJECT_STORE
+from tuner.run.local_ray import OBJECT_STORE, place, private
 
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
@@ -55,9 +56,12 @@ class Node:
     def __init__(self, address: str) -> None:
         words = ["start", f"--address={address}", "--num-cpus=0", "--block"]
         words += [f"--object-store-memory={OBJECT_STORE}", "--disable-usage-stats"]
+        # Ray that does not know this option for nodes takes the head's folder.
+        self._folder, self._lock = private(place())
+        words += [f"--temp-dir={self._folder / 'r'}"]
         self._output = os.fdopen(os.memfd_create("ray start"), "w+")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", RAY, *words],
+            [sys.executable, "-P", "-c", RAY, *words],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
@@ -90,3 +94,5 @@ class Node:
             self._process.kill()
             self._process.wait()
         self._output.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._lock)

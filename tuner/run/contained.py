@@ -37,7 +37,7 @@ from tuner.text import exact
 STREAMS, RECORDING = "/streams", "/recording.tts"
 """Where a container has the cache and a recording."""
 
-SERVE = ("python", "-u", "-m", "tuner.run.serve")
+SERVE = ("python", "-P", "-u", "-m", "tuner.run.serve")
 
 
 @dataclass(frozen=True)

@@ -326,7 +326,7 @@ _guards: list[subprocess.Popen[bytes]] = []
 def _guard() -> subprocess.Popen[bytes]:
     """The process that removes what this one leaves when it dies."""
     if not _guards:
-        command = [sys.executable, "-c", GUARD]
+        command = [sys.executable, "-P", "-c", GUARD]
         _guards.append(
             subprocess.Popen(
                 command,

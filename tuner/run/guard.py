@@ -2,11 +2,12 @@
 
 A program of its own, for which the standard library is enough:
 
-    python -I -S guard.py NAME=VALUE LOCK
+    python -I -S guard.py NAME=VALUE
 
 It looks for the processes that have this variable in their environment, until a byte comes on
-standard input: then the instance has started. It has a lock on the file LOCK in the instance's
-session folder for as long as it runs. At the end of standard input it ends the processes.
+standard input: then the instance has started. At the end of standard input it ends the processes.
+For as long as it runs it keeps the descriptors open that it was started with, such as the lock of
+the instance's folder.
 
 Ray's agents make it necessary: by themselves they try for more than a minute to tell a driver that
 was killed that its instance is gone. They put a title over their environment soon after they have
@@ -16,26 +17,20 @@ started, so they are looked for from the beginning.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
 import signal
 import sys
 from pathlib import Path
-from typing import IO
 
 SECONDS = 0.2
 """Between two looks. An agent imports for longer before it sets its title."""
 
-LOGS = "--log_dir="
-"""A server's option: the folder `logs` of the session."""
-
 
 class Guard:
-    def __init__(self, variable: str, lock: str) -> None:
-        self._variable, self._lock = variable, lock
+    def __init__(self, variable: str) -> None:
+        self._variable = variable
         self._found: dict[Path, int] = {}  # pidfd by folder in /proc
-        self._locked: dict[Path, IO[bytes]] = {}
 
     def look(self) -> bool:
         """Whether there are processes that were not found before."""
@@ -51,19 +46,9 @@ class Guard:
         try:
             if self._variable in _words(process / "environ"):
                 self._found[process] = end
-                for word in _words(process / "cmdline"):
-                    if word.startswith(LOGS):
-                        self._hold(Path(word.removeprefix(LOGS)).parent)
         finally:
             if process not in self._found:
                 os.close(end)
-
-    def _hold(self, session: Path) -> None:
-        if session not in self._locked:
-            new = session / f"{self._lock}.new"
-            self._locked[session] = new.open("ab")
-            fcntl.flock(self._locked[session], fcntl.LOCK_EX)
-            new.rename(session / self._lock)  # never there unlocked: who finds it so may remove it
 
     def end(self) -> None:
         while True:
@@ -78,8 +63,8 @@ def _words(file: Path) -> list[str]:
     return os.fsdecode(file.read_bytes()).split("\0")
 
 
-def main(variable: str, lock: str) -> None:
-    guard = Guard(variable, lock)
+def main(variable: str) -> None:
+    guard = Guard(variable)
     while not select.select([0], [], [], SECONDS)[0]:
         guard.look()
     if os.read(0, 1):

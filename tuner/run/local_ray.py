@@ -5,24 +5,30 @@ its processes alone. Ray binds to the address that it takes for its node's; with
 RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0, the default where Ray has no clusters, that is the loopback
 address. Without it Ray listens on all interfaces, whatever `_node_ip_address` says: it replaces a
 loopback address by that of the host.
+
+Ray makes its folder one that everybody may write, sockets included, in a place that everybody
+knows. It therefore gets one within a folder that nobody else may enter.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
 import select
 import shutil
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tuner.errors import UserError
+from tuner.files import private_folder, remove_abandoned
 from tuner.run import guard
 
 ENVIRONMENT = {
@@ -35,8 +41,15 @@ OBJECT_STORE = 128 << 20
 
 CORE = {"raylet", "gcs_server"}
 
-MARK = "tiertune.lock"
-"""In the session folders that are ours; locked until their processes have ended."""
+PREFIX, SUFFIX = "tune-", ".ray"
+"""Of the private folder, which is locked until the processes have ended."""
+
+SESSION = "session_2026-01-02_03-04-05_678901_2345678"
+SOCKET = f"/{PREFIX}12345678{SUFFIX}/r/{SESSION}/sockets/plasma_store"
+"""What comes behind the folder for temporary files."""
+LONGEST_SOCKET = 107  # bytes: Linux' limit
+OTHER = Path("/tmp")
+"""Where Ray's folder is if it cannot be where the others are."""
 
 VARIABLE = "TIERTUNE_RAY"
 """By which the guard knows Ray's processes: only they have it, with a value of their own."""
@@ -53,6 +66,46 @@ def prepare_environment() -> None:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
+def place() -> Path:
+    """Where private folders of Ray can be: the folder for temporary files, or else OTHER. UserError
+    if the paths would be too long, or others could put another folder in the place of ours."""
+    reasons = []
+    for parent in dict.fromkeys((Path(tempfile.gettempdir()), OTHER)):
+        if len(os.fsencode(f"{parent}{SOCKET}")) > LONGEST_SOCKET:
+            most = max(0, LONGEST_SOCKET - len(SOCKET))
+            reasons.append(f"{parent}: Ray needs a TMPDIR of at most {most} bytes")
+        elif not _is_safe(parent):
+            reasons.append(f"{parent}: other users may rename what is in it (it should be 1777)")
+        else:
+            return parent
+    raise UserError(f"{'; '.join(reasons)}; --workers 1 runs without Ray")
+
+
+def _is_safe(parent: Path) -> bool:
+    found = parent.stat()
+    others_write = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return found.st_uid in (0, os.geteuid()) and (
+        not others_write or bool(found.st_mode & stat.S_ISVTX)
+    )
+
+
+def private(parent: Path) -> tuple[Path, int]:
+    """A folder for Ray, and the descriptor of its lock. Those of processes that were killed are
+    removed."""
+    remove_abandoned(parent, PREFIX, SUFFIX)
+    return private_folder(parent, PREFIX, SUFFIX)
+
+
+def job_config() -> Any:
+    """Of a job whose workers do not look for modules in the current folder of this process, which
+    they do unless Ray's own client has started it."""
+    from ray.job_config import JobConfig
+
+    found = JobConfig()
+    found._client_job = True
+    return found
+
+
 class LocalRay:
     """A running instance, which this process has started. Only one per process at a time."""
 
@@ -60,17 +113,21 @@ class LocalRay:
         # Ray's own default is 15: beside any other load trials would get next to no time.
         os.environ.setdefault("RAY_worker_niceness", "0")
         value = secrets.token_hex(16)
+        self._folder, self._lock = private(place())
         self._guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", guard.__file__, f"{VARIABLE}={value}", MARK],
+            [sys.executable, "-I", "-S", guard.__file__, f"{VARIABLE}={value}"],
             stdin=subprocess.PIPE,
+            pass_fds=[self._lock],
             start_new_session=True,  # Ctrl-C at the terminal is not for it
         )
         os.environ[VARIABLE] = value
         try:
             with kept_handler():
                 # "local": never join another cluster because RAY_ADDRESS is set.
-                context = ray.init(
+                ray.init(
                     address="local",
+                    _temp_dir=str(self._folder / "r"),  # it opens the folder itself to everybody
+                    job_config=job_config(),
                     num_cpus=workers,
                     include_dashboard=False,
                     object_store_memory=OBJECT_STORE,
@@ -84,8 +141,6 @@ class LocalRay:
         finally:
             del os.environ[VARIABLE]
         self._ray = ray
-        self._session = Path(context.address_info["session_dir"])
-        _remove_dead(but=self._session)
         core = [pid for pid in _children(os.getpid()) if _name(pid) in CORE]
         self._core = [os.pidfd_open(pid) for pid in core]
 
@@ -101,12 +156,14 @@ class LocalRay:
         self._end_guard()
         for end in self._core:
             os.close(end)
-        shutil.rmtree(self._session, ignore_errors=True)
 
     def _end_guard(self) -> None:
+        """The folder goes when nothing runs in it any more."""
         assert self._guard.stdin is not None
         self._guard.stdin.close()
         self._guard.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._lock)
 
 
 @contextlib.contextmanager
@@ -125,17 +182,6 @@ def kept_handler() -> Iterator[None]:
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _remove_dead(*, but: Path) -> None:
-    """Removes the session folders of our processes that were killed."""
-    for mark in but.parent.glob(f"session_*/{MARK}"):
-        if mark.parent == but:
-            continue
-        # Not if it is another user's, in use, or was just removed by another process.
-        with contextlib.suppress(OSError), mark.open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(mark.parent, ignore_errors=True)
 
 
 def _children(pid: int) -> list[int]:

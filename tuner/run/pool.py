@@ -31,7 +31,7 @@ from typing import Any, Protocol
 from tuner.errors import UserError
 from tuner.run import streams
 from tuner.run.cluster import Node, is_node
-from tuner.run.local_ray import LocalRay, kept_handler, prepare_environment
+from tuner.run.local_ray import LocalRay, job_config, kept_handler, prepare_environment
 from tuner.run.trial import Status, Trial, TrialResult
 
 Runner = Callable[[Trial], TrialResult]
@@ -299,6 +299,8 @@ class RayPool:
         if address is None:
             try:
                 self._local = LocalRay(self._ray, workers=self.workers, **quiet)
+            except UserError:
+                raise
             except Exception as error:  # Ray raises anything here, also a plain Exception
                 self._ray.shutdown()
                 raise UserError(
@@ -310,7 +312,7 @@ class RayPool:
             with kept_handler():
                 if not is_node(address):
                     self._node = Node(address)
-                self._ray.init(address=address, **quiet)
+                self._ray.init(address=address, job_config=job_config(), **quiet)
         except ConnectionError as error:
             self._leave()
             raise UserError(f"no Ray cluster answers at {address}: {_line(error)}") from error

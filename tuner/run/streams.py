@@ -31,7 +31,7 @@ from typing import Any
 from tuner import engine, terminal, text
 from tuner.documents.reading import read_json
 from tuner.errors import UserError
-from tuner.files import make_room, write_atomically
+from tuner.files import make_room, plain, write_atomically
 from tuner.run.trial import RecordedStream, Stream, StreamRequest
 
 Progress = Callable[[float], None]
@@ -405,7 +405,7 @@ def _lock(key: str, note: Callable[[str], None] | None) -> Iterator[None]:
     path = folder() / f"{key}.lock"
     while True:
         try:
-            handle = path.open("a")
+            handle = plain(path, "ab")
         except OSError as error:
             raise unusable(error) from error
         with handle:
@@ -423,7 +423,7 @@ def _lock(key: str, note: Callable[[str], None] | None) -> Iterator[None]:
 @contextmanager
 def _try_lock(key: str) -> Iterator[bool]:
     """Whether no process makes the entry, nor will before the end of the block."""
-    with (folder() / f"{key}.lock").open("a") as handle:
+    with plain(folder() / f"{key}.lock", "ab") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -33,7 +33,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from tuner.declarations import KnobValue
 from tuner.documents.reading import opened, parse_json, parse_model, read_bytes, values_of
 from tuner.errors import UserError
-from tuner.files import remove_leftovers, sync_directory, write_atomically
+from tuner.files import make_folder, plain, remove_leftovers, sync_directory, write_atomically
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
 from tuner.options import MOST_WORKERS
@@ -228,7 +228,7 @@ class StudyLog:
         """
         self.directory = directory
         with _disk(directory):
-            (directory / SERIES).mkdir(parents=True, exist_ok=True)
+            make_folder(directory / SERIES)
         self._lock = _acquire(directory)
         try:
             if header is not None:
@@ -249,7 +249,7 @@ class StudyLog:
             for folder in (self.directory, self.directory / SERIES):
                 remove_leftovers(folder)
             _parse(_lines(self.directory), data, key)
-            file = (self.directory / EVENTS).open("ab", buffering=0)
+            file = plain(self.directory / EVENTS, "ab", buffering=0)
             try:
                 file.truncate(data.length)
                 sync_directory(self.directory)
@@ -349,7 +349,7 @@ def _disk(directory: Path) -> Iterator[None]:
 def _acquire(directory: Path) -> BinaryIO:
     """The lock file, held until closed. The kernel releases it when the process dies."""
     with _disk(directory):
-        file = (directory / LOCK).open("a+b", buffering=0)
+        file = plain(directory / LOCK, "a+b", buffering=0)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.truncate(0)
