@@ -36,6 +36,13 @@ MODULES = (
     *("sitecustomize", "usercustomize", "numpy", "yaml", "pydantic", "docker", "matplotlib"),
     *("mlflow", "ray", "smac", "sklearn", "uvicorn", "gunicorn.conf", "sqlalchemy", "tuner"),
 )
+TUNE = """\
+import sys
+from tuner.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
+"""
 TRAP = """\
 import os
 with open({ran!r}, "a") as file:
@@ -67,7 +74,7 @@ class Theirs:
         (repository / "config").write_text(f"[core]\n\tfsmonitor = {program}\n")
         (folder / "bin").mkdir()
         self._tune = folder / "bin" / "tune"  # as pip writes it
-        self._tune.write_text("import sys\nfrom tuner.cli import main\nsys.exit(main())\n")
+        self._tune.write_text(TUNE)
 
     @property
     def ran(self) -> str:
@@ -425,6 +432,19 @@ def test_a_store_is_not_locked_through_a_link(tmp_path: Path, victim: Path, to: 
     lead(tmp_path / "out" / "mlflow.db.lock", to, victim)
     with (
         pytest.raises(OSError, match="must be a regular file"),
+        store._lock(tmp_path / "out" / "mlflow.db"),
+    ):
+        pass
+    assert untouched(victim)
+
+
+@pytest.mark.parametrize(
+    "name", ["mlflow.db", "mlflow.db-journal", "mlflow.db-wal", "mlflow.db-shm", "mlartifacts"]
+)
+def test_a_store_is_not_written_through_a_link(tmp_path: Path, victim: Path, name: str) -> None:
+    lead(tmp_path / "out" / name, "file", victim)
+    with (
+        pytest.raises(UserError, match=f"{name}: found a link; must not be one"),
         store._lock(tmp_path / "out" / "mlflow.db"),
     ):
         pass

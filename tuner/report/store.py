@@ -37,6 +37,8 @@ ENCODED = "sqlite+pysqlite"
 """The same, for paths that have to be percent-encoded: under a name that begins with LOCAL, MLflow
 would also make the folder that the encoded path names."""
 ARTIFACTS = "mlartifacts"
+BESIDE = ("-journal", "-wal", "-shm")
+"""What SQLite has beside a database."""
 PARENT_TAG = "mlflow.parentRunId"
 
 
@@ -222,7 +224,12 @@ missing rights."""
 
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """One process at a time makes a database; the others wait until it is done."""
+    """One process at a time makes a database; the others wait until it is done. UserError if what
+    MLflow and SQLite would write is elsewhere: they follow links."""
+    own = [path.with_name(ARTIFACTS)] if path == local(path.parent) else []
+    for each in (path, *(path.with_name(path.name + end) for end in BESIDE), *own):
+        if each.is_symlink():
+            raise UserError(f"{each}: found a link; must not be one (--mlflow-uri names a store)")
     with plain(path.with_name(f"{path.name}.lock"), "ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -327,7 +334,7 @@ def _set_aside(path: Path) -> Path:
     number = 1
     while (aside := path.with_name(f"{path.name}.broken-{number}")).exists():
         number += 1
-    for suffix in ("-journal", "-wal", "-shm"):
+    for suffix in BESIDE:
         beside = path.with_name(path.name + suffix)
         if beside.exists():
             beside.rename(f"{aside}{suffix}")
