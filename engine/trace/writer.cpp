@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/assert.hpp"
 #include "trace/checksum.hpp"
 #include "trace/layout.hpp"
 
@@ -219,6 +220,7 @@ struct Writer::Impl {
       buffer.array(segment.counts);
     }
     buffer.align();
+    TT_ASSERT(index.empty() || index.back().offset + index.back().bytes == offset);
     index.push_back({offset, buffer.bytes().size(), checksum(buffer.bytes()), 0});
     append(buffer.bytes());
     if (block.timed)
