@@ -3,16 +3,10 @@
 
 #include <nanobind/nanobind.h>
 
-#include <functional>
-#include <map>
-#include <string>
-
 #include "core/knob.hpp"
 #include "trace/stream.hpp"
 
 namespace tt::bindings {
-
-using KnobMap = std::map<std::string, KnobValue, std::less<>>;
 
 [[nodiscard]] nanobind::object to_python(const KnobValue& value);
 [[nodiscard]] nanobind::dict to_python(const trace::StreamInfo& info);

@@ -205,8 +205,7 @@ void Knobs::set(std::string name, KnobValue value) {
   values_.insert_or_assign(std::move(name), std::move(value));
 }
 
-Knobs resolve(std::span<const KnobDecl> declared,
-              const std::map<std::string, KnobValue, std::less<>>& given) {
+Knobs resolve(std::span<const KnobDecl> declared, const KnobMap& given) {
   Knobs result;
   for (const auto& knob : declared) {
     const auto it = given.find(knob.name);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -45,6 +46,7 @@ enum class Unit : std::uint8_t {
 [[nodiscard]] std::string_view name(KnobType type);
 
 using KnobValue = std::variant<bool, std::int64_t, double, std::string>;
+using KnobMap = std::map<std::string, KnobValue, std::less<>>;  // by name
 
 /// The knob is active only while `parent` has one of `values` (e.g. aol.low while aol.enabled).
 struct KnobCondition {
@@ -127,20 +129,17 @@ class Knobs {
   [[nodiscard]] const std::string& choice(std::string_view name) const;
   [[nodiscard]] bool has(std::string_view name) const;
   void set(std::string name, KnobValue value);
-  [[nodiscard]] const std::map<std::string, KnobValue, std::less<>>& values() const {
-    return values_;
-  }
+  [[nodiscard]] const KnobMap& values() const { return values_; }
 
  private:
   [[nodiscard]] const KnobValue& at(std::string_view name) const;
-  std::map<std::string, KnobValue, std::less<>> values_;
+  KnobMap values_;
 };
 
 /// Completes `given` with defaults and checks every value against its declaration.
 /// Throws std::invalid_argument naming the knob, what was found and what is allowed (with the
 /// nearest known name for a typo).
-[[nodiscard]] Knobs resolve(std::span<const KnobDecl> declared,
-                            const std::map<std::string, KnobValue, std::less<>>& given);
+[[nodiscard]] Knobs resolve(std::span<const KnobDecl> declared, const KnobMap& given);
 
 /// Whether the knob that it names is active and has one of the values.
 [[nodiscard]] bool holds(const KnobCondition& condition, std::span<const KnobDecl> declared,

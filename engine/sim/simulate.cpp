@@ -103,7 +103,7 @@ struct Played {
 };
 
 Played play(const trace::Reader& stream, const MachineProfile& machine, const PolicyInfo& policy,
-            const std::map<std::string, KnobValue, std::less<>>& knobs, const RunOptions& options) {
+            const KnobMap& knobs, const RunOptions& options) {
   Machine simulated(stream, machine, policy.traits, options);
   const Knobs given = resolve(policy.knobs, knobs);
   const bool placed = goes_by_placement(policy, given);
@@ -137,9 +137,7 @@ RunOptions half(const RunOptions& options, double from) {
 }  // namespace
 
 ProfileResult profile(const trace::Reader& stream, const MachineProfile& machine,
-                      const PolicyInfo& policy,
-                      const std::map<std::string, KnobValue, std::less<>>& knobs,
-                      const RunOptions& options) {
+                      const PolicyInfo& policy, const KnobMap& knobs, const RunOptions& options) {
   check(machine, options);
   const Knobs resolved = resolve(policy.knobs, knobs);
   if (!goes_by_placement(policy, resolved))
@@ -155,9 +153,7 @@ ProfileResult profile(const trace::Reader& stream, const MachineProfile& machine
 }
 
 RunResult simulate(const trace::Reader& stream, const MachineProfile& machine,
-                   const PolicyInfo& policy,
-                   const std::map<std::string, KnobValue, std::less<>>& knobs,
-                   const RunOptions& options) {
+                   const PolicyInfo& policy, const KnobMap& knobs, const RunOptions& options) {
   check(machine, options);
   if (options.start_slow && !policy.traits.migrates)
     throw std::invalid_argument(

@@ -77,8 +77,7 @@ struct RunResult {
 /// Knobs are full-scale; they are resolved and scaled here. Throws std::invalid_argument for a bad
 /// knob or option, and for a policy that needs what the simulated machine does not have.
 [[nodiscard]] RunResult simulate(const trace::Reader& stream, const MachineProfile& machine,
-                                 const PolicyInfo& policy,
-                                 const std::map<std::string, KnobValue, std::less<>>& knobs,
+                                 const PolicyInfo& policy, const KnobMap& knobs,
                                  const RunOptions& options);
 
 /// The profiling run of a policy that goes by a Placement: everything in fast memory.
@@ -88,8 +87,7 @@ struct ProfileResult {
 };
 /// Throws as simulate(), and for a policy that does not profile.
 [[nodiscard]] ProfileResult profile(const trace::Reader& stream, const MachineProfile& machine,
-                                    const PolicyInfo& policy,
-                                    const std::map<std::string, KnobValue, std::less<>>& knobs,
+                                    const PolicyInfo& policy, const KnobMap& knobs,
                                     const RunOptions& options);
 
 }  // namespace tt::sim

@@ -237,8 +237,6 @@ class FakeMemory final : public Memory {
   std::uint64_t page_bytes_;
 };
 
-using KnobMap = std::map<std::string, KnobValue, std::less<>>;
-
 /// A future for oracles: what each page saves in each block of 100 ms. It has to stay where it is.
 struct FakeFuture {
   FakeFuture() = default;

@@ -233,7 +233,7 @@ TEST("golden: every policy's result, with and without AOL") {
         continue;
       }
       ++compared;
-      std::map<std::string, KnobValue, std::less<>> knobs;
+      KnobMap knobs;
       // Limits between which this stream's AOL is.
       if (aol) knobs = {{"aol.enabled", true}, {"aol.low", 100.0}, {"aol.high", 200.0}};
       check::on_each_isa([&] {

@@ -51,7 +51,7 @@ void write_hot(const TempStream& file, bool strewn, double scale = 16, double co
 
 RunResult memtis(TempStream& stream, bool split) {
   const double scale = stream.reader().info().scale;
-  const std::map<std::string, KnobValue, std::less<>> knobs{
+  const KnobMap knobs{
       {"split", split}, {"adaptation_period", 5e3 * scale}, {"cooling_period", 2e4 * scale}};
   return simulate(stream.reader(), simtest::plain_machine(), policy("memtis"), knobs,
                   {.fast_share = 1.0 / 8, .page_bytes = 4096, .mixed = true, .coarse = true});

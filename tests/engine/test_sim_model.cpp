@@ -28,7 +28,7 @@ simtest::ZipfOptions drifting(double scale, double block_ms) {
           .seed = 3};
 }
 
-std::map<std::string, KnobValue, std::less<>> active_knobs(const PolicyInfo& policy) {
+KnobMap active_knobs(const PolicyInfo& policy) {
   // A run of seconds instead of an hour needs more samples to act upon.
   if (policy.name == "hemem")
     return {{"sampling_period", std::int64_t{100}},
