@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/assert.hpp"
 #include "core/math.hpp"
 #include "core/rng.hpp"
 
@@ -37,6 +38,7 @@ class AdaptiveBins {
     }
     const bool last = value >= (options_.bins - 1) * width_;
     if (last) ++last_;
+    TT_ASSERT(last_ <= seen_ && sample_.size() <= std::min<std::uint64_t>(seen_, options_.sample));
     return last;
   }
   /// `population`: all values that there are, of whatever round.
@@ -53,6 +55,7 @@ class AdaptiveBins {
 
  private:
   double quantile(std::size_t quarter) {
+    TT_ASSERT(!sample_.empty());
     const auto at = sample_.begin() + static_cast<std::ptrdiff_t>(quarter * sample_.size() / 4);
     std::ranges::nth_element(sample_, at);
     return *at;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "core/assert.hpp"
+
 namespace tt::classify {
 
 Histogram Histogram::exponential(unsigned bins) { return {false, bins}; }
@@ -12,6 +14,7 @@ Histogram Histogram::for_counter(std::uint32_t max_count) {
 }
 
 unsigned Histogram::bin(std::uint32_t count) const {
+  TT_ASSERT(count > 0);
   const unsigned exact = linear_ ? count - 1 : static_cast<unsigned>(std::bit_width(count)) - 1;
   return std::min(exact, static_cast<unsigned>(bins_.size()) - 1);
 }
@@ -58,6 +61,8 @@ Thresholds Histogram::fill(double fast_pages, double alpha) const {
   result.hot = b + 1;                                                  // line 6
   result.warm = s > fast_pages * alpha ? result.hot : result.hot - 1;  // lines 7-11
   result.cold = result.warm - 1;                                       // line 12
+  TT_ASSERT(result.cold < result.warm && result.warm <= result.hot);
+  TT_ASSERT(result.hot >= 0 && result.hot <= static_cast<int>(bins_.size()));
   return result;
 }
 

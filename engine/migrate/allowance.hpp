@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/assert.hpp"
 #include "core/types.hpp"
 
 namespace tt::migrate {
@@ -21,6 +22,7 @@ class PerPass {
   std::uint64_t next() { return next(units_); }
   /// The same for a pass that has a number of its own.
   std::uint64_t next(double units) {
+    TT_ASSERT(units >= 0);
     carry_ += units;
     const double whole = std::floor(carry_);
     carry_ -= whole;
@@ -44,10 +46,14 @@ class RateLimiter {
       saved_ = std::min(burst_, saved_ + rate_ * seconds(now - last_));
       last_ = now;
     }
+    TT_ASSERT(saved_ >= 0 && saved_ <= burst_);
     return static_cast<std::uint64_t>(saved_);
   }
   /// Uses units that available() granted.
-  void spend(std::uint64_t units) { saved_ -= static_cast<double>(units); }
+  void spend(std::uint64_t units) {
+    TT_ASSERT(static_cast<double>(units) <= saved_);
+    saved_ -= static_cast<double>(units);
+  }
 
  private:
   double rate_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/assert.hpp"
+
 namespace tt::migrate {
 namespace {
 
@@ -28,6 +30,7 @@ void MappedRanges::map(PageRange range) {
     (at - 1)->count += at->count;
     ranges_.erase(at);
   }
+  TT_ASSERT_FULL(consistent());
 }
 
 void MappedRanges::unmap(PageRange range) {
@@ -37,12 +40,14 @@ void MappedRanges::unmap(PageRange range) {
     const PageRange old = *it;
     const PageId from = std::max(old.first, range.first);
     const PageId to = std::min(old.end(), range.end());
+    TT_ASSERT(from < to && to.value - from.value <= pages_);
     pages_ -= to.value - from.value;
     const PageRange head{old.first, from.value - old.first.value};
     const PageRange tail{to, old.end().value - to.value};
     if (head.count > 0 && tail.count > 0) {
       *it = head;
       ranges_.insert(it + 1, tail);
+      TT_ASSERT_FULL(consistent());
       return;
     }
     if (head.count == 0 && tail.count == 0) {
@@ -52,6 +57,17 @@ void MappedRanges::unmap(PageRange range) {
     *it = head.count > 0 ? head : tail;
     ++it;
   }
+  TT_ASSERT_FULL(consistent());
+}
+
+bool MappedRanges::consistent() const {
+  std::uint64_t pages = 0;
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    if (ranges_[i].count == 0) return false;
+    if (i > 0 && ranges_[i].first <= ranges_[i - 1].end()) return false;
+    pages += ranges_[i].count;
+  }
+  return pages == pages_;
 }
 
 bool MappedRanges::contains(PageId page) const {

@@ -29,6 +29,9 @@ class MappedRanges {
   [[nodiscard]] PageRange next(PageId from, std::uint64_t limit) const;
 
  private:
+  /// Whether ranges are in order, apart, not empty, and have as many pages as it says.
+  [[nodiscard]] bool consistent() const;
+
   std::vector<PageRange> ranges_;
   std::uint64_t pages_ = 0;
   std::uint64_t version_ = 0;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/assert.hpp"
 #include "core/types.hpp"
 
 namespace tt::migrate {
@@ -17,6 +18,7 @@ class PageList {
   void push(PageId page) {
     const auto [at, added] = where_.try_emplace(page);
     if (added) at->second = order_.insert(order_.end(), page);
+    TT_ASSERT(where_.size() == order_.size());
   }
   /// Takes the oldest page.
   std::optional<PageId> pop() {
@@ -24,12 +26,14 @@ class PageList {
     const PageId page = order_.front();
     order_.pop_front();
     where_.erase(page);
+    TT_ASSERT(where_.size() == order_.size());
     return page;
   }
   /// Returns whether the page was on the list.
   bool remove(PageId page) {
     const auto at = where_.find(page);
     if (at == where_.end()) return false;
+    TT_ASSERT(*at->second == page);
     order_.erase(at->second);
     where_.erase(at);
     return true;

@@ -5,6 +5,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "core/assert.hpp"
+
 namespace tt::migrate {
 namespace {
 
@@ -45,6 +47,7 @@ void Quota::open(Nanos now, std::optional<double> score) {
     size_ = std::min(size_, options_.cores * window_ns / each_ns);
   }
   if (options_.pages > 0) size_ = std::min(size_, options_.pages);
+  TT_ASSERT(size_ >= 0 && carried_ >= 0 && carried_ < 1);
 }
 
 std::uint64_t Quota::left() const {

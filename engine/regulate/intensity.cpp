@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/assert.hpp"
+
 namespace tt::regulate {
 namespace {
 
@@ -29,6 +31,7 @@ IntensityLadder::IntensityLadder(Memory& memory, const Knobs& knobs)
                                .stable_band = knobs.real("stable_band")}) {}
 
 void IntensityLadder::set_sampling() {
+  TT_ASSERT(level_ < options_.levels.size());
   using Mode = SamplingRequest::Mode;
   memory_.set_sampling(
       {.loads = {monitoring_ ? Mode::off : Mode::frequency, frequency()}, .stores = {}});

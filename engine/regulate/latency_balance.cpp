@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string>
 
+#include "core/assert.hpp"
 #include "core/math.hpp"
 
 namespace tt::regulate {
@@ -52,6 +53,7 @@ void LatencyBalance::decide() {
   if (high_ - low_ < share_tolerance_)
     (toward_ == Tier::fast ? high_ : low_) = toward_ == Tier::fast;
   shift_ = std::abs((low_ + high_) / 2 - share);
+  TT_ASSERT(low_ >= 0 && low_ <= high_ && high_ <= 1 && shift_ <= 1);
 }
 
 std::vector<KnobDecl> latency_balance_knobs() {

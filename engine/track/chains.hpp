@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/assert.hpp"
 #include "track/page_index.hpp"
 
 namespace tt::track {
@@ -29,6 +30,7 @@ class Chains {
 
   /// To the head or the tail of a chain, off the one where it was.
   void to_head(std::uint32_t i, std::uint8_t chain) {
+    TT_ASSERT(i < chain_.size() && chain < ends_.size());
     take_off(i);
     Ends& to = ends_[chain];
     links_[i] = {none, to.head};
@@ -38,6 +40,7 @@ class Chains {
     chain_[i] = chain;
   }
   void to_tail(std::uint32_t i, std::uint8_t chain) {
+    TT_ASSERT(i < chain_.size() && chain < ends_.size());
     take_off(i);
     Ends& to = ends_[chain];
     links_[i] = {to.tail, none};
@@ -50,10 +53,32 @@ class Chains {
     if (chain_[i] == off) return;
     Ends& from = ends_[chain_[i]];
     const auto [before, after] = links_[i];
+    TT_ASSERT(from.size > 0);
+    TT_ASSERT((before == none ? from.head : links_[before].after) == i);
+    TT_ASSERT((after == none ? from.tail : links_[after].before) == i);
     (before == none ? from.head : links_[before].after) = after;
     (after == none ? from.tail : links_[after].before) = before;
     --from.size;
     chain_[i] = off;
+  }
+
+  /// Whether every chain has as many numbers as it says, all of them its own, linked both ways.
+  [[nodiscard]] bool consistent() const {
+    std::uint64_t linked = 0;
+    for (std::size_t chain = 0; chain < ends_.size(); ++chain) {
+      std::uint64_t size = 0;
+      std::uint32_t before = none;
+      for (std::uint32_t i = ends_[chain].head; i != none; i = links_[i].after) {
+        if (chain_[i] != chain || links_[i].before != before || ++size > ends_[chain].size)
+          return false;
+        before = i;
+      }
+      if (size != ends_[chain].size || ends_[chain].tail != before) return false;
+      linked += size;
+    }
+    std::uint64_t on = 0;
+    for (const std::uint8_t chain : chain_) on += chain != off;
+    return on == linked;
   }
 
  private:

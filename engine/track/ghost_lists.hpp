@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/assert.hpp"
 #include "core/types.hpp"
 #include "track/page_map.hpp"
 
@@ -29,6 +30,7 @@ class GhostLists {
   }
   /// Makes the page the newest of a list. It leaves the one that it is on.
   void put(unsigned list, PageId page) {
+    TT_ASSERT(list < Lists);
     std::uint32_t& at = index_[page];
     if (at != 0) {
       unlink(at);
@@ -61,10 +63,29 @@ class GhostLists {
         at = 0;
       }
     });
+    TT_ASSERT_FULL(consistent());
   }
   /// The page that came first; the list must not be empty.
-  [[nodiscard]] PageId oldest(unsigned list) const { return entries_[entries_[list].newer].page; }
+  [[nodiscard]] PageId oldest(unsigned list) const {
+    TT_ASSERT(size_[list] > 0);
+    return entries_[entries_[list].newer].page;
+  }
   [[nodiscard]] std::uint64_t size(unsigned list) const { return size_[list]; }
+  /// Whether each list is a ring of as many pages as it says, and no entry is lost.
+  [[nodiscard]] bool consistent() const {
+    std::uint64_t linked = 0;
+    for (std::uint32_t list = 0; list < Lists; ++list) {
+      std::uint64_t size = 0;
+      for (std::uint32_t at = entries_[list].newer; at != list; at = entries_[at].newer) {
+        if (entries_[at].list != list || entries_[entries_[at].newer].older != at ||
+            index_.get(entries_[at].page) != at || ++size > size_[list])
+          return false;
+      }
+      if (size != size_[list]) return false;
+      linked += size;
+    }
+    return linked + free_.size() + Lists == entries_.size();
+  }
   [[nodiscard]] std::uint64_t bytes() const {
     return entries_.size() * sizeof(Entry) + free_.capacity() * sizeof(free_[0]) + index_.bytes();
   }
@@ -78,6 +99,8 @@ class GhostLists {
   };
   void unlink(std::uint32_t at) {
     const Entry& entry = entries_[at];
+    TT_ASSERT(at >= Lists && size_[entry.list] > 0);
+    TT_ASSERT(entries_[entry.newer].older == at && entries_[entry.older].newer == at);
     entries_[entry.newer].older = entry.older;
     entries_[entry.older].newer = entry.newer;
     --size_[entry.list];

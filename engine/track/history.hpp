@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/assert.hpp"
 #include "core/types.hpp"
 #include "track/chains.hpp"
 #include "track/page_index.hpp"
@@ -35,6 +36,7 @@ class History {
   }
   void unmap(PageRange range) {
     index_.unmap(range, [&](std::uint32_t i) { levels_.take_off(i); });
+    TT_ASSERT_FULL(levels_.consistent());
   }
   [[nodiscard]] bool contains(PageId page) const { return index_.contains(page); }
   [[nodiscard]] std::uint64_t pages() const { return index_.pages(); }

@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/assert.hpp"
 #include "core/types.hpp"
 
 namespace tt::track {
@@ -53,6 +54,7 @@ class PageIndex {
       if (!test(group, page)) continue;
       leaving(number(group, page));
       flip(group, page);
+      TT_ASSERT(pages_ > 0 && groups_[group].mapped > 0);
       --pages_;
       if (--groups_[group].mapped > 0) continue;
       slot(page / group_pages) = none;

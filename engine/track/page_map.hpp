@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/assert.hpp"
 #include "core/types.hpp"
 
 namespace tt::track {
@@ -30,6 +31,7 @@ class PageMap {
       }
       slots_[slot] = {number, static_cast<std::uint32_t>(leaves_.size())};
       leaves_.push_back(std::make_unique<Leaf>(Leaf{number, {}}));
+      TT_ASSERT(2 * leaves_.size() <= slots_.size());  // else a search might not end
     }
     return leaves_[slots_[slot].leaf]->values[page.value % leaf_pages];
   }

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <span>
 
+#include "core/assert.hpp"
 #include "core/isa.hpp"
 #include "track/lines.hpp"
 
@@ -139,6 +140,7 @@ class QuadLine {
     return static_cast<std::uint32_t>(word >> place.shift) & max;
   }
   static void add(Place place, std::uint32_t delta) {
+    TT_ASSERT(read(place) + delta <= max);  // else it would spill into the next counter
     std::uint64_t word;
     std::memcpy(&word, place.word, sizeof word);
     word += std::uint64_t{delta} << place.shift;

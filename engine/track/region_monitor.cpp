@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/assert.hpp"
+
 namespace tt::track {
 
 RegionMonitor::RegionMonitor(Memory& memory, const Options& options, std::uint64_t seed)
@@ -52,6 +54,7 @@ void RegionMonitor::ask(Nanos now) {
 bool RegionMonitor::answered(std::span<const Probe> probes) {
   const float each = 1 / static_cast<float>(samples_);
   for (const Probe& probe : probes) {
+    TT_ASSERT(at_ < regions_.size());
     Region& region = regions_[at_];
     const std::uint32_t hit = probe.accessed ? 1 : 0;
     region.accesses += hit;
@@ -114,6 +117,7 @@ void RegionMonitor::merge() {
       break;
   }
   for (Region& region : regions_) region.moving = static_cast<float>(region.accesses);
+  TT_ASSERT_FULL(consistent());
 }
 
 void RegionMonitor::tune() {
@@ -164,6 +168,7 @@ void RegionMonitor::split() {
     std::reverse(other_.begin() + static_cast<std::ptrdiff_t>(first), other_.end());
   }
   regions_.swap(other_);
+  TT_ASSERT_FULL(consistent());
 }
 
 /// What is mapped now: regions keep what is left of them; new memory gets new ones.
@@ -193,6 +198,16 @@ void RegionMonitor::update(std::span<const PageRange> mapped) {
   }
   regions_.swap(other_);
   at_ = 0;
+  TT_ASSERT_FULL(consistent());
+}
+
+bool RegionMonitor::consistent() const {
+  for (std::size_t i = 0; i < regions_.size(); ++i) {
+    const Region& region = regions_[i];
+    if (region.range.count == 0 || region.accesses > samples_) return false;
+    if (i > 0 && region.range.first < regions_[i - 1].range.end()) return false;
+  }
+  return true;
 }
 
 void RegionMonitor::cover(PageId from, PageId to) {

@@ -90,6 +90,8 @@ class RegionMonitor {
   void split();
   void update(std::span<const PageRange> mapped);
   void cover(PageId from, PageId to);
+  /// Whether regions are in order, apart, not empty, and not found accessed more often than asked.
+  [[nodiscard]] bool consistent() const;
 
   Memory& memory_;
   Options options_;

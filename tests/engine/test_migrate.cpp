@@ -1,4 +1,5 @@
 #include "check.hpp"
+#include "core/assert.hpp"
 #include "fake_memory.hpp"
 #include "migrate/allowance.hpp"
 #include "migrate/cold_list.hpp"
@@ -326,6 +327,14 @@ TEST("rate limiter: accrues with time, saves up to its burst, keeps fractions") 
   limiter.spend(2);
   CHECK_EQ(limiter.available(from_seconds(500)), 0u);
   CHECK_EQ(limiter.available(from_seconds(400)), 0u);  // time never runs back
+}
+
+TEST("rate limiter: more than was granted cannot be spent") {
+  if constexpr (assert_level >= 1) {
+    migrate::RateLimiter limiter(1, 4);
+    (void)limiter.available(from_seconds(2));
+    CHECK_BREAKS(limiter.spend(3), "invariant broken");
+  }
 }
 
 TEST("promoted: pages that reached the fast tier, not those that failed or went down") {

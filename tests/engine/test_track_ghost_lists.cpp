@@ -1,4 +1,5 @@
 #include "check.hpp"
+#include "core/assert.hpp"
 #include "core/rng.hpp"
 #include "track/ghost_lists.hpp"
 #include "track/page_map.hpp"
@@ -85,4 +86,13 @@ TEST("ghost lists: against plain lists, whatever is done to them") {
   for (unsigned list = 0; list < lists; ++list) CHECK_EQ(tested.size(list), 0u);
   CHECK_EQ(tested.where({100}), tested.none);
   CHECK(tested.bytes() < bytes + 60 * 32);  // places are used again
+}
+
+TEST("ghost lists: an empty list has no oldest page, and there is no other list") {
+  if constexpr (assert_level >= 1) {
+    track::GhostLists<2> lists;
+    lists.put(0, {7});
+    CHECK_BREAKS((void)lists.oldest(1), "size_[list] > 0");
+    CHECK_BREAKS(lists.put(2, {7}), "list < Lists");
+  }
 }

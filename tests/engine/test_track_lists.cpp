@@ -249,3 +249,28 @@ TEST("lists: every page is on one list, whatever happens") {
     CHECK(listed <= mapped.size());
   }
 }
+
+TEST("chains: whatever is put where, each number is on one chain and linked both ways") {
+  track::Chains chains(3);
+  chains.resize(200);
+  CHECK(chains.consistent());
+  Rng rng(4);
+  for (int step = 0; step < 3000; ++step) {
+    const auto i = static_cast<std::uint32_t>(rng.below(200));
+    const auto chain = static_cast<std::uint8_t>(rng.below(3));
+    switch (rng.below(3)) {
+      case 0:
+        chains.to_head(i, chain);
+        break;
+      case 1:
+        chains.to_tail(i, chain);
+        break;
+      default:
+        chains.take_off(i);
+    }
+    if (step % 100 == 0) CHECK(chains.consistent());
+  }
+  CHECK(chains.consistent());
+  CHECK(chains.size(0) + chains.size(1) + chains.size(2) <= 200);
+  if constexpr (assert_level >= 1) CHECK_BREAKS(chains.to_head(200, 0), "i < chain_.size()");
+}
