@@ -3,6 +3,8 @@
 // kernel/sched/fair.c and mm/migrate.c). It treats the slow tier as a node without processors:
 // whatever faults there is accessed from afar.
 //
+// Code: https://github.com/torvalds/linux/blob/v6.3/kernel/sched/fair.c
+//
 // Both tiers are scanned (scan_clock.hpp). A page that faults in the slow tier is promoted by the
 // thread that faulted, if the fast tier has a page beyond its high watermark; nothing is ever
 // demoted. So it fills what is free, and then costs faults. What it had to leave, and faults in the
@@ -15,8 +17,6 @@
 //
 // Inferred: all threads run beside the fast tier, so that the filter of private and shared faults,
 // which is about the processor's node, lets every one pass.
-#include <vector>
-
 #include "core/make_policy.hpp"
 #include "policy/hint_fault.hpp"
 #include "regulate/aol.hpp"
@@ -31,23 +31,9 @@ class AutoNuma final : public HintFaultPolicy {
   }
 
   void on_faults(std::span<const Fault> faults, Nanos) override {
-    promotions_.clear();
-    const std::uint64_t room = room_above(marks_.high);
-    for (const Fault& fault : faults) {
-      count(fault);
-      if (!is_slow(fault)) continue;
-      if (promotions_.size() < room) {
-        promotions_.push_back(fault.page);
-      } else {
-        count_failed();
-      }
-    }
-    if (!promotions_.empty()) memory_.request(Tier::fast, promotions_, Way::in_fault);
+    promote(faults, room_above(marks_.high), Way::in_fault, [](const Fault&) { return true; });
   }
   void tick(Nanos now) override { scan_by_faults(now, Tiers::both); }
-
- private:
-  std::vector<PageId> promotions_;  // scratch
 };
 
 const RegisterPolicy registered{
@@ -56,6 +42,7 @@ const RegisterPolicy registered{
         .family = "hint faults",
         .summary = "promotes what faults in the slow tier while there is room; never demotes",
         .citation = "van Riel and Chegu, Automatic NUMA Balancing, Red Hat Summit 2014; Linux 6.3",
+        .addresses = {"https://github.com/torvalds/linux/blob/v6.3/kernel/sched/fair.c"},
         .knobs = knob::list(migrate::scan_clock_knobs(), migrate::kernel_marks_knobs()),
         .traits = {.needs = Need::faults},
     })};

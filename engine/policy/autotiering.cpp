@@ -1,6 +1,9 @@
 // AutoTiering: Kim, Choe and Ahn, "Exploring the Design Space of Page Management for Multi-Tiered
 // Memory Systems", ATC'21, for two tiers.
 //
+// Paper: https://www.usenix.org/conference/atc21/presentation/kim-jonghyeon;
+// artifact: https://github.com/csl-ajou/AutoTiering
+//
 // Both tiers are scanned as for NUMA balancing (scan_clock.hpp). What a scan finds still protected
 // was not accessed since the last: a page's history (history.hpp) is what eight scans found. A page
 // that faults in the slow tier is promoted by the thread that faulted while there is room. If there
@@ -54,24 +57,16 @@ class AutoTiering final : public HintFaultPolicy {
     history_.unmap(range);
   }
   void on_faults(std::span<const Fault> faults, Nanos) override {
-    promotions_.clear();
-    const std::uint64_t room = room_above(marks_.high);
-    for (const Fault& fault : faults) {
-      count(fault);
-      if (!is_slow(fault)) continue;
-      if (promotions_.size() < room) {
-        promotions_.push_back(fault.page);
-        continue;
-      }
-      count_failed();
-      if (!opportunistic_ && !exchange_) continue;
-      const auto victim = history_.coldest(history_.level(fault.page));
-      if (!victim) continue;
-      demote(*victim);
-      // Right behind its victim: whichever is asked for first is moved first.
-      if (exchange_) memory_.request(Tier::fast, {&fault.page, 1});
-    }
-    if (!promotions_.empty()) memory_.request(Tier::fast, promotions_, Way::in_fault);
+    promote(
+        faults, room_above(marks_.high), Way::in_fault, [](const Fault&) { return true; },
+        [this](const Fault& fault) {
+          if (!opportunistic_ && !exchange_) return;
+          const auto victim = history_.coldest(history_.level(fault.page));
+          if (!victim) return;
+          demote(*victim);
+          // Right behind its victim: whichever is asked for first is moved first.
+          if (exchange_) memory_.request(Tier::fast, {&fault.page, 1});
+        });
   }
   void tick(Nanos now) override {
     scan_by_faults(now, Tiers::both, [this](PageRange part, std::span<const std::uint64_t> mask) {
@@ -135,7 +130,6 @@ class AutoTiering final : public HintFaultPolicy {
   migrate::PerPass batch_;
   track::History history_;
   Nanos looked_{};
-  std::vector<PageId> promotions_;  // scratch
   std::vector<Residency> where_;
 };
 
@@ -166,6 +160,7 @@ const RegisterPolicy registered{
         .summary = "promotes what faults; makes room by the histories of eight scans",
         .citation = "Kim, Choe and Ahn, Exploring the Design Space of Page Management for "
                     "Multi-Tiered Memory Systems, USENIX ATC 2021",
+        .addresses = {"https://www.usenix.org/conference/atc21/presentation/kim-jonghyeon"},
         .knobs = knobs(),
         .traits = {.needs = Need::faults},
     })};

@@ -51,6 +51,30 @@ class HintFaultPolicy : public Policy {
   void count(const Fault& fault) { faults_[index(fault.tier)] += 1; }
   void count_failed() { failed_ = true; }
 
+  struct Nothing {
+    void operator()(const Fault&) const {}
+  };
+  /// Counts all faults, and promotes those of the slow tier that are `wanted`, in their order and
+  /// up to so many pages. Each that finds no room goes to `refused`.
+  template <typename Wanted, typename Refused = Nothing>
+  void promote(std::span<const Fault> faults, std::uint64_t room, Way way, Wanted&& wanted,
+               Refused&& refused = {}) {
+    promotions_.clear();
+    for (const Fault& fault : faults) {
+      count(fault);
+      if (!is_slow(fault) || !wanted(fault)) continue;
+      if (promotions_.size() < room) {
+        promotions_.push_back(fault.page);
+      } else {
+        count_failed();
+        refused(fault);
+      }
+    }
+    if (!promotions_.empty()) memory_.request(Tier::fast, promotions_, way);
+  }
+  /// Pages that `promote` has found so far.
+  [[nodiscard]] std::uint64_t promoting() const { return promotions_.size(); }
+
   /// A page that faulted in the slow tier and is still mapped.
   [[nodiscard]] bool is_slow(const Fault& fault) const {
     return fault.tier == Tier::slow && clock_.space().contains(fault.page);
@@ -69,6 +93,7 @@ class HintFaultPolicy : public Policy {
  private:
   std::array<double, tier_count> faults_{};  // of the pass that is under way
   bool failed_ = false;                      // a promotion of this pass found no room
+  std::vector<PageId> promotions_;           // scratch
 };
 
 /// With the kernel's lists, and kswapd up to the share `target` of the fast tier.

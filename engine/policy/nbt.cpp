@@ -3,6 +3,9 @@
 // in Linux 6.3: should_numa_migrate_memory, migrate_balanced_pgdat, pgdat_balanced). It is what
 // published comparisons run as AutoNUMA when they want demotion.
 //
+// Patches: https://lwn.net/ml/linux-kernel/20220622083519.708236-1-ying.huang@intel.com/;
+// code: https://github.com/torvalds/linux/blob/v6.3/kernel/sched/fair.c
+//
 // Slow pages are scanned (scan_clock.hpp). A page that faults soon after it was protected is hot
 // (latency_threshold.hpp) and is promoted by the thread that faulted, if the fast tier has a page
 // beyond its high watermark; else kswapd is woken and the page stays. kswapd demotes the inactive
@@ -42,25 +45,16 @@ class Nbt final : public KswapdPolicy {
   }
 
   void on_faults(std::span<const Fault> faults, Nanos now) override {
-    promotions_.clear();
-    const std::uint64_t room = room_above(marks_.high);
     const std::uint64_t plenty = room_above(marks_.promo);
     std::uint64_t refused = 0;
-    for (const Fault& fault : faults) {
-      if (!is_slow(fault)) continue;
+    const auto hot = [&](const Fault& fault) {
       lists_.found(fault.page, Tier::slow);
-      if (static_cast<double>(plenty) - static_cast<double>(promotions_.size()) > spare_) {
-        threshold_.reset();
-      } else if (!threshold_.admit(fault.since, now)) {
-        continue;
-      }
-      if (promotions_.size() < room) {
-        promotions_.push_back(fault.page);
-      } else {
-        ++refused;
-      }
-    }
-    if (!promotions_.empty()) memory_.request(Tier::fast, promotions_, Way::in_fault);
+      if (static_cast<double>(plenty) - static_cast<double>(promoting()) <= spare_)
+        return threshold_.admit(fault.since, now);
+      threshold_.reset();
+      return true;
+    };
+    promote(faults, room_above(marks_.high), Way::in_fault, hot, [&](const Fault&) { ++refused; });
     if (refused > 0) reclaim(now, refused);
   }
   void tick(Nanos now) override {
@@ -77,7 +71,6 @@ class Nbt final : public KswapdPolicy {
  private:
   classify::LatencyThreshold threshold_;
   const double spare_;
-  std::vector<PageId> promotions_;  // scratch
 };
 
 std::vector<KnobDecl> knobs() {
@@ -95,6 +88,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Nbt>, regulate::T
     .family = "hint faults",
     .summary = "promotes what faults soon after its scan, under a rate limit; kswapd demotes",
     .citation = "Huang Ying, memory tiering: hot page selection (Tiering 0.8), Linux 6.1",
+    .addresses = {"https://lwn.net/ml/linux-kernel/20220622083519.708236-1-ying.huang@intel.com/"},
     .knobs = knobs(),
     .traits = {.needs = Need::faults | Need::accessed_bits},
 })};

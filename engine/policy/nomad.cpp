@@ -1,6 +1,9 @@
 // Nomad: Xiang et al., "Nomad: Non-Exclusive Memory Tiering via Transactional Page Migration",
 // OSDI'24, which is built on TPP (tpp.hpp): its scan, its rule of active pages and its kswapd.
 //
+// Paper: https://www.usenix.org/conference/osdi24/presentation/xiang;
+// artifact: https://github.com/lingfenghsiang/Nomad
+//
 // §3.1: no fault waits for a migration. A page that is to be promoted is queued, and a kernel
 // thread copies it while it stays mapped; if it is written meanwhile, the copy is void and is made
 // again, up to `passes` times in all. §3.2: the old page stays behind as a shadow, until the new
@@ -34,19 +37,9 @@ class Nomad final : public TppPolicy {
   }
 
   void on_faults(std::span<const Fault> faults, Nanos now) override {
-    promotions_.clear();
     const std::uint64_t free = room_above(marks_.min);
     const std::uint64_t room = free - std::min(free, memory_.pending(Tier::fast));
-    for (const Fault& fault : faults) {
-      count(fault);
-      if (!is_slow(fault) || !touch(fault)) continue;
-      if (promotions_.size() < room) {
-        promotions_.push_back(fault.page);
-      } else {
-        count_failed();
-      }
-    }
-    if (!promotions_.empty()) memory_.request(Tier::fast, promotions_);
+    promote(faults, room, Way::background, [this](const Fault& fault) { return touch(fault); });
     keep_room(now);
   }
   [[nodiscard]] std::uint64_t metadata_bytes() const override {
@@ -56,9 +49,6 @@ class Nomad final : public TppPolicy {
     TppPolicy::gauges(out);
     out["shadow_pages"] = memory_.counters().shadow_pages;
   }
-
- private:
-  std::vector<PageId> promotions_;  // scratch
 };
 
 std::vector<KnobDecl> knobs() {
@@ -76,6 +66,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Nomad>, regulate:
     .summary = "promotes as TPP, by copies that nobody waits for; clean pages keep a shadow",
     .citation = "Xiang et al., Nomad: Non-Exclusive Memory Tiering via Transactional Page "
                 "Migration, OSDI 2024",
+    .addresses = {"https://www.usenix.org/conference/osdi24/presentation/xiang"},
     .knobs = knobs(),
     .traits = {.needs = Need::faults | Need::accessed_bits | Need::shadows},
 })};

@@ -2,6 +2,9 @@
 // with the arithmetic of the patches that its authors sent to Linux ("Transparent Page Placement
 // for Tiered-Memory", 2021).
 //
+// Paper: https://doi.org/10.1145/3582016.3582063;
+// patches: https://lore.kernel.org/all/cover.1637778851.git.hasanalmaruf@fb.com/
+//
 // Demotion (§5.1, §5.2): kswapd demotes the inactive tail of the fast tier, and begins early: from
 // the demotion watermark on, which lies above those of allocation. Allocation goes on down to its
 // own mark, so that new pages, which are hot as a rule, find room in the fast tier.
@@ -30,23 +33,10 @@ class Tpp final : public TppPolicy {
   explicit Tpp(const PolicyContext& context) : TppPolicy(context, Tiers::slow) {}
 
   void on_faults(std::span<const Fault> faults, Nanos now) override {
-    promotions_.clear();
-    const std::uint64_t room = room_above(marks_.min);
-    for (const Fault& fault : faults) {
-      count(fault);
-      if (!is_slow(fault) || !touch(fault)) continue;
-      if (promotions_.size() < room) {
-        promotions_.push_back(fault.page);
-      } else {
-        count_failed();
-      }
-    }
-    if (!promotions_.empty()) memory_.request(Tier::fast, promotions_, Way::in_fault);
+    promote(faults, room_above(marks_.min), Way::in_fault,
+            [this](const Fault& fault) { return touch(fault); });
     keep_room(now);
   }
-
- private:
-  std::vector<PageId> promotions_;  // scratch
 };
 
 const RegisterPolicy registered{regulate::with_aol<make_policy<Tpp>, regulate::Thins::requests>({
@@ -55,6 +45,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Tpp>, regulate::T
     .summary = "promotes active pages that fault; kswapd keeps room ahead of allocation",
     .citation = "Maruf et al., TPP: Transparent Page Placement for CXL-Enabled Tiered-Memory, "
                 "ASPLOS 2023",
+    .addresses = {"https://doi.org/10.1145/3582016.3582063"},
     .knobs = tpp_knobs(),
     .traits = {.needs = Need::faults | Need::accessed_bits},
 })};
