@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import picture
 
@@ -303,6 +304,12 @@ def machines() -> str:
     )
 
 
+def cited(policy: Mapping[str, Any]) -> str:
+    """The citation, with a link to each place where something of it stands."""
+    links = [f"[{urlsplit(url).netloc}]({url})" for url in policy["addresses"]]
+    return "; ".join([policy["citation"], *links])
+
+
 def policies() -> str:
     return table(
         ("policy", "family", "knobs", "claims passed", "failed", "what it is", "published in"),
@@ -313,7 +320,7 @@ def policies() -> str:
                 str(len(p["knobs"])),
                 *(str(p["claims"].get(v, 0)) if p["claims"] else "" for v in ("pass", "fail")),
                 p["summary"],
-                p["citation"],
+                cited(p),
             )
             for p in tune("policies")["policies"]
         ],

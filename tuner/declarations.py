@@ -50,6 +50,7 @@ class PolicyDecl(Model):
     family: str
     summary: str
     citation: str
+    addresses: list[str] = Field(default_factory=list)  # of what is cited: DOIs, or pages
     traits: dict[str, Any] = Field(default_factory=dict)
     knobs: list[KnobDecl]
 

@@ -51,6 +51,7 @@ nb::list list_policies() {
     entry["family"] = policy.family;
     entry["summary"] = policy.summary;
     entry["citation"] = policy.citation;
+    entry["addresses"] = policy.addresses;
     nb::dict traits;
     traits["page_bytes"] = policy.traits.page_bytes;
     traits["unbounded_fast"] = policy.traits.unbounded_fast;

@@ -44,9 +44,10 @@ struct PolicyContext {
 
 struct PolicyInfo {
   std::string name;
-  std::string family;    // "hybrid", "frequency", "static", "oracle", ...
-  std::string summary;   // one line
-  std::string citation;  // publication
+  std::string family;                       // "hybrid", "frequency", "static", "oracle", ...
+  std::string summary;                      // one line
+  std::string citation;                     // publication
+  std::vector<std::string> addresses = {};  // of what it cites: DOIs, or where else it stands
   std::vector<KnobDecl> knobs;
   PolicyTraits traits;
   std::unique_ptr<Policy> (*make)(const PolicyContext&) = nullptr;

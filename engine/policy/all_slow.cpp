@@ -1,5 +1,7 @@
 // all-slow: everything in the slow tier. The other end of the scale that all-fast opens (e.g. Soar
 // and Alto, OSDI'25, Fig. 1). It has no state.
+//
+// Soar and Alto: https://www.usenix.org/conference/osdi25/presentation/liu
 #include "policy/static_policy.hpp"
 
 namespace tt {
@@ -15,6 +17,7 @@ const RegisterPolicy registered{{
     .family = "reference",
     .summary = "everything in the slow tier; what a machine without fast memory does",
     .citation = "the all-CXL reference of tiering papers (e.g. Soar and Alto, OSDI'25, Fig. 1)",
+    .addresses = {"https://www.usenix.org/conference/osdi25/presentation/liu"},
     .knobs = {},
     .traits = {.migrates = false, .needs = Need::nothing},
     .make = make_policy<AllSlow>,

@@ -2,6 +2,10 @@
 // tiering system on samples, as which HybridTier (ASPLOS'25, §5.2) compares with it. Cases are
 // those of ARC's Figure 4; "artifact" is HybridTier's published code.
 //
+// Paper: https://www.usenix.org/conference/fast-03/arc-self-tuning-low-overhead-replacement-cache;
+// HybridTier: https://doi.org/10.1145/3676642.3736119;
+// artifact: https://github.com/kevins981/hybridtier-asplos25-artifact
+//
 // lists_  t1, t2: pages of the fast tier that were sampled once, or more often, since they came;
 //         b1, b2: ghosts, pages that left t1 and t2 not long ago. All in order of the last sample.
 // p_      the size that t1 is to have; ghosts that return tell whether it was too small
@@ -81,6 +85,9 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Arc>>({
     .summary = "a cache that balances recency and frequency by ghosts; promotes at first sample",
     .citation = "Megiddo and Modha, ARC: A Self-Tuning, Low Overhead Replacement Cache, FAST 2003; "
                 "as a tiering system in HybridTier, ASPLOS 2025",
+    .addresses =
+        {"https://www.usenix.org/conference/fast-03/arc-self-tuning-low-overhead-replacement-cache",
+         "https://doi.org/10.1145/3676642.3736119"},
     .knobs = cache_knobs(),
 })};
 

@@ -1,5 +1,7 @@
 // ARMS: Yadalam et al., "ARMS: Adaptive and Robust Memory Tiering System", 2025, arXiv:2508.04417.
 //
+// Paper: https://arxiv.org/abs/2508.04417
+//
 // averages_  samples of each page per round, over a short and a long time
 // top_       pages whose scores, weighted means of the two, are the highest: as many as fit the
 //            fast tier; and for how many rounds each has been one of them
@@ -287,6 +289,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Arms>>({
     .summary = "short and long moving averages, and moves that pay for themselves",
     .citation = "Yadalam et al., ARMS: Adaptive and Robust Memory Tiering System, 2025, "
                 "arXiv:2508.04417",
+    .addresses = {"https://arxiv.org/abs/2508.04417"},
     .knobs = knobs(),
     .traits = {.page_bytes = 2ULL << 20, .needs = Need::samples | Need::tier_counters},
 })};

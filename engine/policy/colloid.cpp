@@ -1,6 +1,9 @@
 // Colloid on TPP: Vuppalapati and Agarwal, "Tiered Memory Management: Access Latency is the Key!",
 // SOSP'24, with TPP (tpp.hpp) below it.
 //
+// Paper: https://doi.org/10.1145/3694715.3695968;
+// artifact: https://github.com/host-architecture/colloid
+//
 // §3.1: pages belong in the tier that answers sooner, as loaded as it is. Each quantum the tiers'
 // latencies and the share of accesses that should move are measured (latency_balance.hpp). While
 // the fast tier is the faster one, pages are promoted as TPP does; while it is the slower one,
@@ -115,6 +118,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Colloid>, regulat
     .summary = "moves what faults toward the tier with the lower loaded latency, on TPP",
     .citation = "Vuppalapati and Agarwal, Tiered Memory Management: Access Latency is the Key!, "
                 "SOSP 2024",
+    .addresses = {"https://doi.org/10.1145/3694715.3695968"},
     .knobs = knobs(),
     .traits = {.needs = Need::faults | Need::accessed_bits | Need::tier_counters},
 })};

@@ -13,6 +13,10 @@
 //                   use, at most 200 MiB
 //     priority      by count and age alike
 //
+// Design: https://docs.kernel.org/mm/damon/design.html;
+// script: https://github.com/damonitor/damo/blob/next/scripts/mem_tier.sh;
+// DAMON: https://doi.org/10.1145/3502181.3531466
+//
 // A quota follows its goal in proportion to the distance, from one byte up or down again
 // (migrate/quota.hpp). As it has no limit but 2^64, a promotion quota that has grown while the fast
 // tier was nearly empty stays above its 200 MiB for good: on a machine where DAMON runs before the
@@ -116,6 +120,9 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<DamonGoal>>({
     .citation =
         "Park, DAMON-based memory tiering with auto-tuned quotas and intervals, Linux 6.16, "
         "2025; damo, scripts/mem_tier.sh; DAMON: Park et al., HPDC 2022",
+    .addresses = {"https://docs.kernel.org/mm/damon/design.html",
+                  "https://github.com/damonitor/damo/blob/next/scripts/mem_tier.sh",
+                  "https://doi.org/10.1145/3502181.3531466"},
     .knobs = knobs(),
     .traits = {.needs = Need::probes | Need::accessed_bits},
 })};

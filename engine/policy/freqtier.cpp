@@ -1,6 +1,8 @@
 // FreqTier: Song et al., "Lightweight Frequency-Based Tiering for CXL Memory Systems", 2024 (arXiv
 // 2312.04789v1). Section, algorithm and line numbers are that paper's.
 //
+// Paper: https://arxiv.org/abs/2312.04789v1
+//
 // filter_     counts samples in one blocked counting Bloom filter, halved now and then (§V-A)
 // threshold_  hot threshold, moved in steps until the hot set has the fast tier's size (§V-C(a))
 // scan_       walks the address space for demotion (§V-B1)
@@ -156,6 +158,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<FreqTier>>({
     .summary = "one counting Bloom filter, adaptive threshold, sampling that backs off when stable",
     .citation = "Song et al., Lightweight Frequency-Based Tiering for CXL Memory Systems, 2024, "
                 "arXiv:2312.04789v1",
+    .addresses = {"https://arxiv.org/abs/2312.04789v1"},
     .knobs = knobs(),
 })};
 

@@ -3,6 +3,9 @@
 // Memory Tiering Performance Through Parameter Tuning", 2025, Table 2 (cited as GG). Where the
 // papers are silent it does what HeMem's published code does.
 //
+// Papers: https://doi.org/10.1145/3477132.3483550; https://arxiv.org/abs/2504.18714;
+// artifact: https://bitbucket.org/ajaustin/hemem
+//
 // counts_      samples of each page: loads that the fast tier answered, those of the slow one, and
 //              stores. One that exceeds the cooling threshold halves all: on the hot lists at
 //              once, else when a page is sampled next, after that sample was judged.
@@ -295,6 +298,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<HeMem>>({
     .citation =
         "Raybuck et al., HeMem: Scalable Tiered Memory Management for Big Data Applications "
         "and Real NVM, SOSP 2021; knobs of From Good to Great, 2025, Table 2",
+    .addresses = {"https://doi.org/10.1145/3477132.3483550", "https://arxiv.org/abs/2504.18714"},
     .knobs = knobs(),
     // The thread that reads samples spins on its own processor; the policy's sleeps (artifact).
     .traits = {.page_bytes = 2ULL << 20, .standing_threads = 1},

@@ -8,6 +8,9 @@
 //     promotion     access 5 % to 100 %, of any age; 2 s and 50 GiB in 20 s; pages that are young
 //     priority      by age alone (weights 0, 0, 1 %)
 //
+// Code: https://github.com/skhynix/hmsdk; "From Good to Great": https://arxiv.org/abs/2504.18714;
+// DAMON: https://doi.org/10.1145/3502181.3531466
+//
 // Published: all of these, and the algorithms of the kernel (mm/damon/core.c). Inferred: that one
 // monitor of virtual addresses stands for one of each node's physical ones (damon_policy.hpp), so
 // that the update interval, at which new mappings are found, matters; that time quotas are shares
@@ -96,6 +99,8 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Hmsdk>>({
     .summary = "DAMON's regions by sampled accessed bits; hot and cold by fixed shares and ages",
     .citation = "SK hynix, HMSDK v4.0; From Good to Great, 2025, §4.5; DAMON: Park et al., "
                 "HPDC 2022",
+    .addresses = {"https://github.com/skhynix/hmsdk", "https://arxiv.org/abs/2504.18714",
+                  "https://doi.org/10.1145/3502181.3531466"},
     .knobs = knobs(),
     .traits = {.needs = Need::probes | Need::accessed_bits},
 })};

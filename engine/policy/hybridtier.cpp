@@ -1,6 +1,9 @@
 // HybridTier: Song et al., "HybridTier: an Adaptive and Lightweight CXL-Memory Tiering System",
 // ASPLOS'25. Section numbers are that paper's; "artifact" is its published code.
 //
+// Paper: https://doi.org/10.1145/3676642.3736119;
+// artifact: https://github.com/kevins981/hybridtier-asplos25-artifact
+//
 // frequency_  counts samples, halved rarely: what a page was over minutes to hours (§3.1)
 // momentum_   counts samples, halved often: what a page is within seconds
 // threshold_  count from which a page has high frequency; follows the hotness distribution
@@ -297,6 +300,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<HybridTier>>({
     .summary = "frequency and momentum in counting Bloom filters, second chance on demotion",
     .citation = "Song et al., HybridTier: an Adaptive and Lightweight CXL-Memory Tiering System, "
                 "ASPLOS 2025",
+    .addresses = {"https://doi.org/10.1145/3676642.3736119"},
     .knobs = knobs(),
 })};
 

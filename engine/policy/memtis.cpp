@@ -5,6 +5,8 @@
 // figures; the code's are used), that lists are gone through again when a threshold has changed (as
 // in the code; the paper names cooling alone), and that a page is new when it is mapped.
 //
+// Paper: https://doi.org/10.1145/3600006.3613167; artifact: https://github.com/cosmoss-jigu/memtis
+//
 // Page sizes are determined where the machine mixes them; pages of one size are left as they are.
 // Inferred there: the latencies of equation (2) are measured, avg_samples_hp is that of the huge
 // pages which have samples at the last cooling, and one without a hot subpage is not skewed.
@@ -440,6 +442,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Memtis>>({
     .summary = "histogram of sampled hotness fits the hot set to the fast tier, with a warm set",
     .citation = "Lee et al., MEMTIS: Efficient Memory Tiering with Dynamic Page Classification and "
                 "Page Size Determination, SOSP 2023",
+    .addresses = {"https://doi.org/10.1145/3600006.3613167"},
     .knobs = knobs(),
     .traits = {.page_bytes = 2ULL << 20},  // transparent huge pages (§3)
 })};

@@ -1,6 +1,8 @@
 // MULTI-CLOCK: Maruf et al., "MULTI-CLOCK: Dynamic Tiering for Hybrid Memory Systems", HPCA'22,
 // with what its published kernel patch does.
 //
+// Paper: https://doi.org/10.1109/HPCA53966.2022.00072
+//
 // The kernel's lists get a third one, of pages to promote. A thread for the slow tier, kpromoted,
 // looks once in a period at the tails of its lists, so many pages of each, and clears their
 // accessed bits:
@@ -133,6 +135,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<MultiClock>>({
     .family = "page lists",
     .summary = "a promote list above the kernel's active list; kswapd demotes",
     .citation = "Maruf et al., MULTI-CLOCK: Dynamic Tiering for Hybrid Memory Systems, HPCA 2022",
+    .addresses = {"https://doi.org/10.1109/HPCA53966.2022.00072"},
     .knobs = knobs(),
     .traits = {.needs = Need::accessed_bits},
 })};

@@ -1,6 +1,9 @@
 // Nimble: Yan et al., "Nimble Page Management for Tiered Memory Systems", ASPLOS'19, with what its
 // published kernel does (mm/memory_manage.c).
 //
+// Paper: https://doi.org/10.1145/3297858.3304024;
+// artifact: https://github.com/ysarch-lab/nimble_page_management_asplos_2019
+//
 // Now and then the launcher calls the kernel's manager, which
 //   - looks at the lists of both tiers and clears accessed bits: a page that was accessed since the
 //     last call is active, another one inactive;
@@ -124,6 +127,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Nimble>>({
     .family = "page lists",
     .summary = "exchanges what was accessed once with what was not, by several threads",
     .citation = "Yan et al., Nimble Page Management for Tiered Memory Systems, ASPLOS 2019",
+    .addresses = {"https://doi.org/10.1145/3297858.3304024"},
     .knobs = knobs(),
     .traits = {.needs = Need::accessed_bits},
 })};

@@ -1,5 +1,7 @@
 // PACT: Hadian et al., "PACT: A Criticality-First Design for Tiered Memory", ASPLOS'26.
 //
+// Paper: https://doi.org/10.1145/3779212.3790198; artifact: https://github.com/MoatLab/PACT
+//
 // scores_  per-page access criticality (PAC): the part of the time that cores have stalled for the
 //          slow tier that falls to each page
 // bins_    PACs in bins; a page whose PAC reaches the last one is promoted
@@ -195,6 +197,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Pact>>({
     .family = "criticality",
     .summary = "stall time shared out to the pages that caused it; eager demotion by kernel lists",
     .citation = "Hadian et al., PACT: A Criticality-First Design for Tiered Memory, ASPLOS 2026",
+    .addresses = {"https://doi.org/10.1145/3779212.3790198"},
     .knobs = knobs(),
     .traits = {.needs = Need::samples | Need::tier_counters | Need::accessed_bits},
 })};

@@ -1,6 +1,8 @@
 // pghot: Bharata B Rao, "mm: Hot page tracking and promotion infrastructure", v7, 2026: proposed
 // for Linux, not merged.
 //
+// The version before: https://lore.kernel.org/linux-mm/20260323095104.238982-1-bharata@amd.com/
+//
 // Several sources tell of accesses to slow pages; one record of a page counts them
 // (track/hot_records.hpp). Sources here: NUMA balancing's hint faults, with its scan, and samples
 // of the hardware (IBS). A page that was seen freq_threshold times, each time within the window
@@ -195,6 +197,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Pghot>>({
     .summary = "counts faults and samples in a byte per page; a thread promotes what is hot",
     .citation =
         "Bharata B Rao, mm: Hot page tracking and promotion infrastructure (pghot), v7, 2026",
+    .addresses = {"https://lore.kernel.org/linux-mm/20260323095104.238982-1-bharata@amd.com/"},
     .knobs = knobs(),
     .traits = {.needs = Need::samples | Need::faults | Need::accessed_bits},
 })};

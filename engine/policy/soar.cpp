@@ -1,6 +1,9 @@
 // Soar: Liu, Hadian, Xu, Li, "Tiered Memory Management Beyond Hotness", OSDI'25, §4: static
 // placement of whole objects, ranked in one profiling run on fast memory.
 //
+// Paper: https://www.usenix.org/conference/osdi25/presentation/liu;
+// artifact: https://github.com/MoatLab/SoarAlto
+//
 // Profiling (§4.1, §4.2) is regulate/profiling_run.hpp, placing (§4.3) is
 // migrate/placement_plan.hpp and policy/placing.hpp. Nothing is ever promoted.
 //
@@ -28,6 +31,7 @@ const RegisterPolicy registered{{
     .summary =
         "objects that hurt most in slow memory placed fast, by a profiling run; no migration",
     .citation = "Liu, Hadian, Xu, Li, Tiered Memory Management Beyond Hotness, OSDI 2025",
+    .addresses = {"https://www.usenix.org/conference/osdi25/presentation/liu"},
     .knobs = regulate::profiling_knobs(sampling),
     .traits = {.migrates = false,
                .profiled = true,

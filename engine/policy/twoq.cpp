@@ -2,6 +2,9 @@
 // Algorithm", VLDB'94, full version (§3.1), as a tiering system on samples, as which HybridTier
 // (ASPLOS'25, §5.2) compares with it.
 //
+// Paper: https://www.vldb.org/conf/1994/P439.PDF;
+// HybridTier: https://doi.org/10.1145/3676642.3736119
+//
 // lists_  a1in: pages of the fast tier that came lately, in the order in which they came;
 //         a1out: ghosts, the pages that left a1in last;
 //         am: pages of the fast tier that returned as ghosts, in order of the last sample
@@ -70,6 +73,8 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<TwoQ>>({
     .summary = "a cache that keeps what returns after it left; promotes at first sample",
     .citation = "Johnson and Shasha, 2Q: A Low Overhead High Performance Buffer Management "
                 "Replacement Algorithm, VLDB 1994; as a tiering system in HybridTier, ASPLOS 2025",
+    .addresses = {"https://www.vldb.org/conf/1994/P439.PDF",
+                  "https://doi.org/10.1145/3676642.3736119"},
     .knobs = knobs(),
 })};
 

@@ -2,6 +2,10 @@
 // that can each be turned off. A part that is off counts, draws, charges and samples nothing, so
 // that the presets are the published systems to the last bit (with 4 KiB pages).
 //
+// HybridTier: https://doi.org/10.1145/3676642.3736119;
+// FreqTier: https://arxiv.org/abs/2312.04789v1;
+// Soar: https://www.usenix.org/conference/osdi25/presentation/liu
+//
 //                 hybridtier  freqtier   ours
 //   filters       both        frequency  frequency  frequency_, momentum_: what is counted
 //   threshold     fill        step       fill       threshold_: how it follows the hot set's size
@@ -337,6 +341,8 @@ const RegisterPolicy registered{unified::where_pages_move(regulate::with_aol<mak
     .family = "hybrid",
     .summary = "the parts of hybridtier and freqtier, each on or off, and what neighbours tell",
     .citation = "ours; parts of HybridTier (ASPLOS 2025), FreqTier (2024), Soar (OSDI 2025)",
+    .addresses = {"https://doi.org/10.1145/3676642.3736119", "https://arxiv.org/abs/2312.04789v1",
+                  "https://www.usenix.org/conference/osdi25/presentation/liu"},
     .knobs = unified::knobs(),
     .traits = {.profiled = true,
                .profiled_when = unified::by_profile(),

@@ -3,6 +3,7 @@ version is the same everywhere."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 import yaml
 from conftest import ROOT
 
+from tuner import engine
 from tuner.study.explanation import KEEP
 from tuner.study.verdict import CONFIDENCE
 
@@ -192,6 +194,22 @@ def test_the_first_block_of_the_readme_is_what_a_new_user_runs() -> None:
     assert block is not None
     assert re.findall(r"^make (\w+)", block[1], re.MULTILINE) == ["run", "test"]
     assert "apt install git make g++ python3-dev python3-venv" in README[: block.end() + 600]
+
+
+def test_every_publication_of_a_policy_has_an_address() -> None:
+    """A DOI or a lasting page, which stands in the head of the policy's file, too."""
+    heads = {}
+    for path in (ROOT / "engine" / "policy").glob("*.cpp"):
+        text = path.read_text(encoding="utf-8")
+        if name := re.search(r'\.name = "([^"]+)"', text):
+            lines = itertools.takewhile(lambda line: line.startswith("//"), text.splitlines())
+            heads[name[1]] = "\n".join(lines)
+    for policy in engine.policies().values():
+        published = re.search(r"\b(19|20)\d\d|'\d\d|Linux \d", policy.citation)
+        assert bool(policy.addresses) == bool(published), policy.name
+        for address in policy.addresses:
+            assert address.startswith("https://")
+            assert address in heads[policy.name], f"{policy.name}: {address}"
 
 
 def test_one_version() -> None:

@@ -30,7 +30,7 @@ def run(args: Namespace) -> int:
                 str(len(policy.knobs)),
                 *((str(claims["pass"]), str(claims["fail"])) if claims else ("-", "-")),
                 policy.summary,
-                policy.citation,
+                "; ".join([policy.citation, *policy.addresses]),
             )
             for policy, claims in known
         ],

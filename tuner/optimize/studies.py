@@ -35,7 +35,17 @@ if TYPE_CHECKING:
     from tuner.optimize.optimizer import Optimizer
     from tuner.report.conclusion import Conclusion
 
-PROSE = {"summary", "sources", "source", "notes", "citation", "meaning", "trace", "sampling"}
+PROSE = {
+    "summary",
+    "sources",
+    "source",
+    "notes",
+    "citation",
+    "addresses",
+    "meaning",
+    "trace",
+    "sampling",
+}
 """Keys of documents and declarations that change no result."""
 
 Found = tuple[Verdict, Explanation | None]
