@@ -11,7 +11,6 @@
 
 using namespace tt;
 using test::Entry;
-using test::KnobMap;
 using test::Rig;
 using test::span_of;
 using test::Then;

@@ -12,7 +12,6 @@
 #include "watcher.hpp"
 
 using namespace tt;
-using test::KnobMap;
 using test::Rig;
 
 namespace {

@@ -4,7 +4,6 @@
 #include "fake_memory.hpp"
 
 using namespace tt;
-using test::KnobMap;
 using test::Rig;
 
 namespace {

@@ -11,7 +11,6 @@ using test::Entry;
 using test::found_in_new_mapping;
 using test::gauge_after;
 using test::half;
-using test::KnobMap;
 using test::nothing;
 using test::page_mib;
 using test::pages;

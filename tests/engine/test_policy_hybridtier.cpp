@@ -7,7 +7,6 @@
 #include "sim/scale.hpp"
 
 using namespace tt;
-using test::KnobMap;
 using test::Rig;
 
 namespace {

@@ -12,7 +12,6 @@ using test::Effects;
 using test::Entry;
 using test::gauge_after;
 using test::joined;
-using test::KnobMap;
 using test::load_rate;
 using test::overcounted;
 using test::promotions;

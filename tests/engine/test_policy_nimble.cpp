@@ -3,7 +3,6 @@
 
 using namespace tt;
 using test::Entry;
-using test::KnobMap;
 using test::Numbers;
 using test::Rig;
 using test::span_of;

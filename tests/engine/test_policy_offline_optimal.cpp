@@ -9,7 +9,6 @@
 #include "sim_streams.hpp"
 
 using namespace tt;
-using test::KnobMap;
 using test::Rig;
 using test::Then;
 

@@ -9,7 +9,6 @@
 
 using namespace tt;
 using test::Entry;
-using test::KnobMap;
 using test::Rig;
 using test::span_of;
 using test::Then;

@@ -7,7 +7,6 @@
 using namespace tt;
 using test::access;
 using test::Entry;
-using test::KnobMap;
 using test::Numbers;
 using test::Rig;
 using test::span_of;

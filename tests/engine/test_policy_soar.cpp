@@ -8,7 +8,6 @@
 #include "sim_streams.hpp"
 
 using namespace tt;
-using test::KnobMap;
 using test::Rig;
 using test::score_at;
 using test::Then;

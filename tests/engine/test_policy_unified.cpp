@@ -19,7 +19,6 @@ using namespace tt;
 using test::Entry;
 using test::gauge_after;
 using test::joined;
-using test::KnobMap;
 using test::metadata;
 using test::Rig;
 using test::sampling_after;

@@ -100,7 +100,7 @@ struct Regulated {
   FakeMemory memory{300, 300};
   std::unique_ptr<Policy> policy;
   Nanos now{};
-  explicit Regulated(const test::KnobMap& given, regulate::MakePolicy make = make_asker,
+  explicit Regulated(const KnobMap& given, regulate::MakePolicy make = make_asker,
                      regulate::Thins thins = regulate::Thins::requests) {
     for (std::uint64_t p = 0; p < 10; ++p) memory.touch({p}, Tier::slow);
     memory.touch({50}, Tier::fast);
@@ -127,7 +127,7 @@ struct Regulated {
   }
 };
 
-const test::KnobMap on{{"aol.enabled", true}, {"aol.interval", 1000.0}};
+const KnobMap on{{"aol.enabled", true}, {"aol.interval", 1000.0}};
 
 }  // namespace
 

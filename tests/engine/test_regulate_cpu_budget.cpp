@@ -13,7 +13,7 @@ struct Sampler {
   regulate::CpuBudget budget;
   Nanos now{};
 
-  explicit Sampler(const test::KnobMap& knobs = {}) : budget(memory, resolve(declared, knobs)) {}
+  explicit Sampler(const KnobMap& knobs = {}) : budget(memory, resolve(declared, knobs)) {}
   /// Windows of 15 s in which sampling takes this share of a processor.
   void windows(double share, int count = 1) {
     for (; count > 0; --count) {

@@ -122,7 +122,7 @@ TEST("cooling tracker: halves every period, in slices that end within half a per
 
 namespace {
 
-Knobs cbf_values(const test::KnobMap& given = {}) {
+Knobs cbf_values(const KnobMap& given = {}) {
   return resolve(track::cbf_knobs(3, "a", "b", "c"), given);
 }
 

@@ -9,7 +9,6 @@ using migrate::KernelMarks;
 using migrate::Reclaim;
 using migrate::ScanClock;
 using test::FakeMemory;
-using test::KnobMap;
 using track::LruLists;
 using enum track::LruLists::List;
 
@@ -29,8 +28,8 @@ struct Clock {
   FakeMemory memory{40, 1000};
   ScanClock clock;
   explicit Clock(const KnobMap& raw = {})
-      : clock(memory, with(migrate::scan_clock_knobs(),
-                           test::KnobMap(raw).empty() ? defaults() : merged(raw))) {
+      : clock(memory,
+              with(migrate::scan_clock_knobs(), KnobMap(raw).empty() ? defaults() : merged(raw))) {
     clock.map(range(0, 160));
     for (std::uint64_t p = 0; p < 160; ++p) memory.touch({p}, Tier::slow);
   }
