@@ -2,7 +2,8 @@
 runs, so that `tune --help` answers at once.
 
 Exit codes: 0 done, 1 the command ran and failed, its output could not be written, or it has a
-defect, 2 the user can correct it, 130 interrupted, 143 terminated (SIGTERM).
+defect, 2 the user can correct it, 130 interrupted, 141 done but nobody read the output, 143
+terminated (SIGTERM).
 """
 
 from __future__ import annotations
@@ -10,13 +11,12 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
-import io
-import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn, TextIO
+from pathlib import Path
+from typing import NoReturn
 
-from tuner import foreign, screen
+from tuner import foreign, output, screen
 from tuner.arguments import COMMANDS
 
 MODULES = {"import": "import_"}
@@ -39,8 +39,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: list[str]) -> int:
-    _prepare_streams()
+    output.prepare()
     screen.guard()
+    code = _run(arguments)
+    failed = output.failure()
+    if failed is None or code != 0:
+        return code
+    if isinstance(failed, BrokenPipeError):  # the reader (head, less) has left
+        return output.READER_LEFT
+    _complain(f"error: cannot write the output: {failed.strerror}")
+    return 1
+
+
+def _run(arguments: Sequence[str]) -> int:
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json = "--json" in own  # what follows -- belongs to a recorded program
     parser = parser_for(arguments)
@@ -54,17 +65,22 @@ def _main(arguments: list[str]) -> int:
         args = parser.parse_args(arguments)
         if args.version:
             _version(args.version_json)
-            sys.stdout.flush()
             return 0
         if args.version_json:
             parser.error("--json belongs after the command, or with --version")
         if args.command is None:
             parser.error("the following arguments are required: COMMAND")
         as_json = getattr(args, "json", False)
+        _refuse_bytes(own)
+        if workers := getattr(args, "workers", 0):
+            from tuner.run import limits
+
+            limits.check(workers)
         name = MODULES.get(args.command, args.command)
         with terminable():
             code: int = importlib.import_module(f"tuner.commands.{name}").run(args)
-        sys.stdout.flush()
+    except SystemExit as end:  # of --help
+        return int(end.code or 0)
     except _Usage as error:
         if as_json:
             _print_error(str(error), 2)
@@ -80,56 +96,61 @@ def _main(arguments: list[str]) -> int:
     return code
 
 
-def _prepare_streams() -> None:
-    """Standard input, output and error that are closed become empty ones: else the next file that
-    is opened, a log for example, gets the number of one, and what is printed. Characters that the
-    output's encoding lacks are shown as escapes."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
-OUTPUT_FAILS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
-"""Of printing; what writes files names them itself."""
+LIMITS = {errno.EMFILE: "-n", errno.EAGAIN: "-u", errno.ENOMEM: "-v"}
+"""Options of the shell's `ulimit` by what a process gets beyond them."""
 
 
 def _failed(error: OSError, as_json: bool) -> int:
-    """The exit code for an error of the system that no command has explained: of the output, or of
-    a file. Anything else is a defect and is raised again."""
-    if isinstance(error, BrokenPipeError):  # the reader (head, less) has left
-        code = 0
-    elif error.filename is not None:
-        code = _ended(f"error: {error.filename}: {error.strerror}", 2, as_json)
-    elif isinstance(error, FileNotFoundError):  # without a name: where is the current folder?
-        code = _ended("error: the current folder was deleted; change to another", 2, as_json)
-    elif error.errno in OUTPUT_FAILS:
-        code = _ended(f"error: cannot write the output: {error.strerror}", 1, as_json)
-    else:
-        raise error
-    _settle(sys.stdout)
-    _settle(sys.stderr)
-    return code
+    """The exit code for an error of the system that no command has explained, of a file. Anything
+    else is a defect and is raised again."""
+    from tuner.errors import one_line
+
+    if error.filename is not None:
+        return _ended(f"error: {one_line(error.filename)}: {error.strerror}", 2, as_json)
+    if isinstance(error, FileNotFoundError):  # without a name
+        what = "the current folder was deleted; change to another"
+        if _here() is not None:
+            what = f"{error.strerror}; set TMPDIR to a folder that can be written"  # of tempfile
+        return _ended(f"error: {what}", 2, as_json)
+    if option := LIMITS.get(error.errno or 0):
+        what = f"{error.strerror}: `ulimit {option}` of this shell allows no more"
+        return _ended(f"error: {what}", 2, as_json)
+    raise error
+
+
+def _here() -> str | None:
+    """The current folder; None if it was deleted."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return None
+
+
+def _refuse_bytes(words: Sequence[str]) -> None:
+    """Studies and documents hold paths as text: UserError for one that is no text in UTF-8."""
+    from tuner.errors import UserError, brief, one_line
+
+    for word in words:
+        if not _is_text(word):
+            raise UserError(f"found the argument '{brief(word, 300)}'; must be text in UTF-8")
+    if not _is_text(here := _here() or ""):
+        raise UserError(
+            f"the current folder is {one_line(here)}, which is no text in UTF-8; change to another"
+        )
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:  # it stands for other bytes
+        return False
+    return True
 
 
 def _complain(message: str) -> None:
-    try:
-        print(f"tune: {message}", file=sys.stderr, flush=True)
-    except OSError:  # nobody can be told; the exit code still tells
-        _settle(sys.stderr)
+    from tuner.terminal import say
 
-
-def _settle(stream: TextIO) -> None:
-    """Sends what cannot be written nowhere: Python would complain once more at exit."""
-    try:
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    say(f"tune: {message}")
 
 
 class _Usage(Exception):
@@ -141,11 +162,7 @@ class _Usage(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
-    """Leaves it to the command line to report wrong usage, and help that cannot be written."""
-
-    def print_help(self, file: Any = None) -> None:
-        print(self.format_help(), end="", file=file)
-        sys.stdout.flush()
+    """Leaves it to the command line to report wrong usage."""
 
     def error(self, message: str) -> NoReturn:
         raise _Usage(self, message)
@@ -160,11 +177,7 @@ def _print_error(message: str, exit: int) -> None:
     from tuner.errors import as_object
     from tuner.terminal import print_json
 
-    try:
-        print_json(as_object(message, exit))
-        sys.stdout.flush()
-    except OSError:  # the exit code still tells
-        _settle(sys.stdout)
+    print_json(as_object(message, exit))
 
 
 def _ended(message: str, code: int, as_json: bool) -> int:

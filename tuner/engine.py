@@ -67,6 +67,12 @@ def estimates() -> dict[str, EstimateDecl]:
     return {e["name"]: EstimateDecl.model_validate(e) for e in native().estimates()}
 
 
+def machine_problems(machine: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the engine would refuse of a machine, as `simulate` takes it: the name of each figure
+    that is outside its limits, such as tiering.hint_fault_us, and what it must be."""
+    return [(str(name), str(wanted)) for name, wanted in native().machine_problems(machine)]
+
+
 def stream_info(path: Path) -> dict[str, Any]:
     """Description of a stream, of its header and tables alone. UserError naming the file and what
     is wrong with it."""

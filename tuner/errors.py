@@ -26,8 +26,19 @@ def as_object(message: str, exit: int) -> dict[str, dict[str, str | int]]:
 
 def brief(text: str, most: int = 60) -> str:
     """What was found, fit for a message: one line of at most so many characters, all printable."""
-    short = text if len(text) <= most else f"{text[: most - 3]}..."
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in short)
+    return one_line(text if len(text) <= most else f"{text[: most - 3]}...")
+
+
+def one_line(text: object) -> str:
+    """As text in one line, with escapes for what terminals do not show, or obey. Bytes of a path
+    that are no UTF-8 are shown as bytes."""
+    return "".join(c if c.isprintable() else _escape(c) for c in str(text))
+
+
+def _escape(character: str) -> str:
+    if "\udc80" <= character <= "\udcff":  # how Python stands for such a byte
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return ascii(character)[1:-1]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -41,5 +52,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
     """``no policy 'hybridteir'; did you mean 'hybridtier'? known: ...``"""
     names = sorted(known)
-    listed = ", ".join(names) if names else "none"
+    listed = ", ".join(map(one_line, names)) if names else "none"
     return UserError(f"no {what} '{brief(name)}'{nearest(name, names)} (known: {listed})")

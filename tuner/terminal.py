@@ -39,6 +39,20 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+GO_ON = "the same command goes on"
+
+
+@contextmanager
+def resumable(how: Callable[[], str]) -> Iterator[None]:
+    """Of work that goes on where it stopped: whatever ends it early, Ctrl-C or a full disk, `how`
+    says what is kept and which command goes on."""
+    try:
+        yield
+    except BaseException:
+        say(how())
+        raise
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, prose: int = 0) -> None:
     """Aligned columns, without wrapping. A column whose name starts with '>' is set to the right.
 
@@ -46,6 +60,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, prose: int =
     """
     shown = len(columns) - prose if sys.stdout.isatty() else len(columns)
     names = [name.removeprefix(">") for name in columns]
+    rows = [[cell.replace("\n", "\\n") for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
 
     def line(cells: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable
 
@@ -96,6 +98,20 @@ def engine_builds(noun: str, builds: Iterable[str]) -> str:
     counts = Counter(build or "an earlier one" for build in builds)
     parts = [f"{plural(count, noun)} by {build}" for build, count in counts.items()]
     return f"Engine builds: {', '.join(parts) or 'none'}."
+
+
+def shell(words: Iterable[str]) -> str:
+    """A command that a shell reads as these words, in one line that can be printed."""
+    return " ".join(shlex.quote(word) if word.isprintable() else _octal(word) for word in words)
+
+
+def _octal(word: str) -> str:
+    """`$'a\\012b'`, as bash and zsh have it."""
+    escaped = (
+        c if c.isprintable() and c not in "'\\" else "".join(f"\\{b:03o}" for b in os.fsencode(c))
+        for c in word
+    )
+    return f"$'{''.join(escaped)}'"
 
 
 def plural(count: int, noun: str) -> str:

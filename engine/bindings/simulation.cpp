@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <variant>
@@ -18,6 +19,7 @@
 #include "core/seam.hpp"
 #include "progress.hpp"
 #include "sim/estimates.hpp"
+#include "sim/limits.hpp"
 #include "sim/profile.hpp"
 #include "sim/simulate.hpp"
 #include "trace/kept_reader.hpp"
@@ -92,6 +94,23 @@ tt::sim::MachineProfile to_machine(const nb::dict& dict) {
       estimate.field(machine) = number(place, key.c_str(), where);
   }
   return machine;
+}
+
+/// What the engine would refuse of a machine: [(name, what it must be)].
+nb::list machine_problems(const nb::dict& dict) {
+  nb::list found;
+  for (const char* role : {"fast", "slow"}) {
+    const std::string where = std::string(role) + ".";
+    try {
+      to_tier(nb::cast<nb::dict>(member(dict, role, "")), where);
+    } catch (const std::invalid_argument& error) {
+      found.append(nb::make_tuple(where + "loaded", error.what()));
+    }
+  }
+  if (nb::len(found) == 0)
+    for (const auto& [name, wanted] : tt::sim::problems(to_machine(dict)))
+      found.append(nb::make_tuple(name, wanted));
+  return found;
 }
 
 template <typename Map>
@@ -234,6 +253,8 @@ void tt::bind_simulation(nb::module_& m) {
         return out;
       },
       "The machine's figures that are estimates, with the range in which each plausibly lies.");
+  m.def("machine_problems", &machine_problems, "machine"_a,
+        "What `simulate` would refuse of a machine: pairs of a name and what it must be.");
   m.def("simulate", &simulate, "path"_a, nb::kw_only(), "machine"_a, "policy"_a, "knobs"_a,
         "fast_share"_a, "fast_bytes"_a = 0, "threads"_a = 0.0, "page_bytes"_a = 0,
         "mixed"_a = false, "coarse"_a = false, "start_slow"_a = false, "score_after"_a = 0.0,

@@ -8,6 +8,8 @@
 namespace tt::sim {
 namespace {
 
+constexpr double most_factor = 1e6;  // on the idle latency
+
 double factor_on(const LoadedCurve& curve, double utilisation) {
   const auto& points = curve.points;
   if (utilisation <= points.front().first) return points.front().second;
@@ -31,12 +33,12 @@ LoadedLatency::LoadedLatency(std::vector<LoadedCurve> curves) : curves_(std::mov
       throw std::invalid_argument("the peak of a loaded-latency curve must be a share");
     bool good = !points.empty();
     for (std::size_t i = 0; good && i < points.size(); ++i)
-      good = points[i].second >= 1 && (i == 0 || (points[i].first > points[i - 1].first &&
+      good = points[i].second >= 1 && points[i].second <= most_factor && (i == 0 || (points[i].first > points[i - 1].first &&
                                                   points[i].second >= points[i - 1].second));
     if (!good)
       throw std::invalid_argument(
-          "a loaded-latency curve must rise from a factor of at least 1, and its utilisations "
-          "strictly");
+          "a loaded-latency curve must rise from a factor of at least 1 to one of at most 1e6, and "
+          "its utilisations strictly");
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "core/forwarding.hpp"
 #include "sim/future.hpp"
+#include "sim/limits.hpp"
 #include "sim/machine.hpp"
 #include "sim/pages.hpp"
 #include "sim/replay.hpp"
@@ -23,26 +24,11 @@ namespace tt::sim {
 namespace {
 
 void check(const MachineProfile& machine, const RunOptions& options) {
-  const auto require = [&](bool good, const std::string& what) {
-    if (!good) throw std::invalid_argument("machine " + machine.name + ": " + what);
+  const auto refuse = [&](const std::string& what) {
+    throw std::invalid_argument("machine " + machine.name + ": " + what);
   };
-  for (const TierProfile& tier : machine.tiers) {
-    require(tier.latency_ns > 0, "a tier's latency_ns must be positive");
-    require(tier.read_gbps > 0 && tier.write_gbps > 0, "a tier's bandwidths must be positive");
-    require(tier.store_stall >= 0, "store_stall must not be negative");
-    require(tier.granule_bytes >= line_bytes, "granule_bytes must be at least 64");
-  }
-  require(machine.ghz > 0, "ghz must be positive");
-  require(machine.migration_copy_gbps > 0, "migration_copy_gbps must be positive");
-  require(machine.sample_queue > 0, "sample_queue must be positive");
-  require(machine.huge_page_gain >= 0 && machine.huge_page_gain < 1,
-          "huge_page_gain must be in [0, 1)");
-  require(machine.prefetch_shown >= 0 && machine.prefetch_shown <= 1,
-          "prefetch_shown must be in [0, 1]");
-  require(machine.split_us >= 0, "split_us must not be negative");
-  require(machine.sample_lines >= 0, "sample_lines must not be negative");
-  require(machine.live_lines >= 0 && machine.live_lines <= 1, "live_lines must be in [0, 1]");
-  require(options.threads > 0 || machine.threads > 0, "threads must be positive");
+  for (const auto& [name, wanted] : problems(machine)) refuse(name + ": " + wanted);
+  if (!(options.threads > 0 || machine.threads > 0)) refuse("threads must be positive");
   if (!(options.fast_share >= 0 && options.fast_share <= 1))
     throw std::invalid_argument("fast_share must be between 0 and 1");
   if (!(options.score_after >= 0 && options.score_after < 1))

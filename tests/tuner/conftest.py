@@ -404,6 +404,9 @@ class FakeNative:
         """The engine's own: the machines that are shipped set them."""
         return list(importlib.import_module("tuner._engine").estimates())
 
+    def machine_problems(self, machine: dict[str, Any]) -> list[tuple[str, str]]:
+        return list(importlib.import_module("tuner._engine").machine_problems(machine))
+
     def overlap(self) -> dict[str, float]:
         return {"random": 4.0, "sequential": 8.0, "dependent": 1.0}
 

@@ -142,7 +142,10 @@ def test_a_users_machine_is_no_base_of_those_that_ship(user_folder: Path) -> Non
         (based("mine", "[testbed]"), "mine.yaml:3: base: found a list of 1 values; must be a text"),
         (based("mine", "mine"), "mine.yaml:3: base: machines are based in a circle: "),
         (based("mine", "testbed", "fast: 3\n"), "mine.yaml:4: fast: found 3; must be a mapping"),
-        (based("mine", "testbed", "ghz: -1\n"), "mine.yaml:4: ghz: found -1; must be greater"),
+        (
+            based("mine", "testbed", "ghz: -1\n"),
+            "mine.yaml:4: ghz: found -1.0; must be from 0.001 to",
+        ),
         (based("mine", "testbed", "gzh: 1\n"), "mine.yaml:4: gzh: unknown key; did you mean 'ghz'"),
         (based("mine", "testbed", "slow: {latency_ns: }\n"), "mine.yaml:4: slow.latency_ns: found"),
         ("summary: x\nbase: testbed\n", "mine.yaml:1: name: missing"),
@@ -159,7 +162,7 @@ def test_what_is_wrong_with_a_base_is_said_of_its_file(user_folder: Path) -> Non
     folder = user_folder / "machines"
     write(folder, "mine", based("mine", "lower", "ghz: 3\n"))
     write(folder, "lower", based("lower", "testbed", "ghz: 0\n"))
-    assert f"{folder / 'lower.yaml'}:4: ghz: found 0; must be greater" in refusal("mine")
+    assert f"{folder / 'lower.yaml'}:4: ghz: found 0.0; must be from 0.001 to" in refusal("mine")
     write(folder, "lower", based("upper", "testbed"))
     assert f"{folder / 'lower.yaml'}:1: name: found 'upper'; must be the file's" in refusal("mine")
     write(folder, "lower", "")

@@ -133,3 +133,26 @@ def test_what_a_command_has_measured_no_simulation_reproduces() -> None:
     measured = BEST.model_copy(update={"provenance": provenance})
     (more,) = set(best.changes_since(measured)) - set(best.changes_since(BEST))
     assert more == "it was measured by a command in a container, this is a simulation"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "two\nlines",
+        "a: b #c",
+        "- 'x' \"y\" {z}",
+        "tab\there",
+        "%TAG !",
+        "🙂",
+        "\u2028\u202e",
+        "-dash",
+    ],
+)
+def test_any_name_of_a_workload_is_kept(tmp_path: Path, name: str) -> None:
+    """It comes from a path, and stands in a comment too."""
+    scenario = replace(BEST.scenario, workload=f"/home/me/{name}/walker.yaml")
+    best.write(BEST.model_copy(update={"scenario": scenario}), tmp_path / best.FILE)
+    text = (tmp_path / best.FILE).read_text()
+    head = [line for line in text.splitlines() if line.startswith("#")]
+    assert len(head) == 2 and all(line.isprintable() for line in head)
+    assert best.read(tmp_path / best.FILE).scenario.workload == scenario.workload

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from conftest import FakeNative, python_path
 
-from tuner import cli, engine
+from tuner import cli, engine, output
 from tuner.commands.run import study_request
 from tuner.run import runner
 from tuner.run.trial import StreamRequest
@@ -88,9 +88,7 @@ def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "ui",
         "repair",
     ):
-        with pytest.raises(SystemExit) as left:
-            cli.main([command, "--help"])
-        assert left.value.code == 0
+        assert cli.main([command, "--help"]) == 0
         assert f"usage: tune {command}" in capsys.readouterr().out
 
 
@@ -157,7 +155,8 @@ def test_sigterm_is_an_interrupt(
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
+def test_a_reader_that_leaves_gets_no_message(tmp_path: Path) -> None:
+    """And scripts learn of it, as of any program that SIGPIPE ends."""
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -170,7 +169,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path) -> None:
         check=False,
     )
     os.close(writing)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (output.READER_LEFT, "")
 
 
 FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -202,6 +201,101 @@ def test_a_current_folder_that_was_deleted_is_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (2, b"", said)
     error = json.loads(shell(f"{gone} --json", tmp_path).stdout)["error"]
     assert error == {"message": said.decode()[len("tune: error: ") : -1], "exit": 2}
+
+
+@FULL
+def test_messages_that_cannot_be_written_are_a_failure(tmp_path: Path) -> None:
+    """Unlike those that nobody wants to read. The results are there all the same."""
+    note = "workloads --measure nosuch --json"  # says so on standard error
+    assert shell(f"$TUNE {note} 2>/dev/full", tmp_path).returncode == 2
+    for command, code in (("say", 0), ("say 2>/dev/full", 1), ("say 2>&1 >&3 3>&- | cat", 0)):
+        (tmp_path / "say").write_text(SAYS)
+        done = shell(f"exec 3>&1; $PYTHON {command}", tmp_path)
+        assert (done.returncode, done.stdout.count(b"{")) == (code, 1), command
+
+
+SAYS = """
+import sys
+from tuner import cli, terminal
+from tuner.commands import policies
+
+def run(args):
+    terminal.say("a note")
+    terminal.print_json({})
+    return 0
+
+policies.run = run
+sys.exit(cli.main(["policies"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "words", "said"),
+    [
+        (12, "run --workload gups", "allows 12 open files; 1 worker must have 32 at least"),
+        (48, "compare --workers 2", "allows 48 open files; 2 workers must have 64 at least"),
+    ],
+)
+def test_too_few_open_files_are_told_at_the_start(
+    tmp_path: Path, limit: int, words: str, said: str
+) -> None:
+    name, *rest = words.split()
+    command = f"ulimit -n {limit}; $TUNE {name} {' '.join(rest)}"
+    command += " --workers 1" if name == "run" else " --workloads gups --policies hmsdk"
+    done = shell(command, tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode() == f"tune: error: `ulimit -n` of this shell {said}\n"
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("code", "option"), [(errno.EMFILE, "-n"), (errno.EAGAIN, "-u")])
+def test_a_limit_that_is_reached_is_named(tmp_path: Path, code: int, option: str) -> None:
+    (tmp_path / "say").write_text(
+        SAYS.replace('terminal.say("a note")', f"raise OSError({code}, 'No')")
+    )
+    done = shell("$PYTHON say", tmp_path)
+    said = f"tune: error: No: `ulimit {option}` of this shell allows no more\n"
+    assert (done.returncode, done.stderr.decode()) == (2, said)
+
+
+def test_no_folder_for_temporary_files_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "say").write_text(SAYS.replace('terminal.say("a note")', TEMPORARY))
+    done = shell("$PYTHON say", tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    said = b"tune: error: No usable temporary directory; set TMPDIR to a folder that can be written"
+    assert done.stderr == said + b"\n"
+
+
+TEMPORARY = """raise FileNotFoundError(2, "No usable temporary directory")"""
+
+
+@pytest.mark.parametrize("place", ["argument", "folder"])
+def test_a_path_that_is_no_text_is_one_line(tmp_path: Path, place: str) -> None:
+    """Studies, documents and stores hold paths as text."""
+    command = "$TUNE best --workload \"$(printf 'caf\\351')\" --json"
+    said = "found the argument 'caf\\xe9'; must be text in UTF-8"
+    if place == "folder":
+        command = "cd \"$(printf 'caf\\351')\"; $TUNE best --workload gups --json"
+        (tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
+        said = f"the current folder is {tmp_path}/caf\\xe9, which is no text in UTF-8; "
+        said += "change to another"
+    done = shell(command, tmp_path)
+    assert json.loads(done.stdout)["error"] == {"message": said, "exit": 2}
+    assert done.stderr.decode() == f"tune: error: {said}\n"
+
+
+def test_a_user_without_a_home_is_one_line(tmp_path: Path) -> None:
+    """As in a container that runs under a number: docker run --user 12345."""
+    nobody = "import pathlib; pathlib.Path.home = classmethod(lambda cls: homeless()); "
+    nobody += "import sys; from tuner import cli; sys.exit(cli.main(['cache']))"
+    homeless = "def homeless(): raise RuntimeError('Could not determine home directory.')"
+    (tmp_path / "say").write_text(f"{homeless}\n{nobody}\n")
+    done = shell("$PYTHON say", tmp_path)
+    said = (
+        f"tune: error: no folder for the stream cache: HOME is not set, and the user {os.getuid()} "
+    )
+    said += "has no home folder; set TIERTUNE_CACHE to a folder that can be written\n"
+    assert (done.returncode, done.stderr.decode()) == (2, said)
 
 
 @FULL

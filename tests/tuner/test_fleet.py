@@ -19,8 +19,8 @@ from tuner.fleet.loop import Outcome, run_fleet
 from tuner.fleet.report import Fleet, content, markdown
 from tuner.optimize.checks import FIRST_CHECK
 from tuner.optimize.loop import run_study
-from tuner.report.store import client_of, default_store
-from tuner.report.tracked import experiment_name, parent_of, sorted_out
+from tuner.report.store import client_of, default_store, run_with
+from tuner.report.tracked import STUDY_TAG, experiment_name, sorted_out, study_id
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study import best, log
 from tuner.study.log import StudyLog
@@ -381,7 +381,9 @@ def test_mlflow_has_the_trials_while_a_fleet_runs(
         client = client_of(default_store(tmp_path), tmp_path, pytest.fail)
         for data in (log.load(tmp_path / name) for name in NAMES):
             experiment = client.get_experiment_by_name(experiment_name(data))
-            parent = experiment and parent_of(client, experiment.experiment_id, data)
+            parent = experiment and run_with(
+                client, experiment.experiment_id, STUDY_TAG, study_id(data)
+            )
             if experiment and parent:
                 tracked, _ = sorted_out(client, experiment.experiment_id, parent.info.run_id)
                 if tracked == {trial.number for trial in data.done}:

@@ -50,7 +50,7 @@ def test_a_machine_may_set_what_the_engine_estimates() -> None:
     [
         ({"prefetch_showed": 0.5}, "prefetch_showed", "extra_forbidden"),
         ({"migration_latency": 1.0}, "migration_latency", "extra_forbidden"),
-        ({"pte_ns": -1.0}, "pte_ns", "greater_than_equal"),
+        ({"pte_ns": -1.0}, "pte_ns", "limit"),
         ({"pte_ns": "fast"}, "pte_ns", "float_type"),
     ],
 )
@@ -79,7 +79,7 @@ def test_an_order_that_nothing_tells_apart_survives() -> None:
     [
         (["-w", "gups", "--sensitivity", "tiering.prefetch"], "no estimate of the machine"),
         (["-w", "gups", "--sensitivity", "tiering.pte_ns=x"], "tiering.pte_ns=x: invalid number"),
-        (["-w", "gups", "--sensitivity", "fast.store_stall=2"], "found 2.0; Input should be less"),
+        (["-w", "gups", "--sensitivity", "fast.store_stall=2"], "found 2.0; must be from 0 to 1"),
         (["-w", "gups", "--sensitivity", "--set", "a=1"], "leave out --set"),
         (["--sensitivity"], "give --workload"),
     ],

@@ -325,6 +325,42 @@ def test_check_tells_what_a_store_lacks_and_repair_adds_it(tmp_path: Path, templ
     assert tracked(tmp_path, copy="mended.db") == whole
 
 
+@pytest.mark.parametrize("what", ["experiment", "run", "name", "content", "file"])
+def test_what_was_deleted_in_mlflow_comes_back(tmp_path: Path, template: Path, what: str) -> None:
+    """By hand, in its UI for example: an experiment that is deleted keeps its name."""
+    from mlflow import MlflowClient
+
+    shutil.copy(template, database(tmp_path))
+    run_study(request(tmp_path, budget=2), runner=smooth)
+    whole = tracked(tmp_path, copy="whole.db")
+    shutil.copy(database(tmp_path), tmp_path / "copy.db")
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'copy.db'}")
+    experiment = client.get_experiment_by_name("tiertune-synthetic").experiment_id
+    parents = client.search_runs([experiment], "tags.`tiertune.study` LIKE 'synthetic-study-%'")
+    (parent,) = (run.info.run_id for run in parents)
+    said = ""
+    if what == "experiment":
+        client.delete_experiment(experiment)
+        said = "note: the experiment tiertune-synthetic had been deleted in MLflow; it is restored"
+    elif what == "run":
+        client.delete_run(parent)
+        said = "note: the run synthetic-study had been deleted in MLflow; it is restored"
+    elif what == "name":
+        client.rename_experiment(experiment, "mine")
+    (tmp_path / "copy.db").replace(database(tmp_path))
+    if what == "content":
+        database(tmp_path).write_bytes(b"")
+    elif what == "file":
+        shutil.copy(template, database(tmp_path))
+    assert tune("check", str(tmp_path)).returncode == 1
+    done = tune("check", str(tmp_path), "--repair")
+    assert done.returncode == 0, done.stderr
+    assert said in done.stderr
+    assert tracked(tmp_path, copy="again.db") == whole
+    done = tune("repair", "--out", str(tmp_path))
+    assert (done.returncode, "0 of them added" in done.stderr) == (0, True), done.stderr
+
+
 def test_check_of_a_broken_store_changes_nothing(tmp_path: Path, template: Path) -> None:
     half_made(tmp_path, template)
     (tmp_path / "busy").mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -477,3 +478,24 @@ def test_a_fast_tier_that_holds_everything_is_told(tmp_path: Path) -> None:
     assert advice is not None and "nothing to tune" in advice
     assert everything_fits(request(tmp_path, machine=machine, ratio="1:9")) is None
     assert everything_fits(request(tmp_path)) is None  # a ratio of the footprint never holds it all
+
+
+def test_a_report_that_cannot_be_written_says_how_to_go_on(
+    tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a full disk: the report is the largest file of a study."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        with pytest.raises(UserError, match=r"cannot write .*/report\.html: File too large"):
+            run(tmp_path, store, budget=3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    *_, stopped, resume = capsys.readouterr().err.splitlines()
+    assert (
+        stopped == f"stopped: 3 of 3 trials are done and stored in {tmp_path / 'synthetic-study'}"
+    )
+    assert resume.startswith("continue with: tune run ") and resume.endswith(" --resume")
+    assert not (tmp_path / "synthetic-study/report.html").exists()
+    assert run(tmp_path, store, budget=3, resume=True).trials == 3
+    assert (tmp_path / "synthetic-study/report.html").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from tuner import screen, terminal
+from tuner.errors import one_line
+from tuner.text import shell
 
 
 def test_progress_without_a_terminal_is_a_line_a_minute(
@@ -82,3 +85,40 @@ def test_a_table_on_a_terminal_has_styles_and_no_others(monkeypatch: pytest.Monk
     assert "\x1b]0" not in drawn.getvalue()
     assert "\x1b[2J" not in drawn.getvalue()
     assert drawn.getvalue().count(r"\u001b]0;title") == 3
+
+
+def test_a_name_does_not_break_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.table(("name", ">size"), [("two\nlines", "1"), ("ümlaut 🙂", "2")])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["name", "two\\nlines", "ümlaut 🙂"]
+
+
+def test_what_ends_early_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal.resumable(lambda: "never said"):
+        pass
+    with pytest.raises(OSError), terminal.resumable(lambda: "go on"):
+        raise OSError
+    assert capsys.readouterr().err == "go on\n"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "plain",
+        "",
+        "two words",
+        "it's",
+        "-dash",
+        "a\nb",
+        "tab\t'\\0123",
+        "\udcff\udcfe",
+        "🙂\x1b",
+        "$HOME",
+    ],
+)
+def test_a_command_can_be_pasted(word: str) -> None:
+    command = shell(["printf", "%s", word])
+    assert command.isprintable()
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
+    assert done.stdout == word.encode(errors="surrogateescape")
+    assert one_line(word).isprintable()

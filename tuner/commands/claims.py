@@ -18,7 +18,7 @@ from tuner.claims.verdict import Verdict
 from tuner.errors import as_object
 from tuner.optimize.jobs import Job, Result, known
 from tuner.run import cache
-from tuner.terminal import print_json, progress, say, table
+from tuner.terminal import GO_ON, print_json, progress, resumable, say, table
 
 
 def run(args: Namespace) -> int:
@@ -49,7 +49,8 @@ def run(args: Namespace) -> int:
     all_of_them = args.update or not (args.id or args.quick)
     written = []
     if args.output or all_of_them:
-        written = page.write(Path(args.output or "results"), claims, verdicts, summary)
+        with resumable(lambda: f"stopped: all runs are kept; {GO_ON}"):
+            written = page.write(Path(args.output or "results"), claims, verdicts, summary)
     crashed = list(plan.crashed.values())
     if args.json:
         error = as_object("\n".join(crashed), 1) if crashed else {}
@@ -81,14 +82,17 @@ def _run(plan: Plan, workers: int, what: str, *, only_cached: bool) -> None:
     if not jobs or only_cached:
         return
     count = 0
-    with progress(f"{text.plural(len(jobs), 'run')}{what}") as update:
 
-        def done(job: Job, result: Result) -> None:
-            nonlocal count
-            count += 1
-            plan.take(job, result)
-            update(count / len(jobs))
+    def done(job: Job, result: Result) -> None:
+        nonlocal count
+        count += 1
+        plan.take(job, result)
+        update(count / len(jobs))
 
+    with (
+        resumable(lambda: f"stopped after {count} of {len(jobs)} runs, which are kept: {GO_ON}"),
+        progress(f"{text.plural(len(jobs), 'run')}{what}") as update,
+    ):
         execute(jobs, workers, done)
 
 

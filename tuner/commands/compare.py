@@ -28,7 +28,9 @@ from tuner.report.store import default_store
 from tuner.run import cache, isolation, pool, settings, streams
 from tuner.run.trial import Status
 from tuner.scenario import options
-from tuner.terminal import print_json, progress, say, table
+from tuner.terminal import GO_ON, print_json, progress, resumable, say, table
+
+ALL_KEPT = f"stopped: all runs are kept; {GO_ON}"
 
 
 def run(args: Namespace) -> int:
@@ -40,8 +42,9 @@ def run(args: Namespace) -> int:
     for what in ("", " of best configurations"):
         run_missing(runs, args, what)
     cache.prune(engine.build_id())
-    figures = Figures(comparison, measure(runs, kept))
-    written = _write(figures, _folder(args, comparison.name))
+    with resumable(lambda: ALL_KEPT):
+        figures = Figures(comparison, measure(runs, kept))
+        written = _write(figures, _folder(args, comparison.name))
     _track(figures, written, args)
     bad = [
         f"{m.name}: {m.status}: {m.reason}"
@@ -135,18 +138,18 @@ def run_missing(runs: Runs, args: Namespace, what: str = "") -> None:
     count = 0
     workers = min(args.workers, len(missing))
     workers_pool = pool.open_pool(runner, workers=workers, ray_address=args.ray_address)
+
+    def trial_done() -> None:
+        nonlocal count
+        count += 1
+        update(count / total)
+
     try:
-        with progress(f"{text.plural(total, 'run')}{what}") as update:
-
-            def trial_done() -> None:
-                nonlocal count
-                count += 1
-                update(count / total)
-
+        with (
+            resumable(lambda: f"stopped after {count} of {total} runs, which are kept: {GO_ON}"),
+            progress(f"{text.plural(total, 'run')}{what}") as update,
+        ):
             run_on(workers_pool, missing, runs.take, trial_done)
-    except KeyboardInterrupt:
-        say(f"stopped after {count} of {total} runs, which are kept: the same command goes on")
-        raise
     finally:
         workers_pool.close()
 

@@ -30,7 +30,7 @@ from tuner.run import settings
 from tuner.scenario import label
 from tuner.study.request import StudyRequest
 from tuner.study.verdict import HELD_OUT
-from tuner.terminal import print_json, say, table
+from tuner.terminal import print_json, resumable, say, table
 
 ACCESSES_PER_SECOND = 3e8
 """Simulated ones of a run, by a slow policy. Of the estimate."""
@@ -49,7 +49,8 @@ def run(args: Namespace) -> int:
         _show_plan(name, requests, rule, args)
         return 0
     fleet = Fleet(name, rule, run_fleet(name, requests, rule, workers=args.workers))
-    written = _write(fleet, Path(args.out) / name)
+    with resumable(lambda: "stopped: all trials are stored; the same command writes the rest"):
+        written = _write(fleet, Path(args.out) / name)
     if args.json:
         print_json(report.content(fleet) | {"files": [str(path) for path in written]})
     else:

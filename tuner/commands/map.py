@@ -25,7 +25,7 @@ from tuner.report import characteristics
 from tuner.report.pictures import png
 from tuner.run import cache, settings
 from tuner.run.trial import Status
-from tuner.terminal import print_json, say, table
+from tuner.terminal import print_json, resumable, say, table
 
 
 def run(args: Namespace) -> int:
@@ -34,8 +34,9 @@ def run(args: Namespace) -> int:
     runs = Runs(plan.comparison)
     compare.run_missing(runs, args)
     cache.prune(engine.build_id())
-    found = Found(plan, measure(plan, runs), engine.version(), engine.build_id())
-    written = _write(found, Path(args.out) / f"map-{plan.comparison.name}")
+    with resumable(lambda: compare.ALL_KEPT):
+        found = Found(plan, measure(plan, runs), engine.version(), engine.build_id())
+        written = _write(found, Path(args.out) / f"map-{plan.comparison.name}")
     bad = [
         f"{p.name}: {p.status}: {p.reason}"
         for p in found.points

@@ -7,7 +7,6 @@ become the stream.
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
@@ -19,14 +18,14 @@ from tuner import engine
 from tuner.documents import catalog
 from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
-from tuner.errors import UserError, as_object, brief
+from tuner.errors import UserError, as_object, brief, one_line
 from tuner.options import number
 from tuner.record import process, samplers
 from tuner.record import workload as recorded
 from tuner.record.process import Ended
 from tuner.record.samplers import Sampler
 from tuner.terminal import print_json, progress, say
-from tuner.text import plural, size
+from tuner.text import plural, shell, size
 
 
 def run(args: Namespace) -> int:
@@ -62,7 +61,7 @@ def _program(words: Sequence[str]) -> list[str]:
         raise UserError("which program? tune record -o trace.tts -- command args...")
     found = shutil.which(command[0])
     if found is None:
-        raise UserError(f"no program '{command[0]}' that can be run")
+        raise UserError(f"no program '{brief(command[0], 300)}' that can be run")
     return [found, *command[1:]]
 
 
@@ -91,7 +90,7 @@ def _assemble(
     """Writes the trace and its workload document; returns the summary."""
     if not any(spools.glob("*.spool")):
         raise UserError(
-            f"{shlex.join(command)}: nothing was recorded: the program ended too early, or "
+            f"{shell(command)}: nothing was recorded: the program ended too early, or "
             f"cannot be observed by the sampler {sampler.name}"
         )
     title = f"writing {trace.name}"
@@ -109,7 +108,7 @@ def _assemble(
                 input=recorded.INPUT,
                 parameters=json.dumps(
                     {
-                        "command": list(command),
+                        "command": [one_line(word) for word in command],
                         "sampler": sampler.name,
                         "options": sampler.values,
                         "set_up": args.set_up,
@@ -124,7 +123,7 @@ def _assemble(
             )
         except (RuntimeError, OSError) as error:
             raise UserError(str(error)) from error
-    text = shlex.join([Path(command[0]).name, *command[1:]])
+    text = shell([Path(command[0]).name, *command[1:]])
     sampling = Sampling(
         sampler=sampler.name,
         probability=_probability(info, seen),

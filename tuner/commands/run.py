@@ -17,9 +17,10 @@ from tuner.run import isolation, settings
 from tuner.scenario import Scenario
 from tuner.study.request import StudyRequest, StudySummary
 from tuner.study.verdict import Advice
-from tuner.terminal import print_json, say
+from tuner.terminal import print_json, resumable, say
 
 ALL = "all"
+ALL_GO_ON = "continue with all policies: the same command with --resume"
 
 
 def run(args: Namespace) -> int:
@@ -61,13 +62,11 @@ def _compare(args: Namespace, names: list[str]) -> int:
     summaries: list[StudySummary] = []
     for request in requests:
         say(f"tuning {request.policy.name}, {len(summaries) + 1} of {len(requests)}")
-        try:
+        with resumable(lambda: ALL_GO_ON):
             summaries.append(run_study(request))
-        except KeyboardInterrupt:
-            say("continue with all policies: the same command with --resume")
-            raise
     name = args.name or comparison.name_of([request.study for request in requests])
-    verdict = comparison.write(Path(args.out).absolute() / name, summaries)
+    with resumable(lambda: ALL_GO_ON):
+        verdict = comparison.write(Path(args.out).absolute() / name, summaries)
     if args.json:
         studies = [_object(summary) for summary in summaries]
         print_json({"verdict": verdict.model_dump(), "studies": studies})

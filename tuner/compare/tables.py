@@ -8,6 +8,7 @@ from statistics import fmean, geometric_mean
 
 from tuner.compare.cells import BOUNDS, Row
 from tuner.compare.figures import Figure, Figures, Line, Measured
+from tuner.errors import one_line
 from tuner.run.trial import Status
 from tuner.text import change
 
@@ -16,7 +17,7 @@ MEAN = "geometric mean"
 MOST_ACROSS = 5
 """Workloads of a table that has every figure. Those of more have means, and leave out intervals."""
 
-Table = tuple[list[str], list[list[str]]]
+Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 """Columns, where '>' sets one to the right, and rows."""
 
 
@@ -178,8 +179,9 @@ def _gain(figure: Figure) -> str:
 
 
 def markdown_table(table: Table) -> list[str]:
-    """As lines of Markdown."""
+    """As lines of Markdown, whatever the cells hold."""
     columns, rows = table
+    rows = [[one_line(cell).replace("|", "\\|") for cell in row] for row in rows]
     names = [column.removeprefix(">") for column in columns]
     rule = ["---:" if column.startswith(">") else "---" for column in columns]
     return [f"| {' | '.join(cells)} |" for cells in (names, rule, *rows)]

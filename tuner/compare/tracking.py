@@ -9,7 +9,14 @@ from pathlib import Path
 from tuner.compare.figures import Figures, Measured
 from tuner.compare.page import notes
 from tuner.model import content_hash
-from tuner.report.store import EXPERIMENT, PARENT_TAG, children_of, client_of, experiment_of
+from tuner.report.store import (
+    EXPERIMENT,
+    PARENT_TAG,
+    children_of,
+    client_of,
+    experiment_of,
+    parent_run,
+)
 from tuner.report.tracking import name_for
 from tuner.run.trial import Status
 from tuner.scenario import label
@@ -42,20 +49,16 @@ class _Store:
 
         self._metric, self._param = Metric, Param
         self._figures = figures
-        self._experiment = experiment_of(self._client, f"{EXPERIMENT}compare", uri, out)
+        self._experiment = experiment_of(self._client, f"{EXPERIMENT}compare", uri, out, say)
         self._parent = self._find_parent()
         self._tracked = self._find_children()
 
     def _find_parent(self) -> str:
         comparison = self._figures.comparison
         identity = f"{comparison.name}-{comparison.identity}"
-        found = self._client.search_runs(
-            [self._experiment],
-            filter_string=f"tags.`{COMPARISON_TAG}` = '{identity}'",
-            max_results=1,
-        )
-        if found:
-            return str(found[0].info.run_id)
+        found = parent_run(self._client, self._experiment, COMPARISON_TAG, identity, say)
+        if found is not None:
+            return found
         tags = {COMPARISON_TAG: identity, "engine.build": self._build}
         run = self._client.create_run(self._experiment, run_name=comparison.name, tags=tags)
         settings = {

@@ -127,7 +127,9 @@ def machine_document(name: str) -> tuple[Document, Entry[MachineSpec]]:
         except UserError as error:
             raise UserError(document.complaint((role, "curves"), str(error))) from error
         tiers[role] = tier.model_copy(update={"curves": measured})
-    return document, replace(entry, spec=entry.spec.model_copy(update=tiers))
+    spec = entry.spec.model_copy(update=tiers)
+    _raise(document, ((key, wanted) for key, _, wanted in spec.problems()))
+    return document, replace(entry, spec=spec)
 
 
 def curves(name: str) -> Entry[CurvesSpec]:

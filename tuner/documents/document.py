@@ -17,7 +17,7 @@ from yaml.reader import Reader
 
 from tuner.documents.loader import DEEPEST, MOST_VALUES, TAG, Dumper, Key, Loader, Refused
 from tuner.documents.reading import read_text
-from tuner.errors import UserError, brief, nearest
+from tuner.errors import UserError, brief, nearest, one_line
 from tuner.model import Model, Name, content_hash
 
 Detail = Mapping[str, Any]  # one of ValidationError.errors()
@@ -34,32 +34,33 @@ class Document:
         self, path: Path, text: str, *, aliases: bool = False, most: int = MOST_VALUES
     ) -> None:
         self.path = path
+        shown = one_line(path)
         self._lines: dict[Key, int] = {(): 1}
         self._base: Document | None = None
         if wrong := Reader.NON_PRINTABLE.search(text):
             line = text.count("\n", 0, wrong.start()) + 1
-            raise UserError(f"{path}:{line}: not valid YAML: found the character {wrong[0]!a}")
+            raise UserError(f"{shown}:{line}: not valid YAML: found the character {wrong[0]!a}")
         loader = Loader(text, aliases, most)
         try:
             node = loader.get_single_node()
             if node is None:
-                raise UserError(f"{path}:1: the file is empty; expected a mapping of keys")
+                raise UserError(f"{shown}:1: the file is empty; expected a mapping of keys")
             self._mark(node, ())
             self.data: Any = loader.construct_document(node)
         except Refused as error:
             place = f"{dotted(error.key)}: " if error.key else ""
-            raise UserError(f"{path}:{error.line}: {place}{error.message}") from error
+            raise UserError(f"{shown}:{error.line}: {place}{error.message}") from error
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else 1
             context = f" ({error.context})" if error.context else ""
             raise UserError(
-                f"{path}:{line}: not valid YAML: {brief(f'{error.problem}{context}', 200)}"
+                f"{shown}:{line}: not valid YAML: {brief(f'{error.problem}{context}', 200)}"
             ) from error
         finally:
             loader.dispose()
         if not isinstance(self.data, dict):
-            raise UserError(f"{path}:1: found {_found(self.data)}; expected a mapping of keys")
+            raise UserError(f"{shown}:1: found {_found(self.data)}; expected a mapping of keys")
 
     @classmethod
     def read(cls, path: Path, *, aliases: bool = False, most: int = MOST_VALUES) -> Document:
@@ -105,7 +106,7 @@ class Document:
 
     def complaint(self, key: Key, message: str) -> str:
         """`file:line: key: message`"""
-        place = f"{self.path}:{self._lines[self.known(key)]}"
+        place = f"{one_line(self.path)}:{self._lines[self.known(key)]}"
         return f"{place}: {dotted(key)}: {message}" if key else f"{place}: {message}"
 
     def parse(self, model: type[M]) -> M:

@@ -6,14 +6,18 @@ import itertools
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from tuner import engine
 from tuner.documents.document import PROSE, Spec, merged
-from tuner.model import Finite, Gib, Model, Name, NonNegative, Positive, Share
+from tuner.documents.loader import Key
+from tuner.model import Finite, Gib, Model, Name, Share
 from tuner.scenario import MOST_GIB, MOST_THREADS, fast_share
 
 Count = Annotated[int, Field(ge=1, le=MOST_THREADS)]
 CURVES = frozenset({"loaded", "curves"})
+LIMIT = "limit"
+"""Type of the error of a figure that the engine would refuse."""
 Point = Annotated[list[Finite], Field(min_length=2, max_length=2)]
 
 
@@ -56,12 +60,12 @@ class TierSpec(Model):
     latency that a store costs its thread. The device moves `granule_bytes` at least.
     """
 
-    latency_ns: Positive
-    read_gbps: Positive
-    write_gbps: Positive
-    total_gbps: NonNegative = 0
-    granule_bytes: Annotated[int, Field(ge=64, le=1 << 21)] = 64
-    store_stall: Share
+    latency_ns: Finite
+    read_gbps: Finite
+    write_gbps: Finite
+    total_gbps: Finite = 0
+    granule_bytes: int = 64
+    store_stall: Finite
     loaded: list[Point] | None = None
     curves: str | list[MeasuredCurve] | None = None
 
@@ -79,11 +83,12 @@ class TierSpec(Model):
         return self
 
     def document(self) -> dict[str, Any]:
-        """What the engine takes: curves as factors on the idle latency and shares of peaks."""
+        """What the engine takes: curves as factors on the idle latency and shares of peaks.
+        Without the curves where the catalog has not yet put them in their name's place."""
         plain = self.model_dump(exclude={"loaded", "curves"})
-        if self.loaded is not None:
-            return plain | {"loaded": [{"reads": 1.0, "peak": 1.0, "points": self.loaded}]}
-        assert isinstance(self.curves, list)  # the catalog saw to it
+        if not isinstance(self.curves, list):
+            points = self.loaded or [[0.0, 1.0]]
+            return plain | {"loaded": [{"reads": 1.0, "peak": 1.0, "points": points}]}
         most = max(curve.points[-1][0] for curve in self.curves)
         return plain | {
             "loaded": [
@@ -104,26 +109,23 @@ class WorkCosts(Model):
     """Nanoseconds of the tiering thread per item of policy work; the engine has defaults for those
     that a machine may leave out (engine/sim/README.md)."""
 
-    tracker_update: NonNegative
-    tracker_lookup: NonNegative
-    cooling_step: NonNegative
-    scan_step: NonNegative
-    threshold_pass: NonNegative
-    pte_scan: NonNegative | None = None
-    lru_step: NonNegative | None = None
-    probe: NonNegative | None = None
-    sort_step: NonNegative | None = None
+    tracker_update: Finite
+    tracker_lookup: Finite
+    cooling_step: Finite
+    scan_step: Finite
+    threshold_pass: Finite
+    pte_scan: Finite | None = None
+    lru_step: Finite | None = None
+    probe: Finite | None = None
+    sort_step: Finite | None = None
 
 
 class _Estimates(Model):
-    """Checks figures that the engine has defaults for; all are 0 or more, and some are bounded."""
+    """Checks that what is left to the engine's estimates are numbers; they stay as they are
+    written, on which fingerprints depend."""
 
     model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, NonNegative]
-
-    live_lines: Share = 0
-    migration_shootdown_pages: Annotated[Finite, Field(ge=1)] = 1
-    prefetch_shown: Share = 0
+    __pydantic_extra__: dict[str, Finite]
 
 
 class TieringSpec(Model):
@@ -132,15 +134,15 @@ class TieringSpec(Model):
 
     model_config = ConfigDict(extra="allow")
 
-    migration_fixed_us: NonNegative
-    migration_copy_gbps: Positive
-    migration_shootdown_us: NonNegative
-    sample_assist_ns: NonNegative
-    sample_drain_ns: NonNegative
+    migration_fixed_us: Finite
+    migration_copy_gbps: Finite
+    migration_shootdown_us: Finite
+    sample_assist_ns: Finite
+    sample_drain_ns: Finite
     work_ns: WorkCosts
-    huge_page_gain: Share
-    daemon_core_share: Share
-    sample_queue: Positive
+    huge_page_gain: Finite
+    daemon_core_share: Finite
+    sample_queue: Finite
 
     @model_validator(mode="after")
     def _declared(self) -> TieringSpec:
@@ -185,10 +187,12 @@ class MachineSpec(Spec):
     `slow_gib` is the slow tier's capacity where the publication fixes it: the fast tier at 1:8 has
     an eighth of it, whatever the workload's footprint. Otherwise a ratio divides the footprint.
     `base` is in files only: the catalog puts the base's values in its place.
+
+    What the other figures may be, the engine says (engine/sim/limits.cpp).
     """
 
     base: Name | None = Field(default=None, exclude=True)
-    ghz: Positive
+    ghz: Finite
     cores: Count
     threads: Count
     llc_mib: Annotated[float, Field(ge=2**-10, le=MOST_GIB)]
@@ -196,6 +200,30 @@ class MachineSpec(Spec):
     fast: TierSpec
     slow: TierSpec
     tiering: TieringSpec
+
+    @model_validator(mode="after")
+    def _within_limits(self) -> MachineSpec:
+        if found := self.problems():
+            raise ValidationError.from_exception_data(
+                "MachineSpec",
+                [
+                    {"type": PydanticCustomError(LIMIT, wanted), "loc": key, "input": value}
+                    for key, value, wanted in found
+                ],
+            )
+        return self
+
+    def problems(self) -> list[tuple[Key, Any, str]]:
+        """What the engine would refuse: the key of each such figure, its value, and what it must
+        be."""
+        found: list[tuple[Key, Any, str]] = []
+        for name, wanted in engine.machine_problems(self.document()):
+            key = name.split(".")
+            value: Any = self.model_dump()
+            for part in key:
+                value = value.get(part)
+            found.append((tuple(key), value, wanted))
+        return found
 
     @property
     def llc_bytes(self) -> int:

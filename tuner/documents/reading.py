@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from pydantic import BaseModel
 
-from tuner.errors import UserError, brief
+from tuner.errors import UserError, brief, one_line
 from tuner.files import special
 
 M = TypeVar("M", bound=BaseModel)
@@ -52,16 +52,16 @@ def opened(path: Path, *, follow: bool = True) -> Iterator[BinaryIO]:
     try:
         descriptor = os.open(path, flags)
     except ValueError as error:  # a name with a NUL
-        raise UserError(f"{str(path)!r}: no name of a file") from error
+        raise UserError(f"'{one_line(path)}': no name of a file") from error
     except OSError as error:
         if error.errno == errno.ELOOP and not follow and path.is_symlink():
-            raise UserError(f"{path}: found a link; must be a regular file") from error
+            raise UserError(f"{one_line(path)}: found a link; must be a regular file") from error
         if error.errno == errno.ENXIO:
-            raise UserError(f"{path}: found a socket; must be a regular file") from error
+            raise UserError(f"{one_line(path)}: found a socket; must be a regular file") from error
         raise
     try:
         if what := special(os.fstat(descriptor).st_mode):
-            raise UserError(f"{path}: found {what}; must be a regular file")
+            raise UserError(f"{one_line(path)}: found {what}; must be a regular file")
         with open(descriptor, "rb", closefd=False) as file:
             yield file
     finally:
@@ -75,7 +75,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES, *, follow: bool = True) -> by
         data = file.read(most + 1)
     if len(data) > most:
         line = data.count(b"\n") + 1
-        raise UserError(f"{path}:{line}: found more than {most:,} bytes; must be smaller")
+        raise UserError(f"{one_line(path)}:{line}: found more than {most:,} bytes; must be smaller")
     return data
 
 
@@ -84,14 +84,15 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
     try:
         data = read_bytes(path, most)
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}") from error
+        raise UserError(f"{one_line(path)}: {error.strerror or error}") from error
     data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise UserError(
-            f"{path}:{line}: found the byte {data[error.start]:#04x}; must be text in UTF-8"
+            f"{one_line(path)}:{line}: found the byte {data[error.start]:#04x}; "
+            "must be text in UTF-8"
         ) from error
 
 
@@ -113,9 +114,9 @@ def read_json(path: Path, most: int = MOST_FIGURES) -> Any:
     try:
         return parse_json(text)
     except json.JSONDecodeError as error:
-        raise UserError(f"{path}:{error.lineno}: not valid JSON: {error.msg}") from error
+        raise UserError(f"{one_line(path)}:{error.lineno}: not valid JSON: {error.msg}") from error
     except ValueError as error:
-        raise UserError(f"{path}: not valid JSON: {error}") from error
+        raise UserError(f"{one_line(path)}: not valid JSON: {error}") from error
 
 
 def parse_json(content: str | bytes, most: int = MOST_VALUES) -> Any:

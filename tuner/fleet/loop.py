@@ -21,11 +21,11 @@ from tuner.optimize.loop import tracker_of
 from tuner.optimize.studies import OpenStudy, advance
 from tuner.report.conclusion import Conclusion
 from tuner.report.tracking import LAST_SECONDS, Line, Tracker
-from tuner.run.pool import Pool, PoolLost, Runner
+from tuner.run.pool import Pool, Runner
 from tuner.run.trial import TrialResult
 from tuner.study.log import StudyData, TrialRecord
 from tuner.study.request import StudyRequest, StudySummary
-from tuner.terminal import progress, say
+from tuner.terminal import GO_ON, progress, resumable, say
 from tuner.text import plural
 
 
@@ -77,16 +77,14 @@ def run_fleet(
         tracking = stack.enter_context(_Tracking())
         workers_of_all = stack.enter_context(Workers(everybody, runner))
         fleet = _Fleet(name, studies, rule, workers_of_all, tracking)
-        try:
+
+        def stopped() -> str:
+            done = sum(len(study.log.data.done) for study in studies)
+            return f"stopped: {done} of {rule.budget} trials are done and stored; {GO_ON}"
+
+        with resumable(stopped):
             allocation = fleet.search()
             members = fleet.conclude()
-        except (KeyboardInterrupt, PoolLost):
-            done = sum(len(study.log.data.done) for study in studies)
-            say(
-                f"stopped: {done} of {rule.budget} trials are done and stored; the same command "
-                "goes on"
-            )
-            raise
         return Outcome(members, allocation)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.compare.tables import markdown_table
 from tuner.fleet.allocation import Rule
 from tuner.fleet.loop import Member, Outcome
 from tuner.objective import OBJECTIVES
@@ -203,11 +204,11 @@ def markdown(fleet: Fleet, picture: str) -> str:
         "",
         "## What to do",
         "",
-        *_table((*PLACE, "best policy", "verdict"), _verdict_rows(fleet)),
+        *markdown_table(((*PLACE, "best policy", "verdict"), _verdict_rows(fleet))),
         "",
         "## Studies",
         "",
-        *_table((*COLUMNS, "configuration"), _linked_rows(members)),
+        *markdown_table(((*COLUMNS, "configuration"), _linked_rows(members))),
         "",
         f"![best so far by trials, and gains on held-out seeds]({picture})",
         "",
@@ -217,11 +218,11 @@ def markdown(fleet: Fleet, picture: str) -> str:
         f"{plural(rule.batch, 'trial')} to each of the better half of those that still gain; "
         "expected is the relative gain that their curves promise for these trials.",
         "",
-        *_table(("round", "study", ">trials", ">expected"), _grant_rows(fleet)),
+        *markdown_table((("round", "study", ">trials", ">expected"), _grant_rows(fleet))),
     ]
     if failed := [member for member in members if member.error]:
         lines += ["", "## What went wrong", ""]
-        lines += [f"- {member_name(member)}: {member.error}" for member in failed]
+        lines += [f"- {member_name(member)}: {' '.join(member.error.split())}" for member in failed]
     return "\n".join(lines) + "\n"
 
 
@@ -254,9 +255,3 @@ def _grant_rows(fleet: Fleet) -> list[tuple[str, ...]]:
         for number, grants in enumerate(fleet.outcome.allocation.rounds, start=1)
         for grant in grants
     ]
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    head = [name.removeprefix(">") for name in columns]
-    rule = ["---:" if name.startswith(">") else "---" for name in columns]
-    return ["| " + " | ".join(cells) + " |" for cells in (head, rule, *rows)]

@@ -6,26 +6,25 @@ studies side by side just as well.
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tuner.errors import UserError
+from tuner.errors import UserError, one_line
 from tuner.optimize.checks import Checks, Workers, bounds
 from tuner.optimize.studies import Found, OpenStudy, advance
 from tuner.report.live import Live
 from tuner.report.store import default_store
 from tuner.report.tracking import Line, Tracker
-from tuner.run.pool import PoolLost, Runner
+from tuner.run.pool import Runner
 from tuner.run.settings import Setting
 from tuner.study import log
 from tuner.study.log import TrialRecord
 from tuner.study.request import StudyRequest, StudySummary
-from tuner.terminal import say
-from tuner.text import size
+from tuner.terminal import resumable, say
+from tuner.text import shell, size
 
 
 def run_study(request: StudyRequest, *, runner: Runner | None = None) -> StudySummary:
@@ -119,21 +118,23 @@ def tracker_of(study: OpenStudy, line: Line | None = None) -> Tracker:
 @contextmanager
 def _tracking(study: OpenStudy) -> Iterator[Tracker]:
     """Tracks the study. If it ends early, says how to continue."""
-    tracker = tracker_of(study)
-    try:
-        yield tracker
-    except BaseException as error:
-        tracker.close(interrupted=True)
-        if not isinstance(error, KeyboardInterrupt | PoolLost):
+    with resumable(lambda: _stopped(study)):
+        tracker = tracker_of(study)
+        try:
+            yield tracker
+        except BaseException:
+            tracker.close(interrupted=True)
             raise
-        # Read from the file: the interrupt may have come between writing it and `study.log.data`.
-        done = len(log.load(study.log.directory).done)
-        say(
-            f"stopped: {done} of {study.request.budget} trials are done and stored "
-            f"in {study.log.directory}\ncontinue with: {resume_command(study.request)}"
-        )
-        raise
-    tracker.close()
+        tracker.close()
+
+
+def _stopped(study: OpenStudy) -> str:
+    # Read from the file: an interrupt may have come between writing it and `study.log.data`.
+    done = len(log.load(study.log.directory).done)
+    return (
+        f"stopped: {done} of {study.request.budget} trials are done and stored in "
+        f"{one_line(study.log.directory)}\ncontinue with: {resume_command(study.request)}"
+    )
 
 
 def resume_command(request: StudyRequest) -> str:
@@ -158,7 +159,7 @@ def resume_command(request: StudyRequest) -> str:
     words += ["--no-explain"] * (not request.explain)
     words += request.isolation.command_line() if request.isolation else []
     words += ["--held-out-streams"] * request.held_out_streams
-    return shlex.join(["tune", "run", *request.scenario.command_line(), *words, "--resume"])
+    return shell(["tune", "run", *request.scenario.command_line(), *words, "--resume"])
 
 
 def _conclude(study: OpenStudy, tracker: Tracker, found: Found, seconds: float) -> StudySummary:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.declarations import KnobValue
 from tuner.documents import catalog
-from tuner.errors import UserError
+from tuner.errors import UserError, one_line
 from tuner.optimize.checks import POLL_SECONDS, Check, Checks, judge
 from tuner.optimize.explain import explain
 from tuner.report.live import Progress
@@ -285,8 +285,8 @@ def _open(directory: Path, request: StudyRequest) -> StudyLog:
     if not request.resume:
         data = log.load(directory)
         raise UserError(
-            f"study '{request.study}' exists in {directory} with {len(data.done)} finished trials; "
-            "continue with --resume, or start another with --name"
+            f"study '{request.study}' exists in {one_line(directory)} with {len(data.done)} "
+            "finished trials; continue with --resume, or start another with --name"
         )
     study = StudyLog(directory)
     try:

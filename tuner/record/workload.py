@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 from tuner import engine
@@ -14,6 +13,7 @@ from tuner.errors import UserError
 from tuner.files import write_files
 from tuner.model import NAME
 from tuner.report.characteristics import PAGE_BYTES
+from tuner.text import shell
 
 INPUT = "recorded"
 """The one input of a recorded workload."""
@@ -81,4 +81,4 @@ def next_step(workload: Path) -> str:
         shown = f"./{workload.relative_to(Path.cwd())}"
     except ValueError:
         shown = str(workload)
-    return f"next: tune run --workload {shlex.quote(shown)}"
+    return f"next: tune run --workload {shell([shown])}"

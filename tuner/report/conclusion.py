@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 
 from tuner.declarations import KnobValue
+from tuner.errors import one_line
 from tuner.objective import OBJECTIVES
 from tuner.report.importance import Importance
 from tuner.study import best as best_file
 from tuner.study.explanation import KEEP, Explanation
 from tuner.study.log import StudyData
 from tuner.study.verdict import CONFIDENCE, Advice, Kind, Verdict
-from tuner.text import change, quantity, short
+from tuner.text import change, quantity, shell, short
 
 MOST = 5  # knobs in the terminal's summary
 MOST_RIVALS = 5  # other policies with their defaults, there
@@ -44,15 +44,15 @@ def text(study: StudyData, conclusion: Conclusion) -> str:
     if study.best is None:
         reasons = {t.result.error for t in study.done if t.result is not None and t.result.error}
         lines += ["no trial succeeded", *(f"  {reason}" for reason in sorted(reasons)[:3])]
-        lines.append(f"all of it is in {study.directory}")
+        lines.append(f"all of it is in {one_line(study.directory)}")
         return "\n".join(lines)
     lines += _values(study, verdict)
     lines += _explanation(conclusion)
     config = str(study.directory / best_file.FILE)
-    lines.append(f"results  {study.directory}")
+    lines.append(f"results  {one_line(study.directory)}")
     if verdict.advice is Advice.use_best:
         reuse = ["tune", "sim", "--workload", request.scenario.workload, "--config", config]
-        lines.append(f"reuse    {shlex.join(reuse)}")
+        lines.append(f"reuse    {shell(reuse)}")
     return "\n".join(lines)
 
 

@@ -13,7 +13,7 @@ from tuner.objective import OBJECTIVES
 from tuner.screen import printable
 from tuner.study.log import TrialRecord
 from tuner.study.request import StudyRequest
-from tuner.terminal import console
+from tuner.terminal import console, say
 from tuner.text import change, clock, quantity
 
 if TYPE_CHECKING:
@@ -125,11 +125,9 @@ class Live:
             return
         progress = self._progress
         width = len(str(progress.request.budget))
-        print(
+        say(
             f"trial {trial.number:>{width}} ({progress.done}/{progress.request.budget}) "
-            f"{trial.origin}: {progress.describe(trial)}; {progress.standing()}",
-            file=sys.stderr,
-            flush=True,
+            f"{trial.origin}: {progress.describe(trial)}; {progress.standing()}"
         )
 
     def notice(self, message: str) -> None:
@@ -137,7 +135,7 @@ class Live:
         if self._display is not None:
             self._display.console.print(printable(message), markup=False, highlight=False)
         else:
-            print(message, file=sys.stderr, flush=True)
+            say(message)
 
     def _table(self) -> RenderableType:
         from rich.table import Table

@@ -263,6 +263,7 @@ def _mark_sites(axes: Axes, subject: Subject) -> None:
                 color="white",
                 va="center",
                 bbox={"facecolor": "black", "alpha": 0.55, "pad": 1.5, "lw": 0},
+                parse_math=False,  # names of sites may have dollar signs
             )
 
 
@@ -377,7 +378,8 @@ def _cell(
     """Sites and classes to the left, numbers to the right."""
     left = column in (0, len(ends))
     x = (ends[column - 1] + 1 if column else 0.5) if left else ends[column] - 0.5
-    axes.text(x, line, text, ha="left" if left else "right", va="center", fontsize=8.5, **style)
+    style |= {"ha": "left" if left else "right", "va": "center", "fontsize": 8.5}
+    axes.text(x, line, text, parse_math=False, **style)
 
 
 def more(sites: Sequence[Site]) -> str:

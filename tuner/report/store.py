@@ -15,7 +15,6 @@ import fcntl
 import glob
 import logging
 import os
-import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -26,6 +25,7 @@ from uuid import uuid4
 
 from tuner.errors import UserError
 from tuner.files import plain, sync_directory
+from tuner.text import shell
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -40,6 +40,8 @@ ARTIFACTS = "mlartifacts"
 BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite has beside a database."""
 PARENT_TAG = "mlflow.parentRunId"
+DELETED = "deleted"
+"""Stage of what was deleted in MLflow, which keeps it until `mlflow gc`."""
 
 
 def default_store(out: Path) -> str:
@@ -83,7 +85,7 @@ def absolute(uri: str) -> str:
 def repair_command(uri: str, out: Path) -> str:
     """The command that adds to the store what it lacks of the folder's studies."""
     words = ["tune", "repair", "--out", str(out.absolute())]
-    return shlex.join(words + ["--mlflow-uri", uri] * (uri != default_store(out)))
+    return shell(words + ["--mlflow-uri", uri] * (uri != default_store(out)))
 
 
 def client_of(
@@ -161,10 +163,16 @@ def flaw(path: Path, *, verify: bool) -> tuple[str, str] | None:
     return f"{path}: the database is of an older MLflow", "bring it up to date or make it anew"
 
 
-def experiment_of(client: MlflowClient, name: str, uri: str, out: Path) -> str:
-    """Identity of the experiment of that name, made if it is not there."""
+def experiment_of(
+    client: MlflowClient, name: str, uri: str, out: Path, notify: Callable[[str], None]
+) -> str:
+    """Identity of the experiment of that name, made if it is not there. One that was deleted keeps
+    its name, so that there can be no other: it is restored, and `notify` is told."""
     found = client.get_experiment_by_name(name)
     if found is not None:
+        if found.lifecycle_stage == DELETED:
+            client.restore_experiment(found.experiment_id)
+            notify(f"note: the experiment {name} had been deleted in MLflow; it is restored")
         return str(found.experiment_id)
     # MLflow's own default for a database is ./mlruns of whatever directory we are in.
     place = _place(out) if database_of(uri) else None
@@ -175,6 +183,35 @@ def experiment_of(client: MlflowClient, name: str, uri: str, out: Path) -> str:
         if found is None:
             raise
         return str(found.experiment_id)
+
+
+def run_with(
+    client: MlflowClient, experiment: str, tag: str, value: str, *, deleted: bool = False
+) -> Run | None:
+    """The run whose tag has the value. `deleted`: one that was deleted, if there is no other."""
+    from mlflow.entities import ViewType
+
+    for view in (ViewType.ACTIVE_ONLY, ViewType.DELETED_ONLY)[: 2 if deleted else 1]:
+        found = client.search_runs(
+            [experiment], f"tags.`{tag}` = '{value}'", run_view_type=view, max_results=1
+        )
+        if found:
+            return found[0]
+    return None
+
+
+def parent_run(
+    client: MlflowClient, experiment: str, tag: str, value: str, notify: Callable[[str], None]
+) -> str | None:
+    """Identity of the run whose tag has the value. One that was deleted is restored, since runs
+    that were not belong to it; `notify` is told."""
+    found = run_with(client, experiment, tag, value, deleted=True)
+    if found is None:
+        return None
+    if found.info.lifecycle_stage == DELETED:
+        client.restore_run(found.info.run_id)
+        notify(f"note: the run {found.info.run_name} had been deleted in MLflow; it is restored")
+    return str(found.info.run_id)
 
 
 def children_of(client: MlflowClient, experiment: str, parent: str) -> Iterator[Run]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tuner.model import content_hash
-from tuner.report.store import EXPERIMENT, children_of
+from tuner.report.store import EXPERIMENT, children_of, run_with
 from tuner.study.log import StudyData
 from tuner.text import plural
 
@@ -20,7 +20,7 @@ TRIAL_TAG = "tiertune.trial"
 def lacking(study: StudyData, client: MlflowClient) -> str | None:
     """What the store lacks of a study that no process is working on; None if it has everything."""
     experiment = client.get_experiment_by_name(experiment_name(study))
-    parent = experiment and parent_of(client, experiment.experiment_id, study)
+    parent = experiment and run_with(client, experiment.experiment_id, STUDY_TAG, study_id(study))
     if experiment is None or parent is None:
         return "all of it"
     tracked, _ = sorted_out(client, experiment.experiment_id, parent.info.run_id)
@@ -32,13 +32,6 @@ def lacking(study: StudyData, client: MlflowClient) -> str | None:
 def experiment_name(study: StudyData) -> str:
     """One experiment per workload: its studies are what people compare."""
     return f"{EXPERIMENT}{study.header.request.workload.name}"
-
-
-def parent_of(client: MlflowClient, experiment: str, study: StudyData) -> Run | None:
-    """The run of the study."""
-    tag = f"tags.`{STUDY_TAG}` = '{study_id(study)}'"
-    found = client.search_runs([experiment], filter_string=tag, max_results=1)
-    return found[0] if found else None
 
 
 def sorted_out(client: MlflowClient, experiment: str, parent: str) -> tuple[set[int], list[Run]]:

@@ -21,12 +21,11 @@ from pathlib import Path
 
 from tuner.objective import OBJECTIVES
 from tuner.report.conclusion import Conclusion
-from tuner.report.store import PARENT_TAG, client_of, experiment_of, repair_command
+from tuner.report.store import PARENT_TAG, client_of, experiment_of, parent_run, repair_command
 from tuner.report.tracked import (
     STUDY_TAG,
     TRIAL_TAG,
     experiment_name,
-    parent_of,
     sorted_out,
     study_id,
 )
@@ -224,17 +223,16 @@ class _Store:
         self._metric, self._param, self._run_tag = Metric, Param, RunTag
         self._study = study
         self._request = study.header.request
-        self._experiment = experiment_of(self._client, experiment_name(study), uri, out)
-        self._parent = self._find_parent()
+        self._experiment = experiment_of(self._client, experiment_name(study), uri, out, notify)
+        self._parent = self._find_parent(notify)
         self.tracked = self._find_children()
         self._store_settings()
 
-    def _find_parent(self) -> str:
-        found = parent_of(self._client, self._experiment, self._study)
+    def _find_parent(self, notify: Callable[[str], None]) -> str:
+        found = parent_run(self._client, self._experiment, STUDY_TAG, study_id(self._study), notify)
         if found is not None:
-            run_id = str(found.info.run_id)
-            self._client.update_run(run_id, status="RUNNING")
-            return run_id
+            self._client.update_run(found, status="RUNNING")
+            return found
         request, header = self._request, self._study.header
         run = self._client.create_run(
             self._experiment,

@@ -69,8 +69,15 @@ def folder() -> Path:
     """$TIERTUNE_CACHE, else tiertune in $XDG_CACHE_HOME, else in ~/.cache."""
     if own := os.environ.get("TIERTUNE_CACHE"):
         return Path(own).absolute()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tiertune"
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "tiertune"
+    try:
+        return Path.home() / ".cache" / "tiertune"
+    except RuntimeError as error:  # neither HOME nor an entry in the password file
+        raise UserError(
+            f"no folder for the stream cache: HOME is not set, and the user {os.getuid()} has no "
+            "home folder; set TIERTUNE_CACHE to a folder that can be written"
+        ) from error
 
 
 def path_of(request: Stream) -> Path:

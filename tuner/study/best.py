@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from tuner.declarations import KnobValue
 from tuner.documents import catalog, document, placement
 from tuner.documents.document import Document
 from tuner.documents.placement import PlacementSpec
-from tuner.errors import UserError
+from tuner.errors import UserError, one_line
 from tuner.files import write_file
 from tuner.model import Model
 from tuner.run.trial import Trial, TrialResult
@@ -20,6 +19,7 @@ from tuner.scenario import Scenario, options
 from tuner.study.moved import scenario_in
 from tuner.study.request import Fingerprints, StudyRequest
 from tuner.study.verdict import Verdict
+from tuner.text import shell
 
 FILE = "best.yaml"
 MINIMAL = "best-minimal.yaml"
@@ -113,8 +113,8 @@ def render(best: BestConfiguration) -> str:
             f"{', '.join(minimal.changes)}."
         )
     file = MINIMAL if minimal else FILE
-    lines.append(f"Replay: tune sim --workload {shlex.quote(scenario.workload)} --config {file}")
-    head = "".join(f"# {line}\n" for line in lines)
+    lines.append(f"Replay: tune sim --workload {shell([scenario.workload])} --config {file}")
+    head = "".join(f"# {one_line(line)}\n" for line in lines)
     return head + document.render(best.model_dump(mode="json", exclude_none=True))
 
 

@@ -32,7 +32,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from tuner.declarations import KnobValue
 from tuner.documents.reading import opened, parse_json, parse_model, read_bytes, values_of
-from tuner.errors import UserError
+from tuner.errors import UserError, one_line
 from tuner.files import make_folder, plain, remove_leftovers, sync_directory, write_atomically
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
@@ -233,7 +233,9 @@ class StudyLog:
         try:
             if header is not None:
                 if exists(directory):
-                    raise UserError(f"study '{header.request.study}' already exists in {directory}")
+                    raise UserError(
+                        f"study '{header.request.study}' already exists in {one_line(directory)}"
+                    )
                 _refuse_orphans(directory)
                 with _disk(directory):
                     write_atomically(directory / HEADER, header.model_dump_json(indent=1) + "\n")
@@ -335,15 +337,17 @@ def _disk(directory: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise UserError(
-                f"the disk is full: cannot write to {directory}; finished trials are safe, "
-                "free some space and continue with --resume"
+                f"the disk is full: cannot write to {one_line(directory)}; finished trials are "
+                "safe, free some space and continue with --resume"
             ) from error
         if error.errno == errno.EFBIG:
             raise UserError(
-                f"cannot write to {directory}: a file would be larger than this shell allows "
-                "(`ulimit -f`); finished trials are safe, continue with --resume"
+                f"cannot write to {one_line(directory)}: a file would be larger than this shell "
+                "allows (`ulimit -f`); finished trials are safe, continue with --resume"
             ) from error
-        raise UserError(f"cannot use {error.filename or directory}: {error.strerror}") from error
+        raise UserError(
+            f"cannot use {one_line(error.filename or directory)}: {error.strerror}"
+        ) from error
 
 
 def _acquire(directory: Path) -> BinaryIO:
@@ -384,7 +388,7 @@ def _read_header(directory: Path) -> tuple[StudyHeader, str]:
             text = read_bytes(path, moved.LARGEST, follow=False)
         except FileNotFoundError:
             _refuse_orphans(directory)
-            raise UserError(f"no study in {directory}") from None
+            raise UserError(f"no study in {one_line(directory)}") from None
     damaged = f"{path} is damaged; put it back from a copy, or {ELSEWHERE}"
     try:
         content = parse_json(text)
