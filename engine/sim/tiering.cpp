@@ -9,9 +9,7 @@
 
 namespace tt::sim {
 
-void TieringThread::start(const Policy& policy) {
-  next_tick_ns_ = static_cast<double>(policy.tick_period().count());
-}
+void TieringThread::start(const Policy& policy) { ticker_ = Ticker<Time>(policy.tick_period()); }
 
 /// What the policy has done since the last call.
 double TieringThread::take_charged() {
@@ -38,24 +36,23 @@ void TieringThread::begin(double block_ns, double now_ns, std::vector<Sample>& f
   left_ns_ -= paid;
   pay(take_charged());  // of callbacks at the border
   free_ns_ = now_ns - block_ns + paid;
-  period_ns_ = period_ns(policy);
+  ticker_.set_period(period(policy));
   fresh_ = &fresh;
   rest_ = fresh;
 }
 
-double TieringThread::period_ns(const Policy& policy) const {
-  return std::max({static_cast<double>(policy.tick_period().count()),
-                   block_ns_ / static_cast<double>(most_ticks), 1.0});
+TieringThread::Time TieringThread::period(const Policy& policy) const {
+  return std::max(
+      {Time{policy.tick_period()}, Time{block_ns_ / static_cast<double>(most_ticks)}, Time{1.0}});
 }
 
 void TieringThread::hurry(double at_ns, const Policy& policy) {
-  period_ns_ = period_ns(policy);
-  next_tick_ns_ = std::min(next_tick_ns_, at_ns + period_ns_);
+  ticker_.hurry(Time{at_ns}, period(policy));
 }
 
 void TieringThread::run(double until_ns, Policy& policy) {
-  while (next_tick_ns_ <= until_ns && debt_ns_ <= 0) {
-    const double at_ns = std::max(next_tick_ns_, free_ns_);
+  while (ticker_.due(Time{until_ns}) && debt_ns_ <= 0) {
+    const double at_ns = std::max(ticker_.next().count(), free_ns_);
     // The samples are spread evenly over the block.
     const double later = block_ns_ > 0 ? (now_ns_ - at_ns) / block_ns_ : 0;
     const auto kept = static_cast<std::size_t>(later * static_cast<double>(fresh_->size()));
@@ -65,10 +62,7 @@ void TieringThread::run(double until_ns, Policy& policy) {
     if (debt_ns_ > 0) break;  // a busy thread ticks late, never early
     policy.tick(whole_ns(at_ns));
     pay(take_charged());
-    // Deadlines do not slip with the blocks' borders. But a thread that was busy for a whole period
-    // does not make up for it.
-    const bool missed = at_ns - next_tick_ns_ >= period_ns_;
-    next_tick_ns_ = (missed ? at_ns : next_tick_ns_) + period_ns_;
+    ticker_.tick(Time{at_ns});
   }
 }
 

@@ -9,12 +9,14 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "core/seam.hpp"
+#include "core/ticker.hpp"
 #include "sim/interference.hpp"
 #include "sim/ledger.hpp"
 #include "sim/profile.hpp"
@@ -89,7 +91,8 @@ class TieringThread {
 
  private:
   double take_charged();
-  [[nodiscard]] double period_ns(const Policy& policy) const;
+  using Time = std::chrono::duration<double, std::nano>;  // blocks end between nanoseconds
+  [[nodiscard]] Time period(const Policy& policy) const;
   void pay(double cost);
   void drain(std::span<const Sample> fresh, double now_ns, Policy& policy);
 
@@ -102,12 +105,11 @@ class TieringThread {
   double lines_ = 0;             // by bring_lines() and for samples, not yet felt
   double debt_ns_ = 0;           // work that it still has to do before anything else
   double sample_work_ns_ = 0;    // the policy's own work per simulated sample, moving average
-  double next_tick_ns_ = 0;
+  Ticker<Time> ticker_;
   // Of the current or last block.
   double block_ns_ = 0;
   double now_ns_ = 0;
-  double free_ns_ = 0;    // from then on it owes nothing
-  double period_ns_ = 0;  // of ticks
+  double free_ns_ = 0;  // from then on it owes nothing
   double left_ns_ = 0;
   double idle_share_ = 1;
   std::vector<Sample>* fresh_ = nullptr;
