@@ -32,6 +32,8 @@ class AdaptiveThreshold {
   /// Pages whose counts went from before[i] to after[i].
   void move(std::span<const std::uint32_t> before, std::span<const std::uint32_t> after);
   void cool() { histogram_.cool(); }
+  /// The fast tier holds so many pages from now on; the next adaptation goes by it.
+  void set_fast_pages(double pages) { options_.fast_pages = pages; }
   /// Counts samples toward the period; adapts when it is full. Returns whether a pass was made.
   bool advance(std::uint64_t samples);
 

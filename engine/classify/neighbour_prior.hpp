@@ -49,6 +49,8 @@ class NeighbourPrior {
            std::span<const std::uint32_t> after);
   /// Counts samples that are about to be added. Returns whether the threshold was adapted.
   bool advance(std::uint64_t samples);
+  /// The fast tier holds so many pages from now on; neighbourhoods stay as large as they are.
+  void set_fast_pages(double pages) { options_.fast_pages = pages; }
   /// The tracker has halved its counts.
   void cool() { own_samples_ /= 2; }
 
@@ -81,7 +83,7 @@ class NeighbourPrior {
   static std::size_t bin(double rate);
   static double bin_floor(std::size_t bin);
 
-  const Options options_;
+  Options options_;
   const std::uint64_t block_pages_;
   track::PageMap<Block> blocks_;
   double own_samples_ = 0;    // that the tracker's counts are of

@@ -25,6 +25,9 @@ class ForwardingMemory : public Memory {
   [[nodiscard]] std::uint64_t free_pages(Tier tier) const override {
     return inner_.free_pages(tier);
   }
+  [[nodiscard]] std::uint64_t excess_pages(Tier tier) const override {
+    return inner_.excess_pages(tier);
+  }
   void residency(std::span<const PageId> pages, std::span<Residency> out) const override {
     inner_.residency(pages, out);
   }
@@ -36,18 +39,23 @@ class ForwardingMemory : public Memory {
     return inner_.request(to, pages, way);
   }
   [[nodiscard]] std::uint64_t pending(Tier to) const override { return inner_.pending(to); }
-  void set_movers(const Movers& movers) override { inner_.set_movers(movers); }
+  Movers set_movers(const Movers& movers) override { return inner_.set_movers(movers); }
   void set_watermarks(const Watermarks& marks) override { inner_.set_watermarks(marks); }
   std::size_t reshape(Change to, std::span<const PageId> units) override {
     return inner_.reshape(to, units);
   }
-  void set_sampling(const SamplingRequest& request) override { inner_.set_sampling(request); }
+  SamplingRequest set_sampling(const SamplingRequest& request) override {
+    return inner_.set_sampling(request);
+  }
   [[nodiscard]] Counters counters() const override { return inner_.counters(); }
   std::uint64_t protect(PageRange range, Tiers which, PageMask untouched) override {
     return inner_.protect(range, which, untouched);
   }
   void accessed(PageRange range, PageMask out, bool clear) override {
     inner_.accessed(range, out, clear);
+  }
+  void accessed(std::span<const PageId> pages, PageMask out, bool clear) override {
+    inner_.accessed(pages, out, clear);
   }
   void probe(std::span<const Probe> probes) override { inner_.probe(probes); }
   [[nodiscard]] Nanos quantum() const override { return inner_.quantum(); }
@@ -80,6 +88,7 @@ class ForwardingPolicy : public Policy {
     inner_->on_probed(probes, now);
   }
   void on_pressure(Tier tier, Nanos now) override { inner_->on_pressure(tier, now); }
+  void on_capacity(Tier tier, Nanos now) override { inner_->on_capacity(tier, now); }
   void tick(Nanos now) override { inner_->tick(now); }
   [[nodiscard]] Nanos tick_period() const override { return inner_->tick_period(); }
   void on_migrated(std::span<const MigrationResult> results, Nanos now) override {

@@ -12,8 +12,6 @@ namespace {
 
 }  // namespace
 
-void Memory::set_movers(const Movers&) { lacks("set_movers", "choice of movers"); }
-
 std::size_t Memory::reshape(Change, std::span<const PageId>) {
   lacks("reshape", "mixed page sizes");
 }
@@ -21,6 +19,10 @@ std::size_t Memory::reshape(Change, std::span<const PageId>) {
 std::uint64_t Memory::protect(PageRange, Tiers, PageMask) { lacks("protect", "hint faults"); }
 
 void Memory::accessed(PageRange, PageMask, bool) { lacks("accessed", "accessed bits"); }
+
+void Memory::accessed(std::span<const PageId>, PageMask, bool) {
+  lacks("accessed", "accessed bits");
+}
 
 void Memory::probe(std::span<const Probe>) { lacks("probe", "probes"); }
 

@@ -17,6 +17,7 @@ enum class Outcome : std::uint8_t {
 /// What a migration result is about: a request() moves pages, a reshape() splits or collapses them.
 enum class Change : std::uint8_t { move, split, collapse };
 
+/// A result stands for the whole unit of its page.
 struct MigrationResult {
   PageId page;
   Tier to = Tier::fast;
@@ -38,7 +39,9 @@ enum class Copy : std::uint8_t {
   transactional,    // nothing waits; a store makes the copy void (Nomad, OSDI'24)
 };
 
-/// How this policy's pages move: a standing request, which may change at any time.
+/// How this policy's pages move: a standing request, which may change at any time. What a substrate
+/// grants has the same form, and says how it really moves them: fewer threads, without shadows, or
+/// blocking. A policy that cannot do with blocking copies has Need::copies.
 struct Movers {
   unsigned threads = 1;   // 0: the tiering thread itself
   unsigned together = 1;  // so many threads copy one page, each a part of it
@@ -49,8 +52,8 @@ struct Movers {
 };
 
 /// Limits on the fast tier's free pages, as shares of its capacity; 0: none. Below `wake` the
-/// policy gets on_pressure() at once, and again every quantum while it lasts. Below `reserve` first
-/// touches go to the slow tier.
+/// policy gets on_pressure() as soon as it is seen, and again every quantum while it lasts. Below
+/// `reserve` first touches go to the slow tier, as far as the substrate can place them.
 struct Watermarks {
   double reserve = 0, wake = 0;
   friend bool operator==(const Watermarks&, const Watermarks&) = default;

@@ -15,6 +15,8 @@ constexpr std::pair<Need, const char*> need_names[] = {
     {Need::shadows, "shadow pages"},
     {Need::sites, "allocation sites"},
     {Need::future, "accesses of the whole run"},
+    {Need::copies, "copies that do not block"},
+    {Need::placement, "placement of first touches"},
 };
 
 }  // namespace

@@ -20,13 +20,21 @@ enum class Need : std::uint32_t {
   shadows = 64,        // Movers::shadows
   sites = 128,         // the site of on_map(), site()
   future = 256,        // Oracle
+  copies = 512,        // Movers::copy other than blocking
+  placement = 1024,    // first touches where Policy::placement() says, not the fast tier first
 };
 [[nodiscard]] constexpr Need operator|(Need a, Need b) {
   return static_cast<Need>(static_cast<std::uint32_t>(a) | static_cast<std::uint32_t>(b));
 }
+[[nodiscard]] constexpr Need operator&(Need a, Need b) {
+  return static_cast<Need>(static_cast<std::uint32_t>(a) & static_cast<std::uint32_t>(b));
+}
+[[nodiscard]] constexpr Need operator~(Need needs) {
+  return static_cast<Need>(~static_cast<std::uint32_t>(needs));
+}
 /// Whether `all` has every need of `some`.
 [[nodiscard]] constexpr bool includes(Need all, Need some) {
-  return (static_cast<std::uint32_t>(some) & ~static_cast<std::uint32_t>(all)) == 0;
+  return (some & ~all) == Need::nothing;
 }
 /// "hint faults, probes": their names, separated by commas.
 [[nodiscard]] std::string names(Need needs);

@@ -38,9 +38,8 @@ const PolicyInfo& policy(std::string_view name) {
 void require_needs(const PolicyInfo& policy, const Knobs& knobs, Need offered,
                    std::string_view substrate) {
   Need needs = policy.traits.needs;
-  if (goes_by_placement(policy, knobs)) needs = needs | Need::sites;
-  const Need missing =
-      static_cast<Need>(static_cast<std::uint32_t>(needs) & ~static_cast<std::uint32_t>(offered));
+  if (goes_by_placement(policy, knobs)) needs = needs | Need::sites | Need::placement;
+  const Need missing = needs & ~offered;
   if (missing != Need::nothing)
     throw std::invalid_argument("policy " + policy.name + " needs " + names(missing) + ", which " +
                                 std::string(substrate) + " does not have");

@@ -27,7 +27,8 @@ struct PolicyTraits {
   // It goes by a Placement. Without one it profiles: a substrate that is not given one runs the
   // program on fast memory alone first, and takes what Policy::profile() then says.
   bool profiled = false;
-  // Only then, if there is a condition: then it needs Need::sites, whatever `needs` says.
+  // Only then, if there is a condition: then it needs Need::sites and Need::placement, whatever
+  // `needs` says.
   std::optional<KnobCondition> profiled_when;
   Need needs = Need::samples;
   Granularity placement = Granularity::range;

@@ -13,9 +13,9 @@
 
 namespace tt {
 
-/// Number of a *managed* page: the unit that a policy tracks and migrates (4 KiB, or 2 MiB when the
-/// run uses huge pages). Live: virtual address >> log2(page bytes). Simulated: dense from 0. A
-/// policy must not assume that numbers are dense.
+/// Number of a *managed* page: what a policy tracks and migrates (4 KiB, or 2 MiB if the run uses
+/// huge pages). Numbers are handed out by blocks of 2 MiB: neighbours within one are neighbours in
+/// memory, others need not be. A page that processes share has one number. Not all are in use.
 struct PageId {
   std::uint64_t value = 0;
   friend constexpr auto operator<=>(PageId, PageId) = default;

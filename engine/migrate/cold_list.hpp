@@ -2,8 +2,10 @@
 // SOSP'21, §3.3).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "core/seam.hpp"
 #include "migrate/page_list.hpp"
@@ -23,32 +25,55 @@ class ColdList {
     exhausted_ = false;
   }
   void remove(PageId page) { pages_.remove(page); }
-  void begin_pass() { looked_at_ = 0; }
-  /// The oldest page that is in the fast tier. Looks at every page at most once per pass, and at
-  /// none while nothing has changed since it last found nothing.
+  void begin_pass(const Memory& memory) {
+    looked_at_ = 0;
+    ahead_.clear();
+    next_ = 0;
+    state_ = {memory.free_pages(Tier::fast), memory.counters().moved_by_others};
+  }
+  /// The oldest page that is in the fast tier. Looks at every page at most once per call, and at
+  /// none while nothing has changed since it last found nothing: the fast tier's free pages, or what
+  /// others have moved.
   std::optional<PageId> pop(const Memory& memory) {
-    const std::uint64_t free = memory.free_pages(Tier::fast);
-    if (exhausted_ && free == free_when_exhausted_) return std::nullopt;
+    if (exhausted_ && state_ == fruitless_) return std::nullopt;
     for (std::size_t left = pages_.size(); left > 0; --left) {
+      if (next_ == ahead_.size() || ahead_[next_] != pages_.oldest()) look_ahead(memory);
+      const Residency where = where_[next_++];
       const PageId page = *pages_.pop();
-      Residency where{};
-      memory.residency({&page, 1}, {&where, 1});
       ++looked_at_;
       if (where == Residency::fast) return page;
       if (where == Residency::absent) pages_.push(page);
     }
     exhausted_ = true;
-    free_when_exhausted_ = free;
+    fruitless_ = state_;
     return std::nullopt;
   }
   /// Pages looked at in this pass.
   [[nodiscard]] std::uint64_t looked_at() const { return looked_at_; }
 
  private:
+  struct State {
+    std::uint64_t free = 0;
+    double moved_by_others = 0;
+    friend bool operator==(const State&, const State&) = default;
+  };
+  /// A batch costs a live substrate little more than a page, and most passes want few.
+  void look_ahead(const Memory& memory) {
+    constexpr std::size_t first = 8, most = 512;
+    pages_.oldest(std::clamp(2 * ahead_.size(), first, most), ahead_);
+    where_.resize(ahead_.size());
+    memory.residency(ahead_, where_);
+    next_ = 0;
+  }
+
   PageList pages_;
   std::uint64_t looked_at_ = 0;
+  // The next pages of this pass, and where they are.
+  std::vector<PageId> ahead_;
+  std::vector<Residency> where_;
+  std::size_t next_ = 0;
   bool exhausted_ = false;
-  std::uint64_t free_when_exhausted_ = 0;
+  State state_, fruitless_;  // in this pass, and when nothing was found
 };
 
 }  // namespace tt::migrate

@@ -20,6 +20,14 @@ class PageList {
     if (added) at->second = order_.insert(order_.end(), page);
     TT_ASSERT(where_.size() == order_.size());
   }
+  /// The oldest page; there is one.
+  [[nodiscard]] PageId oldest() const { return order_.front(); }
+  /// The oldest pages, in order, no more than `most`.
+  void oldest(std::size_t most, std::vector<PageId>& out) const {
+    out.clear();
+    for (auto at = order_.begin(); at != order_.end() && out.size() < most; ++at)
+      out.push_back(*at);
+  }
   /// Takes the oldest page.
   std::optional<PageId> pop() {
     if (order_.empty()) return std::nullopt;

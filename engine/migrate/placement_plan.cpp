@@ -6,19 +6,27 @@
 
 namespace tt::migrate {
 
-PlacementPlan::PlacementPlan(const Memory& memory, const Placement& placement) : memory_(memory) {
+PlacementPlan::PlacementPlan(const Memory& memory, const Placement& placement)
+    : memory_(memory), placement_(placement) {
+  for (const Placement::Object& object : placement.objects)
+    objects_.push_back({object.site, object.score, object.pages, 0});
+  objects_.push_back({"", 0, 0, 0});
+  divide();
+}
+
+void PlacementPlan::divide() {
   auto left = static_cast<double>(memory_.capacity(Tier::fast));
   std::unordered_map<std::uint32_t, double> slots;  // their size so far
-  for (const Placement::Object& object : placement.objects) {
+  for (std::size_t o = 0; o < placement_.objects.size(); ++o) {
+    const Placement::Object& object = placement_.objects[o];
     double& slot = slots[object.slot];
     const double more = std::min(std::max(0.0, object.pages - slot), left);
     slot += more;
     left -= more;
     const bool whole = object.pages <= slot;
-    objects_.push_back({object.site, object.score, object.pages,
-                        whole ? std::numeric_limits<double>::infinity() : slot});
+    objects_[o].fast = whole ? std::numeric_limits<double>::infinity() : slot;
   }
-  objects_.push_back({"", 0, 0, left});
+  objects_.back().fast = left;
 }
 
 void PlacementPlan::map(PageRange range, std::uint32_t site) {

@@ -22,6 +22,8 @@ namespace tt::migrate {
 class PlacementPlan {
  public:
   PlacementPlan(const Memory& memory, const Placement& placement);
+  /// Divides the fast tier, whose capacity has changed, among the objects. What is placed stays.
+  void divide();
 
   struct Object {
     std::string site;
@@ -50,6 +52,7 @@ class PlacementPlan {
   [[nodiscard]] std::ptrdiff_t after(PageId page) const;
 
   const Memory& memory_;
+  const Placement placement_;
   std::vector<Object> objects_;  // and one more for unknown sites
   std::vector<Live> live_;       // by address
 };

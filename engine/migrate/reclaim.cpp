@@ -44,7 +44,8 @@ std::uint64_t Reclaim::run(Nanos now) {
   const double target = std::ceil(target_ * static_cast<double>(memory_.capacity(Tier::fast))) +
                         static_cast<double>(wanted_);
   const double leaving =
-      static_cast<double>(memory_.free_pages(Tier::fast) + memory_.pending(Tier::slow));
+      static_cast<double>(memory_.free_pages(Tier::fast) + memory_.pending(Tier::slow)) -
+      static_cast<double>(memory_.excess_pages(Tier::fast));
   if (leaving >= target) {
     // It sleeps once the room is there, not once it has been promised.
     awake_ = static_cast<double>(memory_.free_pages(Tier::fast)) < target;

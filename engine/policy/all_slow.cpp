@@ -19,7 +19,7 @@ const RegisterPolicy registered{{
     .citation = "the all-CXL reference of tiering papers (e.g. Soar and Alto, OSDI'25, Fig. 1)",
     .addresses = {"https://www.usenix.org/conference/osdi25/presentation/liu"},
     .knobs = {},
-    .traits = {.migrates = false, .needs = Need::nothing},
+    .traits = {.migrates = false, .needs = Need::placement},
     .make = make_policy<AllSlow>,
 }};
 

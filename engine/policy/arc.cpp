@@ -67,6 +67,14 @@ class Arc final : public CachePolicy<2> {
       lists_.remove(lists_.oldest(b2));
     }
   }
+  void shrink(std::uint64_t c) override {
+    p_ = std::min(p_, static_cast<double>(c));
+    while (lists_.size(t1) + lists_.size(t2) > c) replace(false);
+    while (lists_.size(t1) + lists_.size(b1) > c && lists_.size(b1) > 0)
+      lists_.remove(lists_.oldest(b1));
+    while (lists_.size(t1) + lists_.size(t2) + lists_.size(b1) + lists_.size(b2) > 2 * c)
+      lists_.remove(lists_.oldest(b2));
+  }
   /// REPLACE: of t1 if that is larger than it is to be, else of t2.
   void replace(bool wanted_by_b2) {
     const double first = pages(t1);
@@ -89,6 +97,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Arc>>({
         {"https://www.usenix.org/conference/fast-03/arc-self-tuning-low-overhead-replacement-cache",
          "https://doi.org/10.1145/3676642.3736119"},
     .knobs = cache_knobs(),
+    .traits = {.needs = Need::samples | Need::placement},
 })};
 
 }  // namespace

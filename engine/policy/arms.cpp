@@ -134,10 +134,15 @@ class Arms final : public Policy {
     promotions_.clear();
     victims_.clear();
     auto coldest = cold_.begin();
+    // A budget that shrank has to be met, whether it pays or not.
+    const std::uint64_t excess = memory_.excess_pages(Tier::fast);
+    const std::uint64_t due = excess - std::min(excess, memory_.pending(Tier::slow));
+    for (; victims_.size() < due && coldest != cold_.end(); ++coldest)
+      victims_.push_back(coldest->page);
     for (const Item& hot : hot_) {
       if (pairs == 0) break;
       // What it may be expected to save: it stays for as long as it has been there.
-      const double each = hot.age * accesses_per_sample_ * gain_.ns();
+      const double each = hot.age * accesses_per_sample_ * coarser_ * gain_.ns();
       if (room > 0) {
         if (hot.score * each < margin_ * cost_.promotion_ns()) break;
         --room;
@@ -174,7 +179,7 @@ class Arms final : public Policy {
     recency_ = recency;
     const SamplingRequest::Event event{SamplingRequest::Mode::period,
                                        recency ? recency_period_ : history_period_};
-    memory_.set_sampling({.loads = event, .stores = event});
+    coarser_ = memory_.set_sampling({.loads = event, .stores = event}).loads.coarser_than(event);
   }
 
   Arms(const PolicyContext& context, const Knobs& knobs)
@@ -214,6 +219,7 @@ class Arms final : public Policy {
   const double history_period_, recency_period_, write_weight_, history_weight_, recency_weight_;
   const std::uint32_t hot_age_;
   const double margin_, accesses_per_sample_, cores_;
+  double coarser_ = 1;  // so many times these, by what is granted
   Every round_, measure_;
   const Nanos recency_time_;
   migrate::MappedRanges space_;

@@ -117,12 +117,18 @@ class AutoTiering final : public HintFaultPolicy {
     std::uint64_t left = batch_.next();
     const double wanted = reserve_ * static_cast<double>(memory_.capacity(Tier::fast));
     auto leaving =
-        static_cast<double>(memory_.free_pages(Tier::fast) + memory_.pending(Tier::slow));
+        static_cast<double>(memory_.free_pages(Tier::fast) + memory_.pending(Tier::slow)) -
+        static_cast<double>(memory_.excess_pages(Tier::fast));
+    victims_.clear();
     for (; left > 0 && leaving < wanted; --left, ++leaving) {
       const auto victim = history_.coldest(history_.full());
-      if (!victim) return;
-      demote(*victim);
+      if (!victim) break;
+      history_.take(*victim);
+      victims_.push_back(*victim);
     }
+    if (victims_.empty()) return;
+    memory_.request(Tier::slow, victims_);
+    memory_.charge(Work::lru_step, victims_.size());
   }
 
   const bool opportunistic_, exchange_, background_;
@@ -130,6 +136,7 @@ class AutoTiering final : public HintFaultPolicy {
   migrate::PerPass batch_;
   track::History history_;
   Nanos looked_{};
+  std::vector<PageId> victims_;  // scratch
   std::vector<Residency> where_;
 };
 

@@ -33,6 +33,7 @@ class CachePolicy : public Policy {
     lists_.remove(range);
   }
   Tier placement(PageRange) const override { return Tier::slow; }
+  void on_capacity(Tier, Nanos) override { shrink(size()); }
   void tick(Nanos) override {}
   Nanos tick_period() const override { return from_seconds(1); }
   void on_migrated(std::span<const MigrationResult> results, Nanos) override {
@@ -87,6 +88,8 @@ class CachePolicy : public Policy {
     memory_.request(Tier::slow, {&page, 1});
     return page;
   }
+  /// Evicts what the lists have beyond a size, which may be 0.
+  virtual void shrink(std::uint64_t size) = 0;
   double pages(unsigned list) const { return static_cast<double>(lists_.size(list)); }
 
   Lists lists_;

@@ -11,6 +11,8 @@
 //
 // Inferred, since not published: the cooling period and the watermarks (values of the artifact of
 // HybridTier, its successor); one step of the threshold per batch; the bound on a run of the scan.
+#include <algorithm>
+
 #include "classify/adaptive_threshold.hpp"
 #include "core/make_policy.hpp"
 #include "migrate/demotion_scan.hpp"
@@ -37,6 +39,11 @@ class FreqTier final : public Policy {
   }
   void on_migrated(std::span<const MigrationResult> results, Nanos) override {
     ladder_.promoted(migrate::promoted(results));
+  }
+  void on_capacity(Tier, Nanos) override {
+    const double pages = std::max(1.0, static_cast<double>(memory_.capacity(Tier::fast)));
+    threshold_.set_fast_pages(pages);
+    if (fast_pages_ > 0) filter_.stretch(pages / fast_pages_);
   }
   void tick(Nanos now) override {
     ladder_.tick(now);
@@ -121,7 +128,7 @@ class FreqTier final : public Policy {
   }
 
   Memory& memory_;
-  const double fast_pages_;
+  const double fast_pages_;  // at first
   track::SampleBatch batch_;
   track::CoolingTracker filter_;
   classify::AdaptiveThreshold threshold_;

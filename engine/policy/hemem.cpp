@@ -129,16 +129,24 @@ class HeMem final : public Policy {
 
   /// The migration thread, from here on.
   void take(std::deque<PageId>& ring, std::uint64_t count, bool hot) {
-    for (; count > 0 && !ring.empty(); --count) {
-      const PageId page = ring.front();
-      ring.pop_front();
-      if (!space_.contains(page)) continue;
-      State& state = states_[page];
+    const auto end =
+        ring.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(count, ring.size()));
+    pages_.assign(ring.begin(), end);
+    ring.erase(ring.begin(), end);
+    look_up();
+    for (std::size_t i = 0; i < pages_.size(); ++i) {
+      if (!space_.contains(pages_[i])) continue;
+      State& state = states_[pages_[i]];
       state.in_ring = false;
-      set_hot(page, state, hot);
+      set_hot(pages_[i], state, hot, where_[i]);
     }
   }
-  void set_hot(PageId page, State& state, bool hot) {
+  /// Where pages_ are.
+  void look_up() {
+    where_.resize(pages_.size());
+    memory_.residency(pages_, where_);
+  }
+  void set_hot(PageId page, State& state, bool hot, Residency where) {
     // A request to move that was dropped on the way is nowhere any more: it is made again.
     if (state.moving && memory_.pending(Tier::fast) + memory_.pending(Tier::slow) == 0)
       state.moving = false;
@@ -146,8 +154,6 @@ class HeMem final : public Policy {
     if (!state.moving && (hot ? listed : !state.hot)) return;
     state.hot = hot;
     if (state.moving) return;  // it is put on a list when it has arrived
-    Residency where{};
-    memory_.residency({&page, 1}, {&where, 1});
     if (where != Residency::absent) enlist(page, hot, static_cast<Tier>(where));
   }
   /// Puts a page on the list of its tier. The slow tier's cold pages need none.
@@ -167,14 +173,18 @@ class HeMem final : public Policy {
     for (auto& sweep : sweeps_) {
       const auto count = std::min<std::uint64_t>(pages, sweep.size());
       memory_.charge(Work::tracker_lookup, count);
+      pages_.clear();
       for (auto left = count; left > 0; --left) {
         const PageId page = sweep.back();
         sweep.pop_back();
         const auto at = states_.find(page);
         // "If the access count falls below the hot threshold after cooling, the page is then
         // considered cold."
-        if (at != states_.end() && !is_hot(counts_.cooled(page))) set_hot(page, at->second, false);
+        if (at != states_.end() && !is_hot(counts_.cooled(page))) pages_.push_back(page);
       }
+      look_up();
+      for (std::size_t i = 0; i < pages_.size(); ++i)
+        set_hot(pages_[i], states_.at(pages_[i]), false, where_[i]);
     }
   }
 
@@ -188,7 +198,8 @@ class HeMem final : public Policy {
     auto& slow = hot_[index(Tier::slow)];
     victims_.clear();
     promotions_.clear();
-    cold_.begin_pass();
+    cold_.begin_pass(memory_);
+    budget -= shrink(budget);
     while (budget > 0 && slow.size() > 0) {
       const PageId page = *slow.pop();
       State& state = states_[page];
@@ -217,6 +228,20 @@ class HeMem final : public Policy {
     // A promotion whose victim did not fit the queue any more fails there and is tried again.
     rate_.spend(ask(Tier::slow, victims_) + ask(Tier::fast, promotions_));
     memory_.charge(Work::scan_step, cold_.looked_at());
+  }
+  /// What the fast tier holds beyond a budget that has shrunk leaves: cold pages first, then the
+  /// hot ones that have been so for longest. Returns how many.
+  std::uint64_t shrink(std::uint64_t budget) {
+    const std::uint64_t excess = memory_.excess_pages(Tier::fast);
+    if (excess == 0) return 0;
+    const std::uint64_t leaving = std::min(excess, memory_.pending(Tier::slow));
+    while (victims_.size() < std::min(budget, excess - leaving)) {
+      auto victim = cold_.pop(memory_);
+      if (!victim) victim = hot_[index(Tier::fast)].pop();
+      if (!victim) break;
+      victims_.push_back(*victim);
+    }
+    return victims_.size();
   }
   std::size_t ask(Tier to, std::span<const PageId> pages) {
     const std::size_t taken = pages.empty() ? 0 : memory_.request(to, pages);
@@ -260,7 +285,8 @@ class HeMem final : public Policy {
   migrate::ColdList cold_;
   std::deque<PageId> hot_ring_, cold_ring_;
   std::array<std::vector<PageId>, tier_count> sweeps_;  // taken from the back
-  std::vector<PageId> victims_, promotions_;            // scratch
+  std::vector<PageId> victims_, promotions_, pages_;    // scratch
+  std::vector<Residency> where_;                        // of pages_
 };
 
 std::vector<KnobDecl> knobs() {

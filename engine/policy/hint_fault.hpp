@@ -108,6 +108,7 @@ class KswapdPolicy : public HintFaultPolicy {
     lists_.unmap(range);
   }
   void on_pressure(Tier, Nanos now) override { reclaim(now); }
+  void on_capacity(Tier, Nanos now) override { reclaim(now); }
   void tick(Nanos now) override {
     lists_.find_new(std::min(1.0, seconds(now - ticked_)));
     ticked_ = now;

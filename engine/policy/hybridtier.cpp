@@ -51,6 +51,13 @@ class HybridTier final : public Policy {
   void on_migrated(std::span<const MigrationResult> results, Nanos) override {
     if (thrift_) thrift_->promoted(migrate::promoted(results));
   }
+  void on_capacity(Tier, Nanos) override {
+    const double pages = std::max(1.0, static_cast<double>(memory_.capacity(Tier::fast)));
+    threshold_.set_fast_pages(pages);
+    if (first_fast_pages_ > 0) frequency_.stretch(pages / first_fast_pages_);
+    if (first_fast_pages_ > 0 && !artifact_) momentum_.stretch(pages / first_fast_pages_);
+    fast_pages_ = pages;
+  }
   void tick(Nanos now) override {
     if (thrift_ && thrift_->tick(now)) wake();
     if (monitoring()) return;
@@ -67,7 +74,7 @@ class HybridTier final : public Policy {
     out["frequency_threshold"] = threshold_.value();
     out["momentum_threshold"] = momentum_hot_;
     out["hot_pages"] = static_cast<double>(threshold_.hot_pages());
-    out["sampling_hz"] = monitoring() ? 0 : sampling_hz_;
+    out["sampling_hz"] = monitoring() ? 0 : thrift_ ? thrift_->sampling_hz() : sampling_hz_;
     out["monitoring"] = monitoring();
     if (thrift_) thrift_->gauges(out);
     out["second_chance_pages"] = static_cast<double>(chances_.size());
@@ -139,9 +146,16 @@ class HybridTier final : public Policy {
   }
   [[nodiscard]] bool monitoring() const { return thrift_ && thrift_->monitoring(); }
   /// What the result of a scan depends on.
-  std::array<std::uint64_t, 6> scan_state() const {
-    return {frequency_.epoch(), momentum_.epoch(), space_.version(),
-            threshold_.value(), chances_.size(),   memory_.free_pages(Tier::fast)};
+  using State = std::array<std::uint64_t, 8>;
+  State scan_state() const {
+    return {frequency_.epoch(),
+            momentum_.epoch(),
+            space_.version(),
+            threshold_.value(),
+            chances_.size(),
+            memory_.capacity(Tier::fast),
+            memory_.free_pages(Tier::fast),
+            static_cast<std::uint64_t>(memory_.counters().moved_by_others)};
   }
 
   /// §4.3: "later revisits previously marked pages and compares their current access frequency
@@ -180,8 +194,8 @@ class HybridTier final : public Policy {
       : memory_(context.memory),
         artifact_(knobs.choice("variant") == "artifact"),
         huge_(memory_.page_bytes() >= 2ULL << 20),
-        fast_pages_(static_cast<double>(memory_.capacity(Tier::fast))),
-        sampling_hz_(knobs.real("sampling_frequency")),
+        first_fast_pages_(static_cast<double>(memory_.capacity(Tier::fast))),
+        fast_pages_(first_fast_pages_),
         batch_(knobs),
         frequency_(filter(knobs, 1, context.seed), period(knobs, "frequency_cooling_period"),
                    artifact_ ? 0.5 : 0),
@@ -207,7 +221,8 @@ class HybridTier final : public Policy {
                                 memory_, knobs, track::load_events(knobs), huge_ ? -0.02 : -0.01)
                           : nullptr) {
     memory_.set_movers({.threads = 0});  // it calls move_pages() itself
-    if (!thrift_) memory_.set_sampling({.loads = track::load_events(knobs)});
+    if (!thrift_)
+      sampling_hz_ = memory_.set_sampling({.loads = track::load_events(knobs)}).loads.value;
   }
   /// §4.2: sized for the pages of the fast tier; the momentum filter is `smaller` times smaller.
   std::unique_ptr<track::Tracker> filter(const Knobs& knobs, double smaller, std::uint64_t seed) {
@@ -230,7 +245,8 @@ class HybridTier final : public Policy {
 
   Memory& memory_;
   const bool artifact_, huge_;
-  const double fast_pages_, sampling_hz_;
+  const double first_fast_pages_;
+  double fast_pages_, sampling_hz_ = 0;
   track::SampleBatch batch_;
   track::CoolingTracker frequency_, momentum_;
   classify::AdaptiveThreshold threshold_;
@@ -238,7 +254,7 @@ class HybridTier final : public Policy {
 
   migrate::MappedRanges space_;
   migrate::DemotionScan scan_;
-  std::array<std::uint64_t, 6> fruitless_{};  // state in which a whole scan found nothing
+  State fruitless_{};  // state in which a whole scan found nothing
   migrate::SecondChance chances_;
   migrate::PromotionBatch promotions_;
   std::unique_ptr<regulate::Thrift> thrift_;

@@ -68,6 +68,10 @@ class Memtis final : public Policy {
     for (const Sample& sample : samples) count(sample);
     memory_.charge(Work::tracker_update, samples.size());
   }
+  void on_capacity(Tier, Nanos) override {
+    size();
+    adapt(false);
+  }
   void tick(Nanos now) override {
     budget_.tick(now);
     if (std::exchange(changed_, false)) go_through();
@@ -230,7 +234,7 @@ class Memtis final : public Policy {
   /// Pages that the fast tier can still take, once what is queued has been done.
   double room() const {
     return static_cast<double>(memory_.free_pages(Tier::fast) + memory_.pending(Tier::slow)) -
-           static_cast<double>(memory_.pending(Tier::fast));
+           static_cast<double>(memory_.pending(Tier::fast) + memory_.excess_pages(Tier::fast));
   }
   /// "When available memory in the fast tier falls below a free-space threshold": cold pages, and
   /// warm ones if they do not suffice, until there is room for the hot pages that wait and the free
@@ -258,15 +262,17 @@ class Memtis final : public Policy {
   std::uint64_t move(Heat heat, Tier to, double wanted) {
     chosen_.clear();
     std::uint64_t seen = 0, pages = 0;
+    std::size_t known = 0;  // of the front of the list, by where_
     for (auto& waiting = list(heat); !waiting.empty(); waiting.pop_front()) {
       const auto entry = listed(heat, waiting.front());
+      if (known > 0) --known;
       if (!entry) continue;
       const std::uint64_t next = pages + (to == Tier::fast ? entry->pages : 1);
       if (static_cast<double>(next) > wanted) break;
       ++seen;
       entry->state->tag = 0;
-      Residency where{};
-      memory_.residency({&entry->page, 1}, {&where, 1});
+      if (known == 0) known = look_ahead(waiting, wanted - static_cast<double>(pages));
+      const Residency where = where_[where_.size() - known];
       if (where != static_cast<Residency>(other(to))) continue;
       if (heat_of(counts_.settle(*entry)) == heat) {
         chosen_.push_back(entry->page);
@@ -283,6 +289,18 @@ class Memtis final : public Policy {
       pages -= entry.pages;
     }
     return pages;
+  }
+
+  /// Asks where the next pages of the list are, as many as are wanted, to begin with. Returns how
+  /// many it asked for, at least one.
+  std::size_t look_ahead(const std::deque<PageId>& waiting, double wanted) {
+    constexpr double most = 512;
+    const auto count =
+        std::min(waiting.size(), static_cast<std::size_t>(std::clamp(wanted, 1.0, most)));
+    ahead_.assign(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(count));
+    where_.resize(count);
+    memory_.residency(ahead_, where_);
+    return count;
   }
 
   /// Page sizes, from here on (§4.3). "Calculates eHR whenever the number of sampled records
@@ -351,11 +369,8 @@ class Memtis final : public Policy {
         adaptation_period_(knobs.real("adaptation_period")),
         cooling_period_(knobs.real("cooling_period")),
         cooling_allocation_(knobs.real("artifact_cooling_allocation")),
-        free_watermark_(share(knobs, "free_watermark")),
-        free_target_(artifact_ ? std::max(share(knobs, "artifact_free_target"), free_watermark_)
-                               : free_watermark_),
-        room_for_hot_(static_cast<double>(memory_.capacity(Tier::fast)) -
-                      (artifact_ ? free_target_ : 0)),
+        free_watermark_share_(knobs.real("free_watermark")),
+        free_target_share_(knobs.real("artifact_free_target")),
         period_(from_millis(knobs.real("migration_period"))),
         budget_(memory_, knobs),
         counts_(memory_.page_bytes() == 4096 ? base_factor : 1),
@@ -365,15 +380,22 @@ class Memtis final : public Policy {
                .end_below = artifact_ ? 0.03 : -1}),
         split_limit_(knobs.real("artifact_split_limit")) {
     memory_.set_movers({.threads = 2});  // a migration thread for each tier
+    size();
   }
-  double share(const Knobs& knobs, const char* knob) const {
-    return knobs.real(knob) * static_cast<double>(memory_.capacity(Tier::fast));
+  /// What depends on how much the fast tier holds.
+  void size() {
+    const auto fast = static_cast<double>(memory_.capacity(Tier::fast));
+    free_watermark_ = free_watermark_share_ * fast;
+    free_target_ =
+        artifact_ ? std::max(free_target_share_ * fast, free_watermark_) : free_watermark_;
+    room_for_hot_ = fast - (artifact_ ? free_target_ : 0);
   }
 
   Memory& memory_;
   const bool artifact_, warm_set_, split_;
   const double warm_fraction_, adaptation_period_, cooling_period_, cooling_allocation_;
-  const double free_watermark_, free_target_, room_for_hot_;  // in pages
+  const double free_watermark_share_, free_target_share_;
+  double free_watermark_ = 0, free_target_ = 0, room_for_hot_ = 0;  // in pages
   const Nanos period_;
   regulate::CpuBudget budget_;
   migrate::MappedRanges space_;
@@ -389,8 +411,8 @@ class Memtis final : public Policy {
   double splits_wanted_ = 0;  // by the last estimate
   std::deque<PageId> split_queue_;
   migrate::PerPass split_limit_;
-  std::vector<PageId> chosen_;    // scratch
-  std::vector<Residency> where_;  // likewise
+  std::vector<PageId> chosen_, ahead_;  // scratch
+  std::vector<Residency> where_;        // likewise
 };
 
 std::vector<KnobDecl> knobs() {

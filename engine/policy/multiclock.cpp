@@ -55,6 +55,7 @@ class MultiClock final : public Policy {
     kswapd_.wake();
     kswapd_.run(now);
   }
+  void on_capacity(Tier tier, Nanos now) override { on_pressure(tier, now); }
   void tick(Nanos now) override {
     lists_.find_new(std::min(1.0, seconds(now - ticked_)));
     ticked_ = now;

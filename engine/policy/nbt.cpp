@@ -13,8 +13,8 @@
 // promoted, and the threshold starts anew.
 //
 // threshold_   hot threshold, adjusted each scan_period_max to the promotion rate limit
-// spare_       free pages of the fast tier, above the promotion watermark, from which on latency
-//              does not matter: the larger of free_space and a sixteenth of the tier
+// free_space_  free pages of the fast tier, above the promotion watermark, from which on latency
+//              does not matter, or a sixteenth of the tier if that is more
 //
 // The scan stays at its shortest period: of faults in the slow tier only those of promoted pages
 // count for it, and with the first of them the kernel scans fastest.
@@ -37,19 +37,20 @@ class Nbt final : public KswapdPolicy {
       : KswapdPolicy(context, migrate::KernelMarks(context.knobs).promo),
         threshold_(context.knobs, memory_.page_bytes(),
                    from_millis(context.knobs.real("scan_period_max"))),
-        spare_(std::max(context.knobs.real("free_space") * (1 << 20) /
-                            static_cast<double>(memory_.page_bytes()),
-                        static_cast<double>(memory_.capacity(Tier::fast)) / 16)) {
+        free_space_(context.knobs.real("free_space") * (1 << 20) /
+                    static_cast<double>(memory_.page_bytes())) {
     // An allocation below the low mark goes to the slow tier without waking anybody.
     memory_.set_watermarks({.reserve = marks_.low});
   }
 
   void on_faults(std::span<const Fault> faults, Nanos now) override {
     const std::uint64_t plenty = room_above(marks_.promo);
+    const double spare =
+        std::max(free_space_, static_cast<double>(memory_.capacity(Tier::fast)) / 16);
     std::uint64_t refused = 0;
     const auto hot = [&](const Fault& fault) {
       lists_.found(fault.page, Tier::slow);
-      if (static_cast<double>(plenty) - static_cast<double>(promoting()) <= spare_)
+      if (static_cast<double>(plenty) - static_cast<double>(promoting()) <= spare)
         return threshold_.admit(fault.since, now);
       threshold_.reset();
       return true;
@@ -70,7 +71,7 @@ class Nbt final : public KswapdPolicy {
 
  private:
   classify::LatencyThreshold threshold_;
-  const double spare_;
+  const double free_space_;  // in pages
 };
 
 std::vector<KnobDecl> knobs() {

@@ -95,10 +95,16 @@ class Nimble final : public Policy {
     const auto up = all.first(std::min(room, all.size()));
     if (!up.empty()) memory_.request(Tier::fast, up);
     const auto rest = all.subspan(up.size());
-    const std::size_t pairs = std::min(rest.size(), victims_.size());
+    // What a budget that shrank leaves no room for goes first, and changes places with nothing.
+    const std::span<const PageId> down{victims_};
+    const auto excess =
+        down.first(std::min<std::size_t>(memory_.excess_pages(Tier::fast), down.size()));
+    if (!excess.empty()) memory_.request(Tier::slow, excess);
+    const auto victims = down.subspan(excess.size());
+    const std::size_t pairs = std::min(rest.size(), victims.size());
     for (std::size_t from = 0; from < pairs; from += exchange_batch_) {
       const std::size_t count = std::min(exchange_batch_, pairs - from);
-      memory_.request(Tier::slow, std::span{victims_}.subspan(from, count));
+      memory_.request(Tier::slow, victims.subspan(from, count));
       memory_.request(Tier::fast, rest.subspan(from, count));
       exchanged_ += count;
     }

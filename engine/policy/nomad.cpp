@@ -68,7 +68,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Nomad>, regulate:
                 "Migration, OSDI 2024",
     .addresses = {"https://www.usenix.org/conference/osdi24/presentation/xiang"},
     .knobs = knobs(),
-    .traits = {.needs = Need::faults | Need::accessed_bits | Need::shadows},
+    .traits = {.needs = Need::faults | Need::accessed_bits | Need::shadows | Need::copies},
 })};
 
 }  // namespace

@@ -46,7 +46,7 @@ class OfflineOptimal final : public Policy {
       throw std::invalid_argument("policy offline-optimal needs the future of the run (Oracle)");
     const Oracle& oracle = *context.oracle;
     next_block_ = oracle.next_block;
-    memory_.set_movers({.threads = static_cast<unsigned>(movers_)});
+    movers_ = memory_.set_movers({.threads = static_cast<unsigned>(movers_)}).threads;
     divide(oracle, from_millis(context.knobs.real("epoch")));
     const classify::ScheduleProblem problem = state(oracle);
     schedule_.emplace(problem, static_cast<unsigned>(context.knobs.integer("steps")));
@@ -181,7 +181,7 @@ class OfflineOptimal final : public Policy {
   }
 
   Memory& memory_;
-  const std::int64_t movers_;
+  std::int64_t movers_;
   std::function<std::uint64_t()> next_block_;
   std::uint64_t pages_ = 0;
   std::vector<std::uint64_t> epochs_;
@@ -207,7 +207,7 @@ const RegisterPolicy registered{{
     .summary = "oracle: the pages that save the most stalls, epoch by epoch, moves included",
     .citation = "offline optimum by Lagrangian relaxation; not a published system",
     .knobs = knobs(),
-    .traits = {.needs = Need::future, .placement = Granularity::page},
+    .traits = {.needs = Need::future | Need::placement, .placement = Granularity::page},
     .make = make_policy<OfflineOptimal>,
 }};
 

@@ -19,6 +19,7 @@
 // width is not cumulative; that the width depends on how many pages are tracked; a promotion that
 // finds no room counts as one that wants a demotion. The factor of the stall model is left out,
 // since bins make it cancel, and so are huge pages that are mapped among small ones.
+#include <algorithm>
 #include <vector>
 
 #include "classify/bins.hpp"
@@ -111,7 +112,10 @@ class Pact final : public Policy {
   /// By the kernel's lists, as kswapd would.
   void demote(Nanos now) {
     lists_.find_new();
-    const double wanted = owed_ + margin_;
+    const std::uint64_t excess = memory_.excess_pages(Tier::fast);
+    const double wanted =
+        std::max(owed_ + margin_,
+                 static_cast<double>(excess - std::min(excess, memory_.pending(Tier::slow))));
     if (wanted < 1) return;
     const std::uint64_t budget = scan_.available(now);
     const std::uint64_t aged = lists_.age_active(Tier::fast, budget);

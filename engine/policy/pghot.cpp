@@ -19,7 +19,8 @@
 //
 // records_    accesses lately, of each page
 // threshold_  the longest time since the last access, and the rate limit
-// spare_      free pages above the promotion watermark from which on neither matters
+// free_space_ free pages above the promotion watermark from which on neither matters, or a
+//             sixteenth of the tier if that is more
 #include <algorithm>
 #include <vector>
 
@@ -43,9 +44,8 @@ class Pghot final : public KswapdPolicy {
                  static_cast<std::uint32_t>(context.knobs.integer("freq_threshold"))),
         threshold_(latency_knobs(context.knobs), memory_.page_bytes(),
                    from_millis(context.knobs.real("scan_period_max"))),
-        spare_(std::max(context.knobs.real("free_space") * (1 << 20) /
-                            static_cast<double>(memory_.page_bytes()),
-                        static_cast<double>(memory_.capacity(Tier::fast)) / 16)) {
+        free_space_(context.knobs.real("free_space") * (1 << 20) /
+                    static_cast<double>(memory_.page_bytes())) {
     memory_.set_watermarks({.reserve = marks_.low});
     if (!by_samples_) return;
     using Mode = SamplingRequest::Mode;
@@ -131,9 +131,11 @@ class Pghot final : public KswapdPolicy {
     promotions_.clear();
     const std::uint64_t room = room_above(marks_.high);
     const std::uint64_t plenty = room_above(marks_.promo);
+    const double spare =
+        std::max(free_space_, static_cast<double>(memory_.capacity(Tier::fast)) / 16);
     for (std::size_t i = 0; i < ready_.size(); ++i) {
       if (where_[i] != Residency::slow) continue;
-      if (static_cast<double>(plenty) - static_cast<double>(promotions_.size()) > spare_) {
+      if (static_cast<double>(plenty) - static_cast<double>(promotions_.size()) > spare) {
         threshold_.reset();
       } else if (!threshold_.admit(ready_[i].since, now)) {
         continue;
@@ -154,7 +156,7 @@ class Pghot final : public KswapdPolicy {
   const Nanos period_;
   track::HotRecords records_;
   classify::LatencyThreshold threshold_;
-  const double spare_;
+  const double free_space_;  // in pages
   Nanos migrated_{};
   std::uint64_t ready_count_ = 0, asked_ = 0;
   // Scratch.

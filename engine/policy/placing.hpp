@@ -22,6 +22,9 @@ class Placing final : public StaticPolicy {
   void on_unmap(PageRange range, Nanos) override {
     if (plan_) plan_->unmap(range);
   }
+  void on_capacity(Tier, Nanos) override {
+    if (plan_) plan_->divide();
+  }
   Tier placement(PageRange range) const override {
     return !plan_ || plan_->fast(range.first) ? Tier::fast : Tier::slow;
   }

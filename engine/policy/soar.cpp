@@ -35,7 +35,7 @@ const RegisterPolicy registered{{
     .knobs = regulate::profiling_knobs(sampling),
     .traits = {.migrates = false,
                .profiled = true,
-               .needs = Need::samples | Need::sites,
+               .needs = Need::samples | Need::sites | Need::placement,
                .placement = Granularity::page},
     .make = make,
 }};

@@ -57,7 +57,9 @@ const RegisterPolicy registered{{
         "oracle: the hottest pages by total accesses placed fast at first touch, no migration",
     .citation = "static oracle placement by access frequency",
     .knobs = {},
-    .traits = {.migrates = false, .needs = Need::future, .placement = Granularity::page},
+    .traits = {.migrates = false,
+               .needs = Need::future | Need::placement,
+               .placement = Granularity::page},
     .make = make_policy<StaticHot>,
 }};
 

@@ -45,6 +45,10 @@ class TwoQ final : public CachePolicy<1> {
  private:
   enum List : std::uint8_t { a1in = once, am = often, a1out = first_ghosts };
 
+  void shrink(std::uint64_t size) override {
+    while (lists_.size(a1in) + lists_.size(am) > size) reclaim(static_cast<double>(size));
+    while (pages(a1out) > out_ * static_cast<double>(size)) lists_.remove(lists_.oldest(a1out));
+  }
   /// The victim is the tail of a1in, if that is larger than K_in, and becomes a ghost; else that of
   /// am, which does not: "it hasn't been accessed for a while".
   void reclaim(double size) {
@@ -76,6 +80,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<TwoQ>>({
     .addresses = {"https://www.vldb.org/conf/1994/P439.PDF",
                   "https://doi.org/10.1145/3676642.3736119"},
     .knobs = knobs(),
+    .traits = {.needs = Need::samples | Need::placement},
 })};
 
 }  // namespace

@@ -100,6 +100,16 @@ class Unified final : public Policy {
     if (ladder_) ladder_->promoted(promoted);
     if (gate_) gate_->promoted(promoted);
   }
+  void on_capacity(Tier, Nanos) override {
+    const double pages = std::max(1.0, static_cast<double>(memory_.capacity(Tier::fast)));
+    const double times = fast_pages_ > 0 ? pages / fast_pages_ : 1;
+    threshold_.set_fast_pages(pages);
+    if (prior_) prior_->set_fast_pages(pages);
+    if (frequency_) frequency_->stretch(times);
+    if (momentum_) momentum_->stretch(times);
+    if (gate_) gate_->stretch(times);
+    if (plan_) plan_->divide();
+  }
   void tick(Nanos now) override {
     if (steered_) steered_->tick(now);
     if (ladder_ && ladder_->tick(now, settled())) woken_ = epoch();
@@ -217,14 +227,17 @@ class Unified final : public Policy {
     if (remembers && result.empty) fruitless_ = scan_state();
   }
   /// What the result of a scan depends on.
-  std::array<std::uint64_t, 7> scan_state() const {
+  using State = std::array<std::uint64_t, 9>;
+  State scan_state() const {
     return {epoch(),
             momentum_ ? momentum_->epoch() : 0,
             space_.version(),
             threshold_.value(),
             chances_ ? chances_->size() : 0,
             prior_ ? prior_->version() : 0,
-            memory_.free_pages(Tier::fast)};
+            memory_.capacity(Tier::fast),
+            memory_.free_pages(Tier::fast),
+            static_cast<std::uint64_t>(memory_.counters().moved_by_others)};
   }
   void revisit(Nanos now) {
     const auto due = chances_->revisit(memory_, now, [&](const auto& marked) {
@@ -251,7 +264,6 @@ class Unified final : public Policy {
                                 : nullptr),
         memory_(steered_ ? *steered_ : context.memory),
         fast_pages_(static_cast<double>(memory_.capacity(Tier::fast))),
-        sampling_hz_(knobs.real("sampling_frequency")),
         rate_margin_(knobs.real("rate_margin")),
         batch_(knobs),
         threshold_({.initial = 1}),
@@ -292,7 +304,7 @@ class Unified final : public Policy {
     if (parts_.ladder) {
       ladder_.emplace(memory_, knobs);
     } else {
-      memory_.set_sampling({.loads = track::load_events(knobs)});
+      sampling_hz_ = memory_.set_sampling({.loads = track::load_events(knobs)}).loads.value;
     }
   }
   std::unique_ptr<track::Tracker> filter(const Knobs& knobs, double smaller, std::uint64_t seed) {
@@ -307,7 +319,8 @@ class Unified final : public Policy {
   const Parts parts_;
   const std::unique_ptr<track::SteeredSampling> steered_;
   Memory& memory_;
-  const double fast_pages_, sampling_hz_, rate_margin_;
+  const double fast_pages_, rate_margin_;  // at first
+  double sampling_hz_ = 0;
   track::SampleBatch batch_;
   std::optional<Filter> frequency_, momentum_;
   std::uint64_t filters_ = 0;
@@ -318,7 +331,7 @@ class Unified final : public Policy {
   migrate::MappedRanges space_;
   std::optional<migrate::PlacementPlan> plan_;
   migrate::DemotionScan scan_;
-  std::array<std::uint64_t, 7> fruitless_{};  // state in which a whole scan found nothing
+  State fruitless_{};  // state in which a whole scan found nothing
   std::optional<migrate::SecondChance> chances_;
   migrate::PromotionBatch promotions_;
   std::optional<regulate::IntensityLadder> ladder_;

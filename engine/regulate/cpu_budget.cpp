@@ -1,7 +1,8 @@
 #include "regulate/cpu_budget.hpp"
 
-#include <algorithm>
 #include <array>
+#include <span>
+#include <utility>
 
 namespace tt::regulate {
 namespace {
@@ -12,6 +13,18 @@ constexpr std::array load_steps{199.0,   293.0,   401.0,   499.0,   599.0,   701
                                 3499.0,  4001.0,  4507.0,  4999.0,  6007.0,  7001.0, 7993.0, 9001.0,
                                 10007.0, 12007.0, 13999.0, 16001.0, 17989.0, 19997.0};
 constexpr std::array store_steps{100003.0, 300007.0, 600011.0, 1000003.0, 1500003.0};
+
+double period(double first, std::span<const double> steps, std::size_t step) {
+  return first * steps[step] / steps[0];
+}
+/// The next step whose period is longer than what is granted; the last one if there is none.
+std::size_t beyond(double granted, double first, std::span<const double> steps, std::size_t step) {
+  do {
+    if (step + 1 == steps.size()) return step;
+    ++step;
+  } while (period(first, steps, step) <= granted);
+  return step;
+}
 
 /// Weight of the last window in the moving average (published code).
 constexpr double weight = 0.8;
@@ -28,17 +41,11 @@ CpuBudget::CpuBudget(Memory& memory, const Knobs& knobs)
   set_sampling();
 }
 
-double CpuBudget::load_period() const {
-  return first_load_ * load_steps[load_step_] / load_steps[0];
-}
-double CpuBudget::store_period() const {
-  return first_store_ * store_steps[store_step_] / store_steps[0];
-}
-
 void CpuBudget::set_sampling() {
   using Mode = SamplingRequest::Mode;
-  memory_.set_sampling(
-      {.loads = {Mode::period, load_period()}, .stores = {Mode::period, store_period()}});
+  granted_ = memory_.set_sampling(
+      {.loads = {Mode::period, period(first_load_, load_steps, load_step_)},
+       .stores = {Mode::period, period(first_store_, store_steps, store_step_)}});
 }
 
 void CpuBudget::tick(Nanos now) {
@@ -53,8 +60,8 @@ void CpuBudget::tick(Nanos now) {
   // 0.5%." The stores' ladder is shorter: either moves as far as it can.
   const auto before = std::pair{load_step_, store_step_};
   if (share_ > limit_ + hysteresis_) {
-    load_step_ = std::min(load_step_ + 1, load_steps.size() - 1);
-    store_step_ = std::min(store_step_ + 1, store_steps.size() - 1);
+    load_step_ = beyond(granted_.loads.value, first_load_, load_steps, load_step_);
+    store_step_ = beyond(granted_.stores.value, first_store_, store_steps, store_step_);
   } else if (share_ < limit_ - hysteresis_) {
     if (load_step_ > 0) --load_step_;
     if (store_step_ > 0) --store_step_;

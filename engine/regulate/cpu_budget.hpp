@@ -17,10 +17,11 @@ class CpuBudget {
   /// that is above the limit by more than the hysteresis, one step more if it is as far below.
   void tick(Nanos now);
 
-  /// Events between two samples now. The published code has 30 steps for loads, up to a hundred
-  /// times the first period, and 5 for stores, up to 15 times.
-  [[nodiscard]] double load_period() const;
-  [[nodiscard]] double store_period() const;
+  /// Events between two samples now, as granted; 0 where such samples are not to be had. The
+  /// published code has 30 steps for loads, up to a hundred times the first period, and 5 for
+  /// stores, up to 15 times.
+  [[nodiscard]] double load_period() const { return granted_.loads.value; }
+  [[nodiscard]] double store_period() const { return granted_.stores.value; }
   /// Moving average of the share of a processor that sampling takes.
   [[nodiscard]] double share() const { return share_; }
 
@@ -31,6 +32,7 @@ class CpuBudget {
   const double first_load_, first_store_, limit_, hysteresis_;
   const Nanos window_;
   std::size_t load_step_ = 0, store_step_ = 0;
+  SamplingRequest granted_;
   bool known_ = false;  // a window has ended
   double share_ = 0;
   double last_seconds_ = 0;

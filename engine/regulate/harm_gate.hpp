@@ -26,7 +26,10 @@ class HarmGate {
     Nanos pause{};          // closed for so long; twice as long after each try in vain
   };
   explicit HarmGate(const Options& options)
-      : options_(options), ratio_(options.window), pause_(options.pause) {}
+      : options_(options),
+        promotions_(options.promotions),
+        ratio_(options.window),
+        pause_(options.pause) {}
   /// As gate_window, gate_band, gate_patience, gate_promotions and gate_pause say.
   HarmGate(const Knobs& knobs, double fast_pages);
 
@@ -52,6 +55,8 @@ class HarmGate {
     }
   }
   [[nodiscard]] bool closed() const { return closed_; }
+  /// The fast tier holds so many times the pages that it held at first.
+  void stretch(double times) { options_.promotions = promotions_ * times; }
 
  private:
   void open(double ratio) {
@@ -61,6 +66,7 @@ class HarmGate {
   }
 
   Options options_;
+  double promotions_;  // Options::promotions, at first
   HitRatioWindow ratio_;
   Nanos pause_, until_{};
   bool closed_ = false;

@@ -33,8 +33,15 @@ IntensityLadder::IntensityLadder(Memory& memory, const Knobs& knobs)
 void IntensityLadder::set_sampling() {
   TT_ASSERT(level_ < options_.levels.size());
   using Mode = SamplingRequest::Mode;
-  memory_.set_sampling(
-      {.loads = {monitoring_ ? Mode::off : Mode::frequency, frequency()}, .stores = {}});
+  const SamplingRequest::Event loads{Mode::frequency, options_.levels[level_]};
+  granted_ = memory_.set_sampling(monitoring_ ? SamplingRequest{} : SamplingRequest{.loads = loads})
+                 .loads.value;
+}
+
+std::size_t IntensityLadder::below() const {
+  std::size_t level = level_ + 1;
+  while (level < options_.levels.size() && options_.levels[level] >= granted_) ++level;
+  return level;
 }
 
 bool IntensityLadder::tick(Nanos now, bool settled) {
@@ -46,7 +53,9 @@ bool IntensityLadder::tick(Nanos now, bool settled) {
     return false;
   }
   const bool stable = std::abs(*ratio - *last_) <= options_.stable_band;
-  const bool lowest = level_ + 1 == options_.levels.size();
+  // A substrate that grants less than a level asks for has fewer levels.
+  const std::size_t below = this->below();
+  const bool lowest = below == options_.levels.size();
   // Monitoring compares with the ratio on entry, so that slow drift is seen too.
   if (monitoring_ && stable) return false;
   last_ = ratio;
@@ -62,7 +71,7 @@ bool IntensityLadder::tick(Nanos now, bool settled) {
   if (settled && (plateau || (stable && lowest))) {
     monitoring_ = true;  // "(1) Promotion plateau", or stable at the lowest level
   } else if (!lowest && (plateau || stable)) {
-    ++level_;  // "reduces the sampling frequency by one level"
+    level_ = below;  // "reduces the sampling frequency by one level"
   } else if (!plateau && !stable && level_ > 0) {
     --level_;  // "increases the sampling frequency by one level"
   } else {

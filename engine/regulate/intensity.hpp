@@ -37,16 +37,19 @@ class IntensityLadder {
   [[nodiscard]] bool monitoring() const { return monitoring_; }
   /// 0 is the highest; stays where it was while monitoring.
   [[nodiscard]] std::size_t level() const { return level_; }
-  /// Samples per second wanted now; 0 while monitoring.
-  [[nodiscard]] double frequency() const { return monitoring_ ? 0 : options_.levels[level_]; }
+  /// Samples per second, as granted; 0 while monitoring, or where samples are not to be had.
+  [[nodiscard]] double frequency() const { return granted_; }
 
  private:
   void set_sampling();
+  /// The next level that samples less than is granted now; the number of levels if there is none.
+  [[nodiscard]] std::size_t below() const;
 
   Memory& memory_;
   Options options_;
   HitRatioWindow ratio_;
   std::size_t level_ = 0;
+  double granted_ = 0;
   bool monitoring_ = false;
   std::optional<double> last_;  // ratio that the next one is compared to
   std::uint64_t promotions_ = 0;

@@ -59,7 +59,7 @@ bool BarrenSweeps::ended(bool short_of_mark) {
 }
 
 void LocalSampling::request() {
-  memory_.set_sampling({.loads = loads_, .stores = {}, .fast_share = share_});
+  granted_ = memory_.set_sampling({.loads = loads_, .stores = {}, .fast_share = share_});
 }
 
 void LocalSampling::restart() {
@@ -78,6 +78,8 @@ void LocalSampling::counted(const track::Counted& fast, std::uint32_t max) {
 void LocalSampling::end_batch() {
   const auto samples = static_cast<double>(std::exchange(samples_, 0));
   const auto useless = static_cast<double>(std::exchange(useless_, 0));
+  // One that did not leave out what it was asked to will not leave out more.
+  if (granted_.fast_share > share_) return;
   if (useless <= most_useless * samples || share_ <= least_share) return;
   share_ /= 2;
   request();

@@ -87,11 +87,15 @@ class LocalSampling {
   /// Samples of fast pages, counted in a tracker that saturates at `max`.
   void counted(const track::Counted& fast, std::uint32_t max);
   void end_batch();
-  [[nodiscard]] double fast_share() const { return share_; }
+  /// As granted: a substrate need not be able to leave samples out.
+  [[nodiscard]] double fast_share() const { return granted_.fast_share; }
+  /// Samples per second, as granted.
+  [[nodiscard]] double hz() const { return granted_.loads.value; }
 
  private:
   void request();
   Memory& memory_;
+  SamplingRequest granted_;
   SamplingRequest::Event loads_;
   double share_ = 1;
   std::uint64_t samples_ = 0, useless_ = 0;  // in this batch
@@ -104,6 +108,8 @@ class Thrift {
 
   /// Nothing is sampled.
   [[nodiscard]] bool monitoring() const { return monitoring_.active(); }
+  /// Samples per second otherwise, as granted.
+  [[nodiscard]] double sampling_hz() const { return local_.hz(); }
   void begin_monitoring(Nanos now) { monitoring_.begin(now); }
   /// True if that ended the monitoring; both tiers are sampled at the full rate again.
   bool tick(Nanos now);

@@ -52,6 +52,24 @@ void AccessSampler::set(const SamplingRequest& request) {
   }
 }
 
+/// Samples per second that one processor can take; infinite where they cost nothing.
+double AccessSampler::most_hertz(AccessKind kind) const {
+  const double sample_ns = sample_ns_[index(kind)];
+  return sample_ns > 0 ? most_handling * 1e9 / sample_ns : off;
+}
+
+SamplingRequest AccessSampler::granted() const {
+  SamplingRequest granted = request_;
+  for (const AccessKind kind : {AccessKind::load, AccessKind::store}) {
+    SamplingRequest::Event& event = kind == AccessKind::load ? granted.loads : granted.stores;
+    if (event.mode == Mode::off) event = {};
+    if (event.mode != Mode::frequency) continue;
+    const double processors = event.by_core ? 1 : counters_[index(kind)].front().threads;
+    event.value = std::min(event.value, most_hertz(kind) * processors / info_.scale);
+  }
+  return granted;
+}
+
 void AccessSampler::begin(const trace::Block& block, double nanoseconds) {
   const std::array frequency{event(AccessKind::load).mode == Mode::frequency,
                              event(AccessKind::store).mode == Mode::frequency};
@@ -88,10 +106,8 @@ void AccessSampler::apply(AccessKind kind, Counter& counter) {
   std::array<double, tier_count> period{off, off};
   if (asked.mode == Mode::period) period = {asked.value, asked.value};
   if (asked.mode == Mode::frequency && counter.rate > 0) {
-    const double sample_ns = sample_ns_[index(kind)];
     double hertz = asked.by_core ? asked.value * counter.threads : asked.value;
-    if (sample_ns > 0)
-      hertz = std::min(hertz, most_handling * 1e9 / sample_ns * counter.threads / info_.scale);
+    hertz = std::min(hertz, most_hertz(kind) * counter.threads / info_.scale);
     const double whole = counter.rate / hertz;
     for (const Tier tier : {Tier::fast, Tier::slow}) {
       const double share = !asked.by_tier       ? 1

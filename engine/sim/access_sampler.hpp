@@ -42,6 +42,8 @@ class AccessSampler {
   /// Takes effect at once.
   void set(const SamplingRequest& request);
   [[nodiscard]] const SamplingRequest& request() const { return request_; }
+  /// What of it can be had: all, but for frequencies that take too much of a processor's time.
+  [[nodiscard]] SamplingRequest granted() const;
 
   /// The block that is about to be played, and its expected length: the basis of frequency mode,
   /// which sets period = event rate / frequency. The rate is a moving average over about 50 ms, as
@@ -100,6 +102,7 @@ class AccessSampler {
   bool keeps(AccessKind kind, Tier tier);
   std::uint64_t hit(Counter& counter, const trace::Segment& segment, unsigned shift,
                     const PageBits& slow, std::vector<Sample>& out);
+  [[nodiscard]] double most_hertz(AccessKind kind) const;
   void observe(AccessKind kind, Counter& counter, double nanoseconds);
   void apply(AccessKind kind, Counter& counter);
 

@@ -108,6 +108,7 @@ std::size_t Machine::reshape(Change to, std::span<const PageId> units) {
 }
 
 std::size_t Machine::request(Tier to, std::span<const PageId> pages, Way way) {
+  thread_.check();
   if (way == Way::background) return mover_.request(to, pages);
   for (const PageId page : pages) {
     const auto stream_class = traps_.faulted(page);
@@ -226,6 +227,7 @@ double Machine::operation_ns(const trace::Operation& operation) const {
 }
 
 void Machine::call_policy(double block_ns) {
+  thread_.check();
   pages_.hold(policy_->metadata_bytes() / pages_.page_bytes());
   traps_.settle(block_ns, lanes_, *policy_);
   if (pages_.short_of_fast()) policy_->on_pressure(Tier::fast, now());

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/one_thread.hpp"
 #include "core/seam.hpp"
 #include "sim/access_sampler.hpp"
 #include "sim/interference.hpp"
@@ -38,7 +39,7 @@ class Machine final : public Memory {
   /// The needs of a policy that this machine can meet.
   static constexpr Need offers = Need::samples | Need::faults | Need::accessed_bits | Need::probes |
                                  Need::tier_counters | Need::mixed_pages | Need::shadows |
-                                 Need::sites | Need::future;
+                                 Need::sites | Need::future | Need::copies | Need::placement;
 
   /// Throws std::invalid_argument for a page size that it does not have.
   Machine(const trace::Reader& stream, const MachineProfile& profile, const PolicyTraits& traits,
@@ -65,15 +66,24 @@ class Machine final : public Memory {
   /// Throws std::logic_error for Way::in_fault outside on_faults() or for other pages.
   std::size_t request(Tier to, std::span<const PageId> pages, Way way) override;
   [[nodiscard]] std::uint64_t pending(Tier to) const override { return mover_.pending(to); }
-  void set_movers(const Movers& movers) override { mover_.set(movers); }
+  Movers set_movers(const Movers& movers) override {
+    mover_.set(movers);
+    return movers;
+  }
   void set_watermarks(const Watermarks& marks) override { pages_.set_watermarks(marks); }
-  void set_sampling(const SamplingRequest& request) override { sampler_.set(request); }
+  SamplingRequest set_sampling(const SamplingRequest& request) override {
+    sampler_.set(request);
+    return sampler_.granted();
+  }
   [[nodiscard]] Counters counters() const override { return ledger_.counters(); }
   std::uint64_t protect(PageRange range, Tiers which, PageMask untouched) override {
     return traps_.protect(range, which, untouched, lanes_.now_ns());
   }
   void accessed(PageRange range, PageMask out, bool clear) override {
     traps_.accessed(range, out, clear);
+  }
+  void accessed(std::span<const PageId> pages, PageMask out, bool clear) override {
+    traps_.accessed(pages, out, clear);
   }
   void probe(std::span<const Probe> probes) override { traps_.probe(probes, lanes_.now_ns()); }
   /// The length of the last block; 1 ms before the first one.
@@ -118,6 +128,7 @@ class Machine final : public Memory {
   void play_faults(double block_ns);
   [[nodiscard]] Nanos now() const { return whole_ns(lanes_.now_ns()); }
 
+  const OneThread thread_;
   const trace::StreamInfo& info_;
   const double scale_;
   Ledger ledger_;

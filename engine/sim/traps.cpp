@@ -82,6 +82,15 @@ void Traps::accessed(PageRange range, PageMask out, bool clear) {
   if (clear) pages_.arm(Trap::idle, range, Tiers::both);
 }
 
+void Traps::accessed(std::span<const PageId> pages, PageMask out, bool clear) {
+  std::ranges::fill(out, 0);
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    std::uint64_t bit = 0;
+    accessed({pages[i], 1}, {&bit, 1}, clear);
+    out[i / 64] |= bit << (i % 64);
+  }
+}
+
 void Traps::probe(std::span<const Probe> probes, double now_ns) {
   if (probes.empty()) return;
   if (!unseen_) unseen_ = per_page<Unseen>();

@@ -43,6 +43,7 @@ class Traps {
   // As in Memory.
   std::uint64_t protect(PageRange range, Tiers which, PageMask untouched, double now_ns);
   void accessed(PageRange range, PageMask out, bool clear);
+  void accessed(std::span<const PageId> pages, PageMask out, bool clear);
   void probe(std::span<const Probe> probes, double now_ns);
   /// Work that the application's threads are made to do, felt in the next block.
   void charge_application(double thread_ns) { application_ns_ += thread_ns; }

@@ -27,6 +27,8 @@ class Chains {
   [[nodiscard]] std::uint32_t head(std::size_t chain) const { return ends_[chain].head; }
   [[nodiscard]] std::uint32_t tail(std::size_t chain) const { return ends_[chain].tail; }
   [[nodiscard]] std::uint64_t size(std::size_t chain) const { return ends_[chain].size; }
+  /// The next one toward the head.
+  [[nodiscard]] std::uint32_t before(std::uint32_t i) const { return links_[i].before; }
 
   /// To the head or the tail of a chain, off the one where it was.
   void to_head(std::uint32_t i, std::uint8_t chain) {

@@ -21,10 +21,13 @@ class CoolingTracker {
   /// still counts after a halving, so that later ones come sooner than the first (HybridTier's
   /// published code halves its number of samples with the counters).
   CoolingTracker(std::unique_ptr<Tracker> tracker, double period, double kept = 0)
-      : tracker_(std::move(tracker)), period_(period), kept_(kept) {}
+      : tracker_(std::move(tracker)), first_period_(period), period_(period), kept_(kept) {}
 
   [[nodiscard]] Tracker& operator*() const { return *tracker_; }
   [[nodiscard]] Tracker* operator->() const { return tracker_.get(); }
+
+  /// The period is so many times the first one from now on.
+  void stretch(double times) { period_ = first_period_ * times; }
 
   /// Samples that may be counted before the next halving begins, at least 1.
   [[nodiscard]] std::uint64_t room() const {
@@ -61,7 +64,7 @@ class CoolingTracker {
 
  private:
   std::unique_ptr<Tracker> tracker_;
-  double period_, kept_;
+  double first_period_, period_, kept_;
   double since_ = 0;  // samples since the last halving began
   std::uint64_t epoch_ = 0;
 };

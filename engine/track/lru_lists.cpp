@@ -7,8 +7,7 @@ namespace tt::track {
 
 LruLists::LruLists(Memory& memory, double gib_in_mebibytes)
     : memory_(memory),
-      ratio_pages_(gib_in_mebibytes / 10 * (1 << 20) / static_cast<double>(memory.page_bytes())),
-      where_(PageIndex::group_pages) {}
+      ratio_pages_(gib_in_mebibytes / 10 * (1 << 20) / static_cast<double>(memory.page_bytes())) {}
 
 void LruLists::map(PageRange range) {
   index_.map(range, [&](std::uint32_t i) {
@@ -40,6 +39,7 @@ void LruLists::find_new(double share) {
     if (cursor_ >= groups) cursor_ = 0;
     if (unseen_in_[cursor_] == 0) continue;
     const auto first = static_cast<std::uint32_t>(cursor_ * PageIndex::group_pages);
+    where_.resize(PageIndex::group_pages);
     memory_.residency(index_.page(first), where_);
     for (std::uint32_t i = first; i < first + PageIndex::group_pages; ++i) {
       const Residency where = where_[i - first];
@@ -135,11 +135,30 @@ void LruLists::link(std::uint32_t i, Tier tier, List list) {
   chains_.to_head(i, chain_of(tier, list));
 }
 
+std::size_t LruLists::look_at(std::uint8_t chain, std::uint64_t most) {
+  constexpr std::uint64_t batch = 512;
+  const std::uint64_t count = std::min(most, batch);
+  numbers_.clear();
+  pages_.clear();
+  for (std::uint32_t i = chains_.tail(chain); numbers_.size() < count; i = chains_.before(i)) {
+    numbers_.push_back(i);
+    pages_.push_back(index_.page(i));
+  }
+  accessed_.resize(mask_words(count));
+  memory_.accessed(pages_, accessed_, true);
+  idle_.clear();
+  for (std::size_t n = 0; n < pages_.size(); ++n)
+    if (!in_mask(accessed_, n)) idle_.push_back(pages_[n]);
+  where_.resize(idle_.size());
+  memory_.residency(idle_, where_);
+  idle_where_.resize(pages_.size());
+  for (std::size_t n = 0, idle = 0; n < pages_.size(); ++n)
+    if (!in_mask(accessed_, n)) idle_where_[n] = where_[idle++];
+  return pages_.size();
+}
+
 /// Whether the page is in the tier where it is listed; else it is put right.
-bool LruLists::settle(std::uint32_t i, Tier tier) {
-  const PageId page = index_.page(i);
-  Residency where{};
-  memory_.residency({&page, 1}, {&where, 1});
+bool LruLists::settle(std::uint32_t i, Tier tier, Residency where) {
   if (where == static_cast<Residency>(tier)) return true;
   if (where == Residency::absent) {
     chains_.take_off(i);
@@ -149,12 +168,6 @@ bool LruLists::settle(std::uint32_t i, Tier tier) {
     link(i, static_cast<Tier>(where), list(i));
   }
   return false;
-}
-
-bool LruLists::accessed(PageId page) {
-  std::uint64_t bit = 0;
-  memory_.accessed({page, 1}, {&bit, 1}, true);
-  return bit != 0;
 }
 
 }  // namespace tt::track

@@ -75,7 +75,8 @@ class LruLists {
   /// The page is in that tier now: at the head of the list of the same kind.
   void moved(PageId page, Tier to);
 
-  /// Looks at pages from the tail of the list on, at most so many, and at none twice. `judge` is
+  /// Looks at pages from the tail of the list on, at most so many, and at none twice; the substrate
+  /// is asked for batches of them. `judge`, which leaves the lists alone and asks for nothing, is
   /// told whether the page has been accessed since its bit was last cleared, which it is now, and
   /// returns the list to whose head it goes, perhaps its own. Idle pages that are gone, or have
   /// moved unseen, are put right on the way. Returns the number of pages looked at.
@@ -83,14 +84,15 @@ class LruLists {
   std::uint64_t scan(Tier tier, List list, std::uint64_t most, Judge judge) {
     std::uint64_t left = std::min(most, size(tier, list));
     std::uint64_t looked = 0;
-    for (; left > 0; --left) {
-      const std::uint32_t i = chains_.tail(chain_of(tier, list));
-      const PageId page = index_.page(i);
-      const bool is_accessed = accessed(page);
-      // An absent page is not accessed; of the others nearly all are where they are listed.
-      if (!is_accessed && !settle(i, tier)) continue;
-      ++looked;
-      link(i, tier, judge(page, is_accessed));
+    while (left > 0) {
+      left -= look_at(chain_of(tier, list), left);
+      for (std::size_t n = 0; n < pages_.size(); ++n) {
+        const bool accessed = in_mask(accessed_, n);
+        // An absent page is not accessed; of the others nearly all are where they are listed.
+        if (!accessed && !settle(numbers_[n], tier, idle_where_[n])) continue;
+        ++looked;
+        link(numbers_[n], tier, judge(pages_[n], accessed));
+      }
     }
     memory_.charge(Work::lru_step, looked);
     return looked;
@@ -123,8 +125,10 @@ class LruLists {
   void link(std::uint32_t i, Tier tier, List list);  // at the head, off where it was
   /// Active pages that the kernel keeps for each inactive one.
   [[nodiscard]] double ratio(Tier tier) const;
-  bool settle(std::uint32_t i, Tier tier);
-  bool accessed(PageId page);
+  /// Reads and clears the accessed bits of the next pages from the tail of the chain, at most so
+  /// many, and asks where those are that were idle. Returns how many pages it looked at.
+  std::size_t look_at(std::uint8_t chain, std::uint64_t most);
+  bool settle(std::uint32_t i, Tier tier, Residency where);
 
   Memory& memory_;
   double ratio_pages_;  // a tenth of the kernel's GiB
@@ -135,6 +139,11 @@ class LruLists {
   std::uint64_t unseen_pages_ = 0;
   std::size_t cursor_ = 0;        // group that find_new() looks at next
   std::vector<Residency> where_;  // scratch
+  // Of look_at(): the pages, by number and name; whether each was accessed; where it is, if not.
+  std::vector<std::uint32_t> numbers_;
+  std::vector<PageId> pages_, idle_;
+  std::vector<std::uint64_t> accessed_;
+  std::vector<Residency> idle_where_;
 };
 
 }  // namespace tt::track

@@ -11,9 +11,9 @@ constexpr double worth = 0.1;
 
 }  // namespace
 
-void SteeredSampling::set_sampling(const SamplingRequest& request) {
+SamplingRequest SteeredSampling::set_sampling(const SamplingRequest& request) {
   wanted_ = request;
-  apply();
+  return apply();
 }
 
 void SteeredSampling::tick(Nanos now) {
@@ -27,13 +27,18 @@ void SteeredSampling::tick(Nanos now) {
   apply();
 }
 
-void SteeredSampling::apply() {
+SamplingRequest SteeredSampling::apply() {
   using Mode = SamplingRequest::Mode;
   SamplingRequest asked = wanted_;
   SamplingRequest::Event& loads = asked.loads;
-  if (rate_ > 0 && loads.mode == Mode::frequency && !loads.by_tier && !loads.by_core)
-    loads = {Mode::period, std::max(1.0, rate_ / loads.value)};
-  inner().set_sampling(asked);
+  const bool steers =
+      rate_ > 0 && loads.mode == Mode::frequency && !loads.by_tier && !loads.by_core;
+  if (steers) loads = {Mode::period, std::max(1.0, rate_ / loads.value)};
+  SamplingRequest granted = inner().set_sampling(asked);
+  if (steers && granted.loads.mode == Mode::period)
+    granted.loads = {Mode::frequency,
+                     wanted_.loads.value / granted.loads.coarser_than(asked.loads)};
+  return granted;
 }
 
 }  // namespace tt::track

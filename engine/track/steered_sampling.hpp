@@ -13,17 +13,17 @@ namespace tt::track {
 
 /// Memory that answers a request for a system-wide frequency of load samples by a period. All other
 /// requests pass through, and so do all until the rate of loads is known: until the first tick that
-/// saw some.
+/// saw some. What is granted of the period counts as a frequency again, by the rate of then.
 class SteeredSampling final : public ForwardingMemory {
  public:
   using ForwardingMemory::ForwardingMemory;
 
-  void set_sampling(const SamplingRequest& request) override;
+  SamplingRequest set_sampling(const SamplingRequest& request) override;
   /// Looks at the rate since the last tick.
   void tick(Nanos now);
 
  private:
-  void apply();
+  SamplingRequest apply();
 
   SamplingRequest wanted_;
   Nanos last_{};

@@ -1,6 +1,7 @@
 // A substrate for tests: small, asynchronous, and as unkind as a live process. Requests wait until
-// the test completes them, and may fail; pages may be absent, vanish, or move on their own.
-// Protected pages fault, probes are answered and units change when the test says so.
+// the test completes them, and may fail; pages may be absent, vanish, or move on their own; budgets
+// change, and less is granted than was asked for. Protected pages fault, probes are answered and
+// units change when the test says so.
 #pragma once
 
 #include <algorithm>
@@ -25,12 +26,28 @@ class FakeMemory final : public Memory {
 
   // What the test does to it.
 
-  /// First touch: places the page in `tier`, or the other one when that is full.
+  /// First touch: places the page in `tier`, or the other one when that is full; in a unit, where
+  /// the rest of it is.
   void touch(PageId page, Tier tier) {
     if (where_.contains(page)) return;
-    if (free_pages(tier) == 0) tier = other(tier);
+    const PageRange unit = this->unit(page);
+    const auto rest = where_.lower_bound(unit.first);
+    if (rest != where_.end() && rest->first < unit.end()) {
+      tier = rest->second;
+    } else if (free_pages(tier) == 0) {
+      tier = other(tier);
+    }
     where_[page] = tier;
   }
+  /// Somebody else moves the page's unit to the other tier, if there is room, and nobody is told.
+  void move_unasked(PageId page) {
+    const auto at = where_.find(page);
+    if (at == where_.end()) return;
+    const std::uint64_t moved = move_unit(page, other(at->second));
+    now.moved_by_others += static_cast<double>(moved);
+  }
+  /// An operator's doing. The policy is told by the test.
+  void set_capacity(Tier tier, std::uint64_t pages) { capacity_[index(tier)] = pages; }
   void free(PageRange range) {
     for (auto it = where_.lower_bound(range.first);
          it != where_.end() && it->first < range.end();) {
@@ -41,7 +58,7 @@ class FakeMemory final : public Memory {
   }
   /// An access at this time: a fault if the page is protected. Its accessed bit is set.
   std::optional<Fault> access(PageId page, AccessKind kind, Nanos now) {
-    idle_.erase(page);
+    idle_.erase(unit(page).first);
     const auto at = protected_at_.find(page);
     if (at == protected_at_.end()) return std::nullopt;
     const Fault fault{page, where_.at(page), kind, now - at->second};
@@ -58,8 +75,28 @@ class FakeMemory final : public Memory {
       probe.accessed = where_.contains(probe.page) && accessed(probe.page);
     return probes;
   }
-  /// The page's group is mapped as a huge page.
-  void make_huge(PageId page) { huge_.insert(page.value / unit_pages); }
+  /// The page's group is mapped as a huge page; what is there of it is brought together first, if
+  /// there is room.
+  void make_huge(PageId page) {
+    const std::uint64_t group = page.value / unit_pages;
+    const PageRange unit{{group * unit_pages}, unit_pages};
+    std::array<std::uint64_t, tier_count> in{};
+    each(unit, [&](PageId, Tier tier) { ++in[index(tier)]; });
+    for (const Tier to : {Tier::fast, Tier::slow}) {
+      if (in[index(other(to))] > free_pages(to)) continue;
+      each(unit, [&](PageId each_page, Tier) { where_[each_page] = to; });
+      huge_.insert(group);
+      return;
+    }
+  }
+  void make_small(PageId page) { huge_.erase(page.value / unit_pages); }
+  /// Whether each unit is in one tier, as far as it is there.
+  [[nodiscard]] bool units_are_whole() const {
+    return std::ranges::all_of(where_, [&](const auto& item) {
+      const auto first = where_.lower_bound(unit(item.first).first);
+      return first->second == item.second;
+    });
+  }
   /// Carries out what was asked of units, in order. A group of which a page is gone cannot be
   /// collapsed; of a unit that is half freed the rest is split.
   std::vector<MigrationResult> complete_reshapes() {
@@ -76,10 +113,10 @@ class FakeMemory final : public Memory {
         result.outcome = Outcome::done;
         if (change == Change::split) {
           huge_.erase(group);
-        } else if (there == unit_pages) {
-          huge_.insert(group);
         } else {
-          result.outcome = Outcome::busy;
+          if (there == unit_pages) make_huge(page);
+          if (!huge_.contains(group)) result.outcome = Outcome::busy;
+          result.to = first->second;
         }
       }
       results.push_back(result);
@@ -98,10 +135,9 @@ class FakeMemory final : public Memory {
       Outcome outcome = fate(page, to);
       if (!where_.contains(page)) {
         outcome = Outcome::gone;
-      } else if (outcome == Outcome::done && free_pages(to) == 0) {
+      } else if (outcome == Outcome::done && where_.at(page) != to && move_unit(page, to) == 0) {
         outcome = Outcome::no_space;
       }
-      if (outcome == Outcome::done) where_[page] = to;
       results.push_back({page, to, outcome});
     }
     return results;
@@ -129,7 +165,9 @@ class FakeMemory final : public Memory {
   std::size_t queue_limit = SIZE_MAX;
   std::vector<std::pair<PageId, Tier>> requested;  // everything ever asked for, in order
   std::vector<SamplingRequest> sampling;           // every request made
-  Counters now;                                    // what counters() answers
+  std::function<SamplingRequest(const SamplingRequest&)> grant;  // all, if empty
+  std::function<Movers(const Movers&)> grant_movers;             // likewise
+  Counters now;                                                  // what counters() answers
   std::array<std::uint64_t, work_count> charged{};
   std::array<std::uint64_t, work_count> charged_application{};
   Nanos clock{};                          // when pages are protected
@@ -138,6 +176,7 @@ class FakeMemory final : public Memory {
   std::vector<Movers> movers;  // every request made
   Watermarks marks;
   std::uint64_t request_calls = 0;
+  std::uint64_t accessed_calls = 0;
   mutable std::uint64_t residency_calls = 0;
 
   // The seam.
@@ -145,9 +184,11 @@ class FakeMemory final : public Memory {
   std::uint64_t page_bytes() const override { return page_bytes_; }
   std::uint64_t capacity(Tier tier) const override { return capacity_[index(tier)]; }
   std::uint64_t free_pages(Tier tier) const override {
-    std::uint64_t used = 0;
-    for (const auto& [page, in] : where_) used += in == tier;
-    return capacity_[index(tier)] - used;
+    const std::uint64_t most = capacity(tier);
+    return most - std::min(most, used(tier));
+  }
+  std::uint64_t excess_pages(Tier tier) const override {
+    return used(tier) - std::min(used(tier), capacity(tier));
   }
   void residency(std::span<const PageId> pages, std::span<Residency> out) const override {
     ++residency_calls;
@@ -181,9 +222,15 @@ class FakeMemory final : public Memory {
     return pages.size();
   }
   std::uint64_t pending(Tier to) const override { return queued(to).size(); }
-  void set_sampling(const SamplingRequest& request) override { sampling.push_back(request); }
+  SamplingRequest set_sampling(const SamplingRequest& request) override {
+    sampling.push_back(request);
+    return grant ? grant(request) : request;
+  }
   Counters counters() const override { return now; }
-  void set_movers(const Movers& request) override { movers.push_back(request); }
+  Movers set_movers(const Movers& request) override {
+    movers.push_back(request);
+    return grant_movers ? grant_movers(request) : request;
+  }
   void set_watermarks(const Watermarks& request) override { marks = request; }
   std::size_t reshape(Change to, std::span<const PageId> units) override {
     for (const PageId page : units) reshapes.emplace_back(to, page);
@@ -202,12 +249,24 @@ class FakeMemory final : public Memory {
     });
     return count;
   }
+  /// A unit has one bit, its first page's.
   void accessed(PageRange range, PageMask out, bool clear) override {
+    ++accessed_calls;
     std::ranges::fill(out, 0);
     each(range, [&](PageId page, Tier) {
-      if (!idle_.contains(page)) set(out, page.value - range.first.value);
-      if (clear) idle_.insert(page);
+      if (!idle_.contains(unit(page).first)) set(out, page.value - range.first.value);
     });
+    if (clear) each(range, [&](PageId page, Tier) { idle_.insert(unit(page).first); });
+  }
+  void accessed(std::span<const PageId> pages, PageMask out, bool clear) override {
+    ++accessed_calls;
+    std::ranges::fill(out, 0);
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      if (!where_.contains(pages[i])) continue;
+      const PageId bit = unit(pages[i]).first;
+      if (!idle_.contains(bit)) set(out, i);
+      if (clear) idle_.insert(bit);
+    }
   }
   void probe(std::span<const Probe> probes) override {
     rounds.emplace_back(probes.begin(), probes.end());
@@ -218,7 +277,22 @@ class FakeMemory final : public Memory {
     (by == Payer::daemon ? charged : charged_application)[static_cast<std::size_t>(kind)] += times;
   }
 
+  [[nodiscard]] std::uint64_t used(Tier tier) const {
+    return static_cast<std::uint64_t>(
+        std::ranges::count_if(where_, [&](const auto& item) { return item.second == tier; }));
+  }
+
  private:
+  /// All of the page's unit, or nothing; returns how many pages moved.
+  std::uint64_t move_unit(PageId page, Tier to) {
+    std::vector<PageId> pages;
+    each(unit(page), [&](PageId each_page, Tier from) {
+      if (from != to) pages.push_back(each_page);
+    });
+    if (pages.size() > free_pages(to)) return 0;
+    for (const PageId each_page : pages) where_[each_page] = to;
+    return pages.size();
+  }
   template <typename Visit>
   void each(PageRange range, Visit visit) {
     for (auto it = where_.lower_bound(range.first); it != where_.end() && it->first < range.end();

@@ -2,6 +2,8 @@
 // classes themselves, so that a new one without forwarding fails here.
 #include <cstring>
 #include <map>
+#include <set>
+#include <stdexcept>
 #include <string>
 
 #include "check.hpp"
@@ -37,6 +39,9 @@ class NotedMemory final : public Memory {
   std::uint64_t page_bytes() const override { return note("page_bytes", 11); }
   std::uint64_t capacity(Tier tier) const override { return note("capacity", 20 + index(tier)); }
   std::uint64_t free_pages(Tier tier) const override { return note("free", 30 + index(tier)); }
+  std::uint64_t excess_pages(Tier tier) const override {
+    return note("excess_pages", 33 + index(tier));
+  }
   void residency(std::span<const PageId> pages, std::span<Residency> out) const override {
     CHECK_EQ(pages.size(), 1u);
     out[0] = note("residency", Residency::slow);
@@ -53,9 +58,9 @@ class NotedMemory final : public Memory {
     return note("request", pages.size() + 40);
   }
   std::uint64_t pending(Tier to) const override { return note("pending", 50 + index(to)); }
-  void set_movers(const Movers& movers) override {
+  Movers set_movers(const Movers& movers) override {
     CHECK_EQ(movers.threads, 9u);
-    note("set_movers", 0);
+    return note("set_movers", Movers{.threads = 8});
   }
   void set_watermarks(const Watermarks& marks) override {
     CHECK_EQ(marks.wake, 0.25);
@@ -65,9 +70,9 @@ class NotedMemory final : public Memory {
     CHECK(to == Change::collapse);
     return note("reshape", units.size() + 60);
   }
-  void set_sampling(const SamplingRequest& request) override {
+  SamplingRequest set_sampling(const SamplingRequest& request) override {
     CHECK_EQ(request.loads.value, 70.0);
-    note("set_sampling", 0);
+    return note("set_sampling", SamplingRequest{.loads = {SamplingRequest::Mode::period, 77}});
   }
   Counters counters() const override { return note("counters", Counters{.a3_reads = 71}); }
   std::uint64_t protect(PageRange range, Tiers which, PageMask untouched) override {
@@ -78,6 +83,10 @@ class NotedMemory final : public Memory {
   void accessed(PageRange range, PageMask out, bool clear) override {
     CHECK(range == (PageRange{{3}, 4}) && clear);
     out[0] = note("accessed", 73);
+  }
+  void accessed(std::span<const PageId> pages, PageMask out, bool clear) override {
+    CHECK(pages.size() == 2 && !clear);
+    out[0] = note("accessed of pages", 78);
   }
   void probe(std::span<const Probe> probes) override {
     CHECK_EQ(probes.size(), 2u);
@@ -133,6 +142,10 @@ class NotedPolicy final : public Policy {
   void on_pressure(Tier tier, Nanos) override {
     CHECK(tier == Tier::slow);
     note("on_pressure");
+  }
+  void on_capacity(Tier tier, Nanos now) override {
+    CHECK(tier == Tier::slow && now == Nanos{4});
+    note("on_capacity");
   }
   void tick(Nanos now) override {
     CHECK(now == Nanos{5});
@@ -190,6 +203,7 @@ TEST("forwarding: every function of Memory reaches the inner one, with its argum
   CHECK_EQ(memory.page_bytes(), 11u);
   CHECK_EQ(memory.capacity(Tier::slow), 21u);
   CHECK_EQ(memory.free_pages(Tier::slow), 31u);
+  CHECK_EQ(memory.excess_pages(Tier::slow), 34u);
   memory.residency(std::span{&page, 1}, std::span{&where, 1});
   CHECK(where == Residency::slow);
   memory.residency(page, std::span{&where, 1});
@@ -197,15 +211,18 @@ TEST("forwarding: every function of Memory reaches the inner one, with its argum
   CHECK(memory.unit(page) == (PageRange{{6}, 512}));
   CHECK_EQ(memory.request(Tier::slow, {&page, 1}, Way::in_fault), 41u);
   CHECK_EQ(memory.pending(Tier::slow), 51u);
-  memory.set_movers({.threads = 9});
+  CHECK_EQ(memory.set_movers({.threads = 9}).threads, 8u);
   memory.set_watermarks({.wake = 0.25});
   CHECK_EQ(memory.reshape(Change::collapse, {&page, 1}), 61u);
-  memory.set_sampling({.loads = {SamplingRequest::Mode::period, 70}, .stores = {}});
+  const SamplingRequest asked{.loads = {SamplingRequest::Mode::period, 70}};
+  CHECK_EQ(memory.set_sampling(asked).loads.value, 77.0);
   CHECK_EQ(memory.counters().a3_reads, 71.0);
   CHECK_EQ(memory.protect({{3}, 4}, Tiers::fast, mask), 72u);
   CHECK_EQ(mask[0], 5u);
   memory.accessed({{3}, 4}, mask, true);
   CHECK_EQ(mask[0], 73u);
+  memory.accessed(std::vector<PageId>(2), mask, false);
+  CHECK_EQ(mask[0], 78u);
   memory.probe(std::vector<Probe>(2));
   CHECK(memory.quantum() == Nanos{74});
   CHECK_EQ(memory.site(75), "arena");
@@ -226,6 +243,7 @@ TEST("forwarding: every function of Policy reaches the inner one, with its argum
   policy.on_faults(std::vector<Fault>(2), {});
   policy.on_probed(std::vector<Probe>(3), {});
   policy.on_pressure(Tier::slow, {});
+  policy.on_capacity(Tier::slow, Nanos{4});
   policy.tick(Nanos{5});
   CHECK(policy.tick_period() == Nanos{6});
   policy.on_migrated(std::vector<MigrationResult>(4), {});
@@ -256,6 +274,26 @@ TEST("needs: what is missing is named, and nothing else") {
   require_needs(info, resolve(info.knobs, {}), offered, "this machine");
   CHECK_THROWS(
       require_needs(info, resolve(info.knobs, {{"placed", true}}), offered, "this machine"),
-      "policy scanner needs allocation sites, which");
+      "policy scanner needs allocation sites, placement of first touches, which");
   CHECK_EQ(names(Need::nothing), "");
+}
+
+TEST("needs: who cannot do without other copies, or another first touch, says so") {
+  const Need all{~std::uint32_t{0}};
+  const auto refused = [&](Need lacking) {
+    std::set<std::string> names;
+    for (const PolicyInfo& info : policies()) {
+      try {
+        require_needs(info, resolve(info.knobs, {}), all & ~lacking, "this process");
+      } catch (const std::invalid_argument& error) {
+        CHECK_EQ(std::string(error.what()), "policy " + info.name + " needs " + tt::names(lacking) +
+                                                ", which this process does not have");
+        names.insert(info.name);
+      }
+    }
+    return names;
+  };
+  CHECK(refused(Need::copies) == std::set<std::string>{"nomad"});
+  CHECK(refused(Need::placement) == (std::set<std::string>{"all-slow", "arc", "offline-optimal",
+                                                           "soar", "static-hot", "twoq"}));
 }

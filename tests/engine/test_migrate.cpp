@@ -383,13 +383,14 @@ TEST("cold list: fast pages in the order in which they came; pages not yet there
   migrate::ColdList cold;
   cold.map(range(0, 6));  // 4 and 5 are not touched yet
   cold.remove({1});
-  cold.begin_pass();
+  cold.begin_pass(memory);
   CHECK(cold.pop(memory) == PageId{0});
   cold.push({1});
   CHECK(cold.pop(memory) == PageId{3});
   CHECK_EQ(cold.looked_at(), 3u);
   CHECK(cold.pop(memory) == PageId{1});  // 4 and 5 have gone to the end
   memory.touch({4}, Tier::fast);
+  cold.begin_pass(memory);
   CHECK(cold.pop(memory) == PageId{4});
 }
 
@@ -399,19 +400,46 @@ TEST("cold list: is not searched again while nothing has changed") {
   migrate::ColdList cold;
   cold.map(range(3, 5));  // slow, or absent
   const auto looked_at = [&] {
-    cold.begin_pass();
+    cold.begin_pass(memory);
     CHECK(!cold.pop(memory));
     return cold.looked_at();
   };
   CHECK_EQ(looked_at(), 5u);
   CHECK_EQ(looked_at(), 0u);
   memory.touch({6}, Tier::fast);  // the fast tier has changed
-  cold.begin_pass();
+  cold.begin_pass(memory);
   CHECK(cold.pop(memory) == PageId{6});
   CHECK_EQ(looked_at(), 1u);
   cold.push({0});
-  cold.begin_pass();
+  cold.begin_pass(memory);
   CHECK(cold.pop(memory) == PageId{0});
+}
+
+TEST("cold list: is searched again when others have moved pages, though as many are free") {
+  FakeMemory memory(4, 10);
+  for (std::uint64_t p = 0; p < 6; ++p) memory.touch({p}, p < 3 ? Tier::fast : Tier::slow);
+  migrate::ColdList cold;
+  cold.map(range(6, 2));  // absent
+  cold.begin_pass(memory);
+  CHECK(!cold.pop(memory));
+  memory.touch({6}, Tier::slow);
+  memory.move_unasked({0});
+  memory.move_unasked({6});
+  CHECK_EQ(memory.free_pages(Tier::fast), 1u);
+  cold.begin_pass(memory);
+  CHECK(cold.pop(memory) == PageId{6});
+}
+
+TEST("cold list: asks for batches of pages, not for each") {
+  FakeMemory memory(1000, 1000);
+  for (std::uint64_t p = 0; p < 1000; ++p) memory.touch({p}, p < 900 ? Tier::slow : Tier::fast);
+  migrate::ColdList cold;
+  cold.map(range(0, 1000));
+  cold.begin_pass(memory);
+  for (std::uint64_t p = 900; p < 1000; ++p) CHECK(cold.pop(memory) == PageId{p});
+  CHECK(!cold.pop(memory));
+  CHECK_EQ(cold.looked_at(), 1000u);
+  CHECK(memory.residency_calls <= 8);
 }
 
 TEST("demotion pause: a second after each demotion, from a fast one on until a slow one") {

@@ -12,6 +12,7 @@
 #include "watcher.hpp"
 
 using namespace tt;
+using test::FakeMemory;
 using test::Rig;
 
 namespace {
@@ -51,6 +52,56 @@ std::vector<PolicyInfo> all() {
   return infos;
 }
 
+/// How much a substrate asks of a policy.
+enum class Substrate : std::uint8_t {
+  kind,  // tells of whole ranges before they are touched, grants everything
+  // Tells of what is populated, block by block and late; places first touches as a kernel does; has
+  // units that come and go; samples less than was asked for; changes the budget.
+  live,
+};
+
+/// What a live substrate grants at worst: loads alone, seldom, wherever they are.
+SamplingRequest less(const SamplingRequest& asked) {
+  using Mode = SamplingRequest::Mode;
+  SamplingRequest granted;
+  if (asked.loads.mode == Mode::off) return granted;
+  const double value = asked.loads.value;
+  granted.loads = {asked.loads.mode, asked.loads.mode == Mode::period ? 7 * value : value / 7};
+  return granted;
+}
+
+/// What the program has touched, and the policy has perhaps not been told of.
+class Populated {
+ public:
+  static constexpr std::uint64_t block_pages = 16;
+
+  void touch(PageId page) {
+    pages_.insert(page.value);
+    blocks_.insert(page.value / block_pages);
+  }
+  void free(PageRange range) {
+    pages_.erase(pages_.lower_bound(range.first.value), pages_.lower_bound(range.end().value));
+  }
+  /// The populated runs of a block that has filled further; none if there is no such block.
+  std::vector<PageRange> next(Rng& rng) {
+    std::vector<PageRange> runs;
+    if (blocks_.empty()) return runs;
+    const auto at =
+        std::next(blocks_.begin(), static_cast<std::ptrdiff_t>(rng.below(blocks_.size())));
+    const std::uint64_t first = *at * block_pages;
+    blocks_.erase(at);
+    for (std::uint64_t page = first; page < first + block_pages; ++page) {
+      if (!pages_.contains(page)) continue;
+      if (runs.empty() || runs.back().end() != PageId{page}) runs.push_back({{page}, 0});
+      ++runs.back().count;
+    }
+    return runs;
+  }
+
+ private:
+  std::set<std::uint64_t> pages_, blocks_;
+};
+
 /// A random life against the policy. Returns everything that it asked for.
 struct Life {
   std::vector<std::pair<PageId, Tier>> requested;
@@ -60,7 +111,7 @@ struct Life {
 };
 
 Life live(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw, std::uint64_t seed,
-          std::uint64_t page_bytes) {
+          std::uint64_t page_bytes, Substrate substrate = Substrate::kind) {
   Rng rng(seed);
   constexpr std::uint64_t pages = 300;
   Rng ahead(seed + 1000);
@@ -72,6 +123,14 @@ Life live(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw, std:
   test::FakeMemory memory(40, pages, page_bytes);
   memory.unit_pages = 4;    // small, so that all pages of a unit are there now and then
   std::vector<Fault> late;  // reported later than they happened
+  const bool tough = substrate == Substrate::live;
+  const bool places = !tough || includes(info.traits.needs, Need::placement);
+  if (tough) {
+    memory.grant = less;
+    if (!includes(info.traits.needs, Need::copies))
+      memory.grant_movers = [](const Movers&) { return Movers{}; };
+  }
+  Populated populated;
   const Knobs knobs = Rig::scaled(info, given, raw);
   const auto policy = info.make({memory, knobs, &oracle, 7});
   std::set<std::uint64_t> mapped;
@@ -87,18 +146,39 @@ Life live(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw, std:
   for (int step = 0; step < 1500; ++step) {
     const PageRange range{{rng.below(pages)}, 1 + rng.below(20)};
     memory.clock = now;
-    switch (rng.below(14)) {
+    switch (rng.below(tough ? 17 : 14)) {
       case 0:
-        policy->on_map(range, static_cast<std::uint32_t>(rng.below(3)), now);
+        if (!tough) policy->on_map(range, static_cast<std::uint32_t>(rng.below(3)), now);
         for (std::uint64_t i = 0; i < range.count; ++i) {
           const PageId page{range.first.value + i};
-          mapped.insert(page.value);
+          if (!tough) mapped.insert(page.value);
           // A mapped page need not be resident yet.
-          if (rng.below(4) > 0) memory.touch(page, policy->placement({page, 1}));
+          if (rng.below(4) == 0) continue;
+          memory.touch(page, places ? policy->placement({page, 1}) : Tier::fast);
+          populated.touch(page);
+        }
+        break;
+      case 14:
+        for (const PageRange& run : populated.next(rng)) {
+          policy->on_map(run, static_cast<std::uint32_t>(rng.below(3)), now);
+          for (std::uint64_t i = 0; i < run.count; ++i) mapped.insert(run.first.value + i);
+        }
+        break;
+      case 15:  // an operator changes the budget, down to nothing at times
+        if (rng.below(4) > 0) break;
+        memory.set_capacity(Tier::fast, rng.below(60));
+        policy->on_capacity(Tier::fast, now);
+        break;
+      case 16:  // the kernel builds or breaks up a huge page
+        if (rng.below(2) == 0) {
+          memory.make_huge(range.first);
+        } else {
+          memory.make_small(range.first);
         }
         break;
       case 1:  // with requests pending, as a live process does
         memory.free(range);
+        populated.free(range);
         policy->on_unmap(range, now);
         for (std::uint64_t i = 0; i < range.count; ++i) mapped.erase(range.first.value + i);
         break;
@@ -130,15 +210,9 @@ Life live(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw, std:
       case 4:
         memory.queue_limit = rng.below(3) == 0 ? rng.below(4) : SIZE_MAX;
         break;
-      case 5: {  // a page moves on its own (reclaim, another tenant), and the policy is not told
-        const PageId page{rng.below(pages)};
-        const auto at = memory.where(page);
-        if (at != Residency::absent) {
-          memory.free({page, 1});
-          memory.touch(page, at == Residency::fast ? Tier::slow : Tier::fast);
-        }
+      case 5:  // a page moves on its own (reclaim, another tenant), and the policy is not told
+        memory.move_unasked({rng.below(pages)});
         break;
-      }
       case 6: {  // protected pages are touched; faults are told now or late, stale ones too
         std::vector<Fault> faults = std::exchange(late, {});
         for (auto n = rng.below(60); n > 0; --n) {
@@ -173,15 +247,19 @@ Life live(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw, std:
         for (auto n = rng.below(40); n > 0; --n) {  // may be empty; may name unknown pages
           const std::uint64_t skewed = rng.below(1 + rng.below(pages + 50));
           const Tier tier = memory.where({skewed}) == Residency::slow ? Tier::slow : Tier::fast;
+          const bool store = rng.below(3) == 0;
+          if (tough && store) continue;  // no such samples were granted
           samples.push_back({{skewed},
                              rng.below(10) == 0 ? other(tier) : tier,  // late: it has moved since
-                             rng.below(3) == 0 ? AccessKind::store : AccessKind::load});
+                             store ? AccessKind::store : AccessKind::load});
         }
         policy->on_samples(samples, now);
       }
     }
     check_requests();
     if (step % 100 == 0) {
+      CHECK(memory.units_are_whole());
+      CHECK(memory.free_pages(Tier::fast) == 0 || memory.excess_pages(Tier::fast) == 0);
       Gauges gauges;
       policy->gauges(gauges);
       for (const auto& [name, value] : gauges) CHECK(std::isfinite(value));
@@ -194,6 +272,59 @@ Life live(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw, std:
   result.sampling = memory.sampling;
   return result;
 }
+
+/// A program that goes on, on a machine whose fast tier holds 64 of its 200 pages: the lower a page,
+/// the oftener it is accessed, and not at all from 60 on.
+class Steady {
+ public:
+  explicit Steady(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw)
+      : rig_(info.name, given, raw, 64, 400, info.traits.page_bytes) {
+    rig_.map(0, 200);
+  }
+  FakeMemory& memory() { return rig_.memory; }
+  /// As many rounds as the policy's slowest parts need.
+  void go_on() {
+    const Nanos until = rig_.now + from_seconds(60);
+    for (int n = 0; n < 6000 && (n < 300 || rig_.now < until); ++n) round();
+  }
+  void budget(std::uint64_t pages) {
+    memory().set_capacity(Tier::fast, pages);
+    rig_.policy->on_capacity(Tier::fast, rig_.now);
+  }
+
+ private:
+  void round() {
+    ++rounds_;
+    rig_.run(seconds(rig_.policy->tick_period()));
+    std::vector<std::uint64_t> pages;
+    for (std::uint64_t page = 0; page < 60; ++page)
+      if (rounds_ % (1 + page / 4) == 0) pages.push_back(page);
+    std::vector<Fault> faults;
+    for (const std::uint64_t page : pages) {
+      const auto fault = memory().access({page}, AccessKind::load, rig_.now);
+      if (fault) faults.push_back(*fault);
+      memory().now.loads[memory().where({page}) == Residency::fast ? 0 : 1] += 100;
+    }
+    for (const Tier tier : {Tier::fast, Tier::slow}) {
+      TierCounters& counters = memory().now.tier[index(tier)];
+      counters.reads += 100;
+      counters.occupancy_ns += tier == Tier::fast ? 1e4 : 3e4;
+      counters.busy_ns += 1e4;
+    }
+    if (!faults.empty()) rig_.policy->on_faults(faults, rig_.now);
+    if (includes(rig_.info.traits.needs, Need::samples)) rig_.sample(pages);
+    while (!memory().rounds.empty())
+      rig_.policy->on_probed(memory().answer([](PageId page) { return page.value < 16; }),
+                             rig_.now);
+    const double free = static_cast<double>(memory().free_pages(Tier::fast));
+    if (free < memory().marks.wake * static_cast<double>(memory().capacity(Tier::fast)))
+      rig_.policy->on_pressure(Tier::fast, rig_.now);
+    rig_.settle();
+  }
+
+  Rig rig_;
+  std::uint64_t rounds_ = 0;
+};
 
 }  // namespace
 
@@ -218,6 +349,45 @@ TEST("seam: every policy survives a live process, and only asks for mapped pages
       CHECK_EQ(reshapes > 100, includes(info.traits.needs, Need::mixed_pages));
       if ((asked > 100) != migrates || (done > 50) != migrates) {
         std::cerr << "  policy " << info.name << ": " << asked << " asked, " << done << " done\n";
+      }
+    }
+  }
+}
+
+TEST("seam: a live substrate's blocks, budgets, units and grants are survived, and made use of") {
+  for (const auto& info : all()) {
+    if (includes(info.traits.needs, Need::future)) continue;  // no process knows its own
+    for (const auto& [given, raw] : settings(info)) {
+      std::uint64_t asked = 0;
+      for (std::uint64_t seed = 1; seed <= 3; ++seed)
+        asked +=
+            live(info, given, raw, seed, info.traits.page_bytes, Substrate::live).requested.size();
+      CHECK_EQ(asked > 10, info.traits.migrates);
+      if ((asked > 10) != info.traits.migrates)
+        std::cerr << "  policy " << info.name << ": " << asked << " asked\n";
+    }
+  }
+}
+
+TEST("seam: who demotes gets below a budget that has shrunk") {
+  for (const auto& info : policies()) {
+    if (!info.traits.migrates || includes(info.traits.needs, Need::future)) continue;
+    // autonuma never demotes. The others stay above it where nothing that they hold turns cold, or
+    // while they sample nothing.
+    const std::set<std::string> stay{"autonuma", "autotiering", "damon-goal",
+                                     "freqtier", "hmsdk",       "hybridtier"};
+    if (stay.contains(info.name)) continue;
+    for (const auto& [given, raw] : settings(info)) {
+      if (given.contains("aol.enabled")) continue;
+      Steady program(info, given, raw);
+      program.go_on();
+      for (const std::uint64_t budget : {24, 5}) {
+        program.budget(budget);
+        program.go_on();
+        CHECK_EQ(program.memory().excess_pages(Tier::fast), 0u);
+        if (program.memory().excess_pages(Tier::fast) > 0)
+          std::cerr << "  policy " << info.name << " holds " << program.memory().used(Tier::fast)
+                    << " of " << budget << "\n";
       }
     }
   }

@@ -89,6 +89,16 @@ TEST("hemem: a full fast tier gives up one cold page per hot one, victims first"
   CHECK_EQ(rig.memory.queue.size(), 0u);  // nothing left to do
 }
 
+TEST("hemem: a pass asks for the residency of many pages at once") {
+  Rig rig("hemem", {{"hot_ring_reqs_threshold", 1000.0}}, uncooled(), 400, 1000);
+  rig.map(0, 1000);
+  sample(rig, span_of(500, 300), 8);
+  const auto calls = rig.memory.residency_calls;
+  rig.run(0.05);  // hot pages enter their lists, and victims are looked for
+  CHECK(rig.memory.requested.size() > 100);
+  CHECK(rig.memory.residency_calls - calls <= 50);
+}
+
 TEST("hemem: migration stops when the hot set exceeds the fast tier, and goes on when it shrinks") {
   auto rig = hemem({}, uncooled());
   sample(rig, span_of(0, 10), 8);

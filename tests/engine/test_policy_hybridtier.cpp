@@ -296,6 +296,11 @@ TEST("hybridtier: an empty scan is not repeated until something changed") {
   rig.map(40, 10);
   rig.run(2);
   CHECK_EQ(rig.memory.work(Work::scan_step), scanned + 50);
+  // Others have moved pages, though as many are free as before.
+  rig.memory.move_unasked({0});
+  rig.memory.move_unasked({45});
+  rig.run(2);
+  CHECK(rig.memory.work(Work::scan_step) >= scanned + 100);
 }
 
 namespace {

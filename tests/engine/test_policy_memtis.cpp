@@ -74,6 +74,16 @@ TEST("memtis: demotes for the hot pages that wait, and for the free space") {
   CHECK_EQ(rig.memory.free_pages(Tier::fast), 1u);
 }
 
+TEST("memtis: a pass asks for the residency of many pages at once") {
+  Rig rig("memtis", {}, base, 400, 2000, huge);
+  rig.map(0, 1000);
+  rig.sample(span_of(400, 300), 6);
+  const auto calls = rig.memory.residency_calls;
+  rig.run(0.5);
+  CHECK(rig.memory.requested.size() >= 600);
+  CHECK(rig.memory.residency_calls - calls <= 20);
+}
+
 TEST("memtis: cold pages are demoted before warm ones, hot ones never") {
   auto rig = memtis({{"adaptation_period", 780.0}});
   rig.sample(span_of(0, 5), 40);    // 42: bin 5

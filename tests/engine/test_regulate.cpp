@@ -474,6 +474,53 @@ TEST("sweeps: two barren ones in a row, or ten with a good one after each, are e
   CHECK(!sweeps.ended(false));
 }
 
+TEST("intensity ladder: levels that make no difference to what is granted are passed over") {
+  FakeMemory memory{10, 10};
+  memory.grant = [](const SamplingRequest& asked) {  // 10 samples a second at most
+    SamplingRequest granted = asked;
+    granted.loads.value = std::min(10.0, asked.loads.value);
+    return granted;
+  };
+  IntensityLadder ladder{
+      memory, IntensityLadder::Options{
+                  .levels = {1000, 100, 10, 1}, .window = from_seconds(60), .stable_band = 0.005}};
+  CHECK_EQ(ladder.frequency(), 10.0);
+  Nanos now{};
+  const auto stable = [&] {
+    now += from_seconds(60);
+    load(memory, 0.5);
+    ladder.promoted(5);
+    ladder.tick(now);
+  };
+  stable();
+  stable();
+  CHECK_EQ(ladder.level(), 3u);
+  CHECK_EQ(ladder.frequency(), 1.0);
+  stable();
+  CHECK(ladder.monitoring());
+  CHECK_EQ(ladder.frequency(), 0.0);
+}
+
+TEST("local sampling: one that cannot be thinned is not asked for again") {
+  FakeMemory memory(10, 10);
+  memory.grant = [](SamplingRequest asked) {
+    asked.loads.value /= 2;
+    asked.fast_share = 1;
+    return asked;
+  };
+  regulate::LocalSampling local(memory, {SamplingRequest::Mode::frequency, 1000});
+  const std::vector<PageId> pages{{1}};
+  const std::vector<track::Count> counts{{{1}, 100}};
+  const std::vector<std::uint32_t> full{15};
+  for (int batch = 0; batch < 3; ++batch) {
+    local.counted({pages, counts, full, full}, 15);
+    local.end_batch();
+  }
+  CHECK_EQ(memory.sampling.size(), 2u);
+  CHECK_EQ(local.fast_share(), 1.0);
+  CHECK_EQ(local.hz(), 500.0);
+}
+
 TEST("local sampling: halved twice while four fifths of the samples meet full counters") {
   FakeMemory memory(10, 10);
   regulate::LocalSampling local(memory, {SamplingRequest::Mode::frequency, 1000});

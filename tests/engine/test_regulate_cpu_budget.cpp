@@ -1,4 +1,6 @@
 // Sampling within a share of a processor.
+#include <algorithm>
+
 #include "check.hpp"
 #include "fake_memory.hpp"
 #include "regulate/cpu_budget.hpp"
@@ -50,6 +52,22 @@ TEST("cpu budget: one step a window up to a hundred times the period, and back")
   sampler.windows(0.001, 40);
   CHECK_NEAR(sampler.budget.load_period(), 200, 1e-9);
   CHECK_NEAR(sampler.budget.store_period(), 100000, 1e-9);
+}
+
+TEST("cpu budget: goes by the periods that it was granted") {
+  test::FakeMemory memory{10, 10};
+  // No more than a load in 1000 is sampled, and no store.
+  memory.grant = [](const SamplingRequest& asked) {
+    return SamplingRequest{.loads = {asked.loads.mode, std::max(1000.0, asked.loads.value)}};
+  };
+  regulate::CpuBudget budget(memory, resolve(regulate::cpu_budget_knobs("a test"), {}));
+  CHECK_EQ(budget.load_period(), 1000.0);
+  CHECK_EQ(budget.store_period(), 0.0);
+  // It costs too much all the same: the next step is the first that makes a difference.
+  memory.now.sampling_seconds = 1.5;
+  budget.tick(from_seconds(15));
+  CHECK_NEAR(budget.load_period(), 200 * 1201.0 / 199, 1e-9);
+  CHECK_EQ(memory.sampling.size(), 2u);
 }
 
 TEST("cpu budget: within half a percent of the limit nothing changes; the share is averaged") {

@@ -235,6 +235,13 @@ TEST("sampling: the kernel bounds the time that handling takes of a processor") 
   begin(sampler, 1e8);  // 10 G events a second
   // A quarter of four processors at 2.5 us each: 400 k samples a second.
   CHECK_NEAR(sampler.period(AccessKind::load), 10e9 / 400e3, 1e-6);
+  // Which is what it grants, where it is told so; all that is less it grants as it is.
+  CHECK_NEAR(sampler.granted().loads.value, 400e3, 1e-6);
+  sampler.set({.loads = {Mode::frequency, 1e7, false, true}});
+  CHECK_NEAR(sampler.granted().loads.value, 100e3, 1e-6);
+  const SamplingRequest less{.loads = {Mode::frequency, 1e5}, .stores = {Mode::period, 100}};
+  sampler.set(less);
+  CHECK(sampler.granted() == less);
 }
 
 TEST("sampling: a sample of frequency mode is an interrupt") {

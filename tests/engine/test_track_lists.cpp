@@ -198,6 +198,24 @@ TEST("lists: idle pages that have gone or moved unseen are put right by a scan")
   CHECK(l.lists.on(inactive, {0}));
 }
 
+TEST("lists: a scan asks for batches of pages, not for each") {
+  test::FakeMemory memory(2000, 10);
+  LruLists lists(memory, 1024);
+  lists.map(range(0, 2000));
+  for (std::uint64_t p = 0; p < 2000; ++p) memory.touch({p}, Tier::fast);
+  lists.find_new();
+  memory.accessed(range(0, 1000), {}, true);  // the others look accessed
+  const auto asked = memory.residency_calls + memory.accessed_calls;
+  std::uint64_t seen = 0;
+  lists.scan(Tier::fast, inactive, 2000, [&](PageId page, bool accessed) {
+    CHECK_EQ(accessed, page.value >= 1000);
+    CHECK_EQ(page.value, seen++);  // oldest first
+    return accessed ? active : inactive;
+  });
+  CHECK_EQ(lists.size(Tier::fast, active), 1000u);
+  CHECK(memory.residency_calls + memory.accessed_calls - asked <= 8);
+}
+
 TEST("lists: every page is on one list, whatever happens") {
   test::FakeMemory memory(200, 600);
   LruLists lists(memory, 1024);

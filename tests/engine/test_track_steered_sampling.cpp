@@ -39,6 +39,20 @@ TEST("steered sampling: by frequency until loads are seen, then by the period fo
   CHECK((s.loads() == SamplingRequest::Event{Mode::period, 1}));  // each load, not more
 }
 
+TEST("steered sampling: what is granted of the period is told as a frequency") {
+  Steered s;
+  CHECK_EQ(s.sampling.set_sampling({.loads = {Mode::frequency, 1000}}).loads.value, 1000.0);
+  s.second(50000);
+  const SamplingRequest asked{.loads = {Mode::frequency, 1000}};
+  CHECK(s.sampling.set_sampling(asked) == asked);
+  s.memory.grant = [](const SamplingRequest& request) {
+    return SamplingRequest{.loads = {request.loads.mode, 4 * request.loads.value}};
+  };
+  CHECK((s.sampling.set_sampling(asked).loads == SamplingRequest::Event{Mode::frequency, 250}));
+  s.memory.grant = [](const SamplingRequest&) { return SamplingRequest{}; };
+  CHECK(s.sampling.set_sampling(asked) == SamplingRequest{});
+}
+
 TEST("steered sampling: a new period only for a rate that has changed") {
   Steered s;
   s.sampling.set_sampling({.loads = {Mode::frequency, 1000}});

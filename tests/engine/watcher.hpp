@@ -155,7 +155,7 @@ inline PolicyInfo watcher(bool units = false) {
                  .meaning = "splits and collapses huge pages",
                  .source = "a test"}};
   info.traits.needs = Need::faults | Need::accessed_bits | Need::probes;
-  if (units) info.traits.needs = info.traits.needs | Need::mixed_pages;
+  if (units) info.traits.needs = info.traits.needs | Need::mixed_pages | Need::copies;
   info.make = [](const PolicyContext& context) -> std::unique_ptr<Policy> {
     return std::make_unique<Watcher>(context);
   };
