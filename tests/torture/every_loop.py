@@ -33,8 +33,8 @@ class Unmade:
     make: Callable[[], Loop]
 
 
-def loops(folder: Path) -> Iterator[Unmade]:
-    """All of them, with their files below the folder."""
+def loops(folder: Path, driver: Path) -> Iterator[Unmade]:
+    """All of them, with their files below the folder. `driver`: of traces (tests/fuzz)."""
     for name in WARM:
         importlib.import_module(name)
     scenarios.stand_in()
@@ -51,5 +51,5 @@ def loops(folder: Path) -> Iterator[Unmade]:
     yield Unmade("flips: study", partial(flips.study_loop, commands["report"], work))
     yield Unmade("flips: stream", partial(flips.stream_loop, commands["stream"], work))
     yield Unmade("documents", partial(inputs.document_loop, folder / "documents"))
-    yield Unmade("traces", inputs.trace_loop)
+    yield Unmade("traces", partial(inputs.trace_loop, driver))
     yield Unmade("kills", partial(kills.loop, folder / "kills"))

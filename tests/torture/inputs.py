@@ -12,7 +12,6 @@ from harness import forked
 from loops import Loop, Result
 
 ROOT = Path(__file__).resolve().parents[2]
-FUZZ = ROOT / "build/fuzz/fuzz"
 TARGETS = ("stream", "spool", "import")
 PER_CASE = 40
 RUNS = 2500
@@ -39,16 +38,16 @@ def document_loop(folder: Path) -> Loop:
     return Loop("documents", 10_000 // PER_CASE, 8, run)
 
 
-def trace_loop() -> Loop:
+def trace_loop(driver: Path) -> Loop:
     """A case is a run of the fuzz driver, under sanitizers, on one of its targets."""
-    if not FUZZ.exists():
-        raise SystemExit(f"{FUZZ} is not built; `make torture` builds it")
+    if not driver.exists():
+        raise SystemExit(f"{driver} is not built; `make torture` builds it")
 
     def run(case: int, seed: int) -> Result:
         target = TARGETS[case % len(TARGETS)]
         done = subprocess.run(
             [
-                *(FUZZ, target, "--corpus", ROOT / "tests/fuzz/corpus" / target),
+                *(driver, target, "--corpus", ROOT / "tests/fuzz/corpus" / target),
                 *("--runs", str(RUNS), "--seed", str(seed * 1_000_000 + case)),
             ],
             env={"PATH": "/usr/bin:/bin"},  # without the preload, which sanitizers do not bear

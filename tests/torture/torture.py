@@ -35,6 +35,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a sample, in about two minutes")
     parser.add_argument("--loop", action="append", metavar="NAME", help="only loops named so")
+    parser.add_argument("--skip", action="append", metavar="NAME", help="not those named so")
+    parser.add_argument(
+        "--driver", type=Path, default=ROOT / "build/fuzz/fuzz", help="of traces (make fuzz-build)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="for each loop")
     parser.add_argument("--anew", action="store_true", help="forget what was counted before")
@@ -59,8 +63,10 @@ def torture(args: argparse.Namespace, folder: Path) -> int:
     from tuner import engine
 
     failed = 0
-    for make in every_loop.loops(folder):
-        if args.loop and not any(make.name.startswith(name) for name in args.loop):
+    for make in every_loop.loops(folder, args.driver.absolute()):
+        if args.loop and not make.name.startswith(tuple(args.loop)):
+            continue
+        if args.skip and make.name.startswith(tuple(args.skip)):
             continue
         loop = make.make()
         if args.case is not None:
