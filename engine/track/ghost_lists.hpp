@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/page_map.hpp"
 #include "core/types.hpp"
-#include "track/page_map.hpp"
 
 namespace tt::track {
 
