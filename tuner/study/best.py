@@ -120,7 +120,7 @@ def render(best: BestConfiguration) -> str:
     file = MINIMAL if minimal else FILE
     lines.append(f"Replay: tune sim --workload {shlex.quote(scenario.workload)} --config {file}")
     lines.append(f"Found with {engine.show(best.provenance.engine_build)}.")
-    head = "".join(f"# {line}\n" for line in lines)
+    head = "".join(f"# {' '.join(line.splitlines())}\n" for line in lines)
     return head + document.render(best.model_dump(mode="json", exclude_none=True))
 
 
