@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/assert.hpp"
 #include "core/seam.hpp"
 #include "sim/access_sampler.hpp"
 #include "sim/interference.hpp"
@@ -55,6 +56,7 @@ class Machine final : public Memory {
   [[nodiscard]] std::uint64_t capacity(Tier tier) const override { return pages_.capacity(tier); }
   [[nodiscard]] std::uint64_t free_pages(Tier tier) const override { return pages_.free(tier); }
   void residency(std::span<const PageId> pages, std::span<Residency> out) const override {
+    TT_ASSERT(out.size() == pages.size());
     for (std::size_t i = 0; i < pages.size(); ++i) out[i] = pages_.where(pages[i].value);
   }
   void residency(PageId first, std::span<Residency> out) const override {
@@ -70,9 +72,11 @@ class Machine final : public Memory {
   void set_sampling(const SamplingRequest& request) override { sampler_.set(request); }
   [[nodiscard]] Counters counters() const override { return ledger_.counters(); }
   std::uint64_t protect(PageRange range, Tiers which, PageMask untouched) override {
+    TT_ASSERT(untouched.empty() || untouched.size() == mask_words(range.count));
     return traps_.protect(range, which, untouched, lanes_.now_ns());
   }
   void accessed(PageRange range, PageMask out, bool clear) override {
+    TT_ASSERT(out.size() == mask_words(range.count));
     traps_.accessed(range, out, clear);
   }
   void probe(std::span<const Probe> probes) override { traps_.probe(probes, lanes_.now_ns()); }
