@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "classify/thresholds.hpp"
+
 namespace tt::classify {
 
 AdaptiveThreshold::AdaptiveThreshold(const Options& options)
@@ -33,7 +35,7 @@ bool AdaptiveThreshold::advance(std::uint64_t samples) {
     // is similar to the fast tier capacity."
     filled_ = filled_ || static_cast<double>(histogram_.at_least(1)) >= options_.fast_pages;
     if (!filled_) return false;
-    set(histogram_.least(histogram_.fill(options_.fast_pages, 1.0).hot));
+    set(histogram_.least(fit_thresholds(histogram_, options_.fast_pages, 1.0).hot));
   } else if (static_cast<double>(histogram_.at_least(value_)) > options_.fast_pages) {
     set(value_ + 1);
   } else if (value_ > options_.floor &&

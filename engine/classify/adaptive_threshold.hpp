@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "classify/histogram.hpp"
+#include "core/histogram.hpp"
 
 namespace tt::classify {
 

@@ -24,9 +24,9 @@
 #include <cstdint>
 #include <span>
 
+#include "core/page_count.hpp"
+#include "core/page_map.hpp"
 #include "core/types.hpp"
-#include "track/page_map.hpp"
-#include "track/tracker.hpp"
 
 namespace tt::classify {
 
@@ -45,7 +45,7 @@ class NeighbourPrior {
   void map(PageRange range) { mapped(range, 1); }
   void unmap(PageRange range) { mapped(range, -1); }
   /// Samples of the last advance(): pages whose counts went from before[i] to after[i].
-  void add(std::span<const track::Count> counts, std::span<const std::uint32_t> before,
+  void add(std::span<const PageCount> counts, std::span<const std::uint32_t> before,
            std::span<const std::uint32_t> after);
   /// Counts samples that are about to be added. Returns whether the threshold was adapted.
   bool advance(std::uint64_t samples);
@@ -85,7 +85,7 @@ class NeighbourPrior {
 
   Options options_;
   const std::uint64_t block_pages_;
-  track::PageMap<Block> blocks_;
+  PageMap<Block> blocks_;
   double own_samples_ = 0;    // that the tracker's counts are of
   double block_samples_ = 0;  // that the blocks' are of
   double all_samples_ = 0;    // ever

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "core/page_map.hpp"
 #include "core/types.hpp"
-#include "track/page_map.hpp"
 
 namespace tt::classify {
 
@@ -56,7 +56,7 @@ class TopSet {
     std::uint32_t age = 0;
     friend bool operator==(const Known&, const Known&) = default;
   };
-  track::PageMap<Known> known_;
+  PageMap<Known> known_;
 };
 
 }  // namespace tt::classify

@@ -30,8 +30,9 @@
 #include <utility>
 #include <vector>
 
-#include "classify/histogram.hpp"
 #include "classify/split_plan.hpp"
+#include "classify/thresholds.hpp"
+#include "core/histogram.hpp"
 #include "core/make_policy.hpp"
 #include "migrate/allowance.hpp"
 #include "migrate/mapped_ranges.hpp"
@@ -123,7 +124,7 @@ class Memtis final : public Policy {
   using Counts = track::CooledCounts;
   static constexpr int top_bin = 15;
 
-  const classify::Histogram& histogram() const { return counts_.histogram(); }
+  const Histogram& histogram() const { return counts_.histogram(); }
   int bin_of(std::uint32_t hotness) const {
     return hotness == 0 ? -1 : static_cast<int>(histogram().bin(hotness));
   }
@@ -155,7 +156,8 @@ class Memtis final : public Policy {
   /// Algorithm 1.
   void adapt(bool cooled) {
     memory_.charge(Work::threshold_pass, 1);
-    classify::Thresholds next = histogram().fill(room_for_hot_, warm_fraction_);
+    classify::Thresholds next =
+        classify::fit_thresholds(histogram(), room_for_hot_, warm_fraction_);
     if (artifact_) {
       // Up at any time, down by one bin after a cooling; never all pages, never none.
       const int warm_bins = next.hot - next.warm;
@@ -167,7 +169,7 @@ class Memtis final : public Policy {
     next.cold = next.warm - 1;
     changed_ = changed_ || next.hot != bins_.hot || next.warm != bins_.warm;
     bins_ = next;
-    base_bins_ = counts_.base_histogram().fill(room_for_hot_, warm_fraction_);
+    base_bins_ = classify::fit_thresholds(counts_.base_histogram(), room_for_hot_, warm_fraction_);
   }
   /// "Cooling requires merely shifting the value of each bin in the histogram one bin to its left.
   /// The hot and warm thresholds are updated based on the shifted histogram."

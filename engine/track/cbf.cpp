@@ -120,10 +120,10 @@ class Cbf final : public Tracker {
   void increment(std::span<const PageId> batch) override {
     update(batch, [](PageId page) { return page; }, [](PageId) { return 1U; });
   }
-  void increment(std::span<const Count> batch) override {
+  void increment(std::span<const PageCount> batch) override {
     update(
-        batch, [](const Count& entry) { return entry.page; },
-        [](const Count& entry) { return entry.count; });
+        batch, [](const PageCount& entry) { return entry.page; },
+        [](const PageCount& entry) { return entry.count; });
   }
 
   void get(std::span<const PageId> pages, std::span<std::uint32_t> out) const override {

@@ -9,7 +9,7 @@
 
 namespace tt::track {
 
-std::span<const Count> Coalescer::coalesce(std::span<const PageId> batch) {
+std::span<const PageCount> Coalescer::coalesce(std::span<const PageId> batch) {
   if (batch.size() > std::numeric_limits<std::uint32_t>::max() / 4)
     throw std::invalid_argument("coalesce: batch too large");
   if (slots_.size() < 2 * batch.size() || slots_.empty()) {
@@ -46,7 +46,7 @@ std::span<const Count> Coalescer::coalesce(std::span<const PageId> batch) {
           ++counts_[slot.index].count;
         }
       });
-  return std::span<const Count>(counts_).first(distinct);
+  return std::span<const PageCount>(counts_).first(distinct);
 }
 
 }  // namespace tt::track

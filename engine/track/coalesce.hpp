@@ -12,10 +12,10 @@ namespace tt::track {
 
 class Coalescer {
  public:
-  /// One Count per distinct page of the batch, in order of first occurrence. The result is valid
-  /// until the next call. Buffers are kept: a batch no larger than an earlier one allocates
+  /// One PageCount per distinct page of the batch, in order of first occurrence. The result is
+  /// valid until the next call. Buffers are kept: a batch no larger than an earlier one allocates
   /// nothing.
-  [[nodiscard]] std::span<const Count> coalesce(std::span<const PageId> batch);
+  [[nodiscard]] std::span<const PageCount> coalesce(std::span<const PageId> batch);
 
  private:
   /// A slot is in use if its stamp is this batch's; so the table is never cleared.
@@ -24,7 +24,7 @@ class Coalescer {
     std::uint32_t index = 0;
   };
   std::vector<Slot> slots_;
-  std::vector<Count> counts_;
+  std::vector<PageCount> counts_;
   std::uint32_t stamp_ = 0;
   unsigned shift_ = 0;
 };

@@ -6,9 +6,9 @@
 #include <optional>
 #include <span>
 
-#include "classify/histogram.hpp"
+#include "core/histogram.hpp"
+#include "core/page_map.hpp"
 #include "core/types.hpp"
-#include "track/page_map.hpp"
 
 namespace tt::track {
 
@@ -17,7 +17,6 @@ namespace tt::track {
 class CooledCounts {
  public:
   static constexpr std::uint64_t subpages = 512;  // of a huge page
-  using Histogram = classify::Histogram;
 
   struct State {
     std::uint32_t count = 0;  // samples, as of the clock

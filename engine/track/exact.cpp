@@ -28,10 +28,10 @@ class Exact final : public Tracker {
   explicit Exact(std::uint64_t expected_pages) { resize(capacity_for(expected_pages + chunk)); }
 
   void increment(std::span<const PageId> batch) override {
-    update(batch, [](PageId page) { return Count{page, 1}; });
+    update(batch, [](PageId page) { return PageCount{page, 1}; });
   }
-  void increment(std::span<const Count> batch) override {
-    update(batch, [](const Count& entry) { return entry; });
+  void increment(std::span<const PageCount> batch) override {
+    update(batch, [](const PageCount& entry) { return entry; });
   }
   void get(std::span<const PageId> pages, std::span<std::uint32_t> out) const override {
     if (out.size() < pages.size()) throw std::invalid_argument("get: out is shorter than pages");
@@ -112,7 +112,7 @@ class Exact final : public Tracker {
           });
     }
   }
-  void add(std::uint64_t home, Count entry) {
+  void add(std::uint64_t home, PageCount entry) {
     if (entry.count == 0) return;
     Slot& slot = find(home, entry.page);
     if (slot.raw == 0) {

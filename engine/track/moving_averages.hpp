@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <span>
 
+#include "core/page_map.hpp"
 #include "core/types.hpp"
-#include "track/page_map.hpp"
 
 namespace tt::track {
 

@@ -24,7 +24,7 @@ Counted SampleBatch::count(Tier tier, Tracker& tracker) {
   if (sampled_.empty()) return {};
   const auto counts = coalescer_.coalesce(sampled_);
   pages_.clear();
-  for (const Count& item : counts) pages_.push_back(item.page);
+  for (const PageCount& item : counts) pages_.push_back(item.page);
   tracker.get(pages_, before_);
   tracker.increment(counts);
   tracker.get(pages_, after_);

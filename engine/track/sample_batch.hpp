@@ -19,7 +19,7 @@ namespace tt::track {
 /// call.
 struct Counted {
   std::span<const PageId> pages;
-  std::span<const Count> counts;
+  std::span<const PageCount> counts;
   std::span<const std::uint32_t> before, after;
 };
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/page_map.hpp"
 #include "core/types.hpp"
-#include "track/page_map.hpp"
 
 namespace tt::track {
 

@@ -6,15 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "core/page_count.hpp"
 #include "core/types.hpp"
 
 namespace tt::track {
-
-/// A page and how many samples of a batch named it (after coalescing).
-struct Count {
-  PageId page;
-  std::uint32_t count = 0;
-};
 
 /// Common interface; dispatch is per batch. All implementations halve incrementally:
 /// begin_cooling() only notes that a halving is due, cool(n) does a bounded slice of it, and get()
@@ -23,7 +18,7 @@ class Tracker {
  public:
   virtual ~Tracker() = default;
   /// Adds each count to its page, saturating at max_count().
-  virtual void increment(std::span<const Count> batch) = 0;
+  virtual void increment(std::span<const PageCount> batch) = 0;
   /// Counts one sample for each page (a page may occur more than once).
   virtual void increment(std::span<const PageId> batch) = 0;
   /// out[i] = count of pages[i]. A vector is resized to fit.

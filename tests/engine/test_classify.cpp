@@ -1,10 +1,10 @@
 #include "check.hpp"
 #include "classify/adaptive_threshold.hpp"
-#include "classify/histogram.hpp"
+#include "classify/thresholds.hpp"
+#include "core/histogram.hpp"
 
 using namespace tt;
 using classify::AdaptiveThreshold;
-using classify::Histogram;
 
 TEST("histogram: exponential bins hold [2^n, 2^(n+1)), the last is open") {
   const auto h = Histogram::exponential(4);
@@ -95,7 +95,7 @@ TEST("histogram: MEMTIS Algorithm 1 by hand") {
       {1000, 0.9, 0, -1, -2},  // all fits with room to spare; stops at b < 0
   };
   for (const auto& c : cases) {
-    const auto t = h.fill(c.fast, c.alpha);
+    const auto t = classify::fit_thresholds(h, c.fast, c.alpha);
     CHECK_EQ(t.hot, c.hot);
     CHECK_EQ(t.warm, c.warm);
     CHECK_EQ(t.cold, c.cold);

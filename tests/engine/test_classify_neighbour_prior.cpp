@@ -26,7 +26,7 @@ struct Counted {
     prior.map({{0}, counts.size()});
   }
   void sample(std::uint64_t page, std::uint32_t times = 1) {
-    const track::Count count{{page}, times};
+    const PageCount count{{page}, times};
     const std::uint32_t before = counts[page];
     counts[page] += times;
     prior.advance(times);
@@ -111,7 +111,7 @@ TEST("neighbour prior: a full counter says only that there were more") {
   given.max_count = 4;
   NeighbourPrior prior(given);
   prior.map({{0}, 20});
-  const track::Count hot{{0}, 1};
+  const PageCount hot{{0}, 1};
   for (int n = 0; n < 100; ++n) {
     const std::uint32_t before = n < 4 ? static_cast<std::uint32_t>(n) : 4;
     const std::uint32_t after = n < 3 ? before + 1 : 4;

@@ -525,11 +525,11 @@ TEST("local sampling: halved twice while four fifths of the samples meet full co
   FakeMemory memory(10, 10);
   regulate::LocalSampling local(memory, {SamplingRequest::Mode::frequency, 1000});
   CHECK_EQ(memory.sampling.back().fast_share, 1.0);
-  const std::vector<track::Count> counts{{{1}, 4}, {{2}, 1}};
+  const std::vector<PageCount> counts{{{1}, 4}, {{2}, 1}};
   const std::vector<std::uint32_t> full{15, 3}, emptier{14, 15};
   const auto batch = [&](const std::vector<std::uint32_t>& before, unsigned more) {
     local.counted({{}, counts, before, before}, 15);
-    const std::vector<track::Count> again{{{1}, more}};
+    const std::vector<PageCount> again{{{1}, more}};
     if (more > 0) local.counted({{}, again, full, full}, 15);
     local.end_batch();
     return memory.sampling.back().fast_share;

@@ -145,24 +145,24 @@ TEST("track: counts saturate and stay") {
   for_each_filter(64, [](const CbfOptions& options) {
     const auto filter = make_cbf(options);
     const std::uint32_t max = filter->max_count();
-    const std::vector<Count> nearly{{PageId{5}, max - 1}};
+    const std::vector<PageCount> nearly{{PageId{5}, max - 1}};
     const std::vector<PageId> one{PageId{5}};
-    filter->increment(std::span<const Count>(nearly));
+    filter->increment(std::span<const PageCount>(nearly));
     CHECK_EQ(filter->get({5}), max - 1);
     filter->increment(std::span<const PageId>(one));
     CHECK_EQ(filter->get({5}), max);
     filter->increment(std::span<const PageId>(one));
     CHECK_EQ(filter->get({5}), max);
-    const std::vector<Count> flood{{PageId{5}, 0xffffffffU}, {PageId{6}, 0xffffffffU}};
-    filter->increment(std::span<const Count>(flood));
+    const std::vector<PageCount> flood{{PageId{5}, 0xffffffffU}, {PageId{6}, 0xffffffffU}};
+    filter->increment(std::span<const PageCount>(flood));
     CHECK_EQ(filter->get({5}), max);
     CHECK_EQ(filter->get({6}), max);
   });
   const auto exact = make_exact(4);
-  const std::vector<Count> flood{{PageId{5}, 0xfffffff0U}};
-  exact->increment(std::span<const Count>(flood));
+  const std::vector<PageCount> flood{{PageId{5}, 0xfffffff0U}};
+  exact->increment(std::span<const PageCount>(flood));
   CHECK_EQ(exact->get({5}), 0xfffffff0U);
-  exact->increment(std::span<const Count>(flood));
+  exact->increment(std::span<const PageCount>(flood));
   CHECK_EQ(exact->get({5}), exact->max_count());
 }
 
@@ -189,13 +189,13 @@ TEST("track: adding a count does what as many samples in a row do") {
     const auto added = make_cbf(options);
     const auto sampled = make_cbf(options);
     for (int round = 0; round < 5; ++round) {
-      std::vector<Count> batch;
+      std::vector<PageCount> batch;
       std::vector<PageId> samples;
       for (const PageId page : skewed(rng, 600, 100)) {
         batch.push_back({page, static_cast<std::uint32_t>(rng.below(5))});
         samples.insert(samples.end(), batch.back().count, page);
       }
-      added->increment(std::span<const Count>(batch));
+      added->increment(std::span<const PageCount>(batch));
       sampled->increment(std::span<const PageId>(samples));
     }
     for (const PageId page : dense(0, 600)) CHECK_EQ(added->get(page), sampled->get(page));

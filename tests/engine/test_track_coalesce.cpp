@@ -42,7 +42,7 @@ TEST("track: coalescing keeps its buffers and forgets earlier batches") {
     std::unordered_map<std::uint64_t, std::uint32_t> truth;
     for (const PageId page : batch) ++truth[page.value];
     CHECK_EQ(merged.size(), truth.size());
-    for (const Count& entry : merged) CHECK_EQ(entry.count, truth[entry.page.value]);
+    for (const PageCount& entry : merged) CHECK_EQ(entry.count, truth[entry.page.value]);
   }
 }
 

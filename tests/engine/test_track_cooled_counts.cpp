@@ -9,7 +9,7 @@ using track::CooledCounts;
 namespace {
 
 using Bins = std::vector<std::uint64_t>;
-Bins bins(const classify::Histogram& histogram) {
+Bins bins(const Histogram& histogram) {
   return {histogram.bins().begin(), histogram.bins().end()};
 }
 void sample(CooledCounts& counts, std::uint64_t page, int times) {

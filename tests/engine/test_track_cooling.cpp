@@ -41,11 +41,11 @@ void check_cooling_equivalence(Tracker& sliced, Tracker& at_once, std::uint64_t 
         break;
       }
       case 3: {
-        std::vector<Count> batch;
+        std::vector<PageCount> batch;
         for (const PageId page : skewed(rng, pages, rng.below(60)))
           batch.push_back({page, static_cast<std::uint32_t>(rng.below(7))});
-        sliced.increment(std::span<const Count>(batch));
-        at_once.increment(std::span<const Count>(batch));
+        sliced.increment(std::span<const PageCount>(batch));
+        at_once.increment(std::span<const PageCount>(batch));
         break;
       }
       default: {
@@ -85,10 +85,10 @@ TEST("track: cooling in slices equals halving all at once") {
 TEST("track: halving rounds down and never leaks into a neighbour") {
   for_each_filter(2'000, [](const CbfOptions& options) {
     const auto filter = make_cbf(options);
-    std::vector<Count> batch;
+    std::vector<PageCount> batch;
     for (std::uint64_t page = 0; page < 1'000; ++page)
       batch.push_back({PageId{page}, static_cast<std::uint32_t>(1 + page % filter->max_count())});
-    filter->increment(std::span<const Count>(batch));
+    filter->increment(std::span<const PageCount>(batch));
     const auto pages = dense(0, 1'000);
     const auto before = counts(*filter, pages);
     filter->begin_cooling();
@@ -104,8 +104,8 @@ TEST("track: a halving begun while one is under way finishes that first") {
   trackers.push_back(make_cbf({.pages = 10'000, .blocked = false}));
   trackers.push_back(make_exact(10'000));
   for (const auto& tracker : trackers) {
-    const std::vector<Count> batch{{PageId{1}, 15}, {PageId{77}, 14}};
-    tracker->increment(std::span<const Count>(batch));
+    const std::vector<PageCount> batch{{PageId{1}, 15}, {PageId{77}, 14}};
+    tracker->increment(std::span<const PageCount>(batch));
     tracker->begin_cooling();
     CHECK_EQ(tracker->cool(3), 3U);
     tracker->begin_cooling();
@@ -126,8 +126,8 @@ TEST("track: there is nothing to cool until a halving begins, nor after growth h
   const auto table = make_exact(100);
   CHECK(!table->cooling());
   CHECK_EQ(table->cool(10), 0U);
-  const std::vector<Count> batch{{PageId{1}, 9}};
-  table->increment(std::span<const Count>(batch));
+  const std::vector<PageCount> batch{{PageId{1}, 9}};
+  table->increment(std::span<const PageCount>(batch));
   table->begin_cooling();
   const std::uint64_t lines = table->lines();
   table->increment(std::span<const PageId>(dense(100, 10'000)));
@@ -188,7 +188,7 @@ TEST("cooling: samples that still count after a halving make the next one come s
 TEST("cooling: a halving may come out of turn") {
   test::FakeMemory memory(10, 10);
   CoolingTracker tracker(make_exact(100), 100);
-  const std::vector<Count> counts{{{7}, 6}};
+  const std::vector<PageCount> counts{{{7}, 6}};
   tracker->increment(std::span{counts});
   (void)tracker.advance(60, memory);
   tracker.halve();

@@ -1,22 +1,13 @@
-// Hotness histogram: how many pages have been sampled how often, and which counts fill the fast
-// tier. It sees only transitions of single pages, so it works over any tracker, probabilistic ones
-// included: the policy reports each sampled page's count before and after.
+// Hotness histogram: how many pages have been sampled how often. It sees only transitions of single
+// pages, so it works over any tracker, probabilistic ones included: it is told each sampled page's
+// count before and after.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-namespace tt::classify {
-
-/// Bin indices, as in MEMTIS (SOSP'23, §4.2.1): bins >= hot belong in the fast tier, bins <= cold
-/// into the slow one, between them pages stay where they are. hot == bins() means that not even
-/// the top bin fits; warm and cold may be -1 or less: no page is that cold.
-struct Thresholds {
-  int hot = 0;
-  int warm = 0;
-  int cold = 0;
-};
+namespace tt {
 
 /// Pages with a count of zero are in no bin. A page whose count a collision raised unseen leaves a
 /// bin that it was not in; bins stop at zero, and cooling makes such errors fade.
@@ -44,10 +35,6 @@ class Histogram {
   /// pages are assumed to leave it: see move()); linear bins 2n and 2n+1 fold into n.
   void cool();
 
-  /// MEMTIS Algorithm 1: the lowest hot threshold whose pages fit `fast_pages`; a warm band below
-  /// it if they fill no more than the share `alpha`.
-  [[nodiscard]] Thresholds fill(double fast_pages, double alpha) const;
-
   /// Pages in the bins from that of `count` up (0: all).
   [[nodiscard]] std::uint64_t at_least(std::uint32_t count) const;
   [[nodiscard]] std::span<const std::uint64_t> bins() const { return bins_; }
@@ -58,4 +45,4 @@ class Histogram {
   std::vector<std::uint64_t> bins_;
 };
 
-}  // namespace tt::classify
+}  // namespace tt

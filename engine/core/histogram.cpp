@@ -1,11 +1,11 @@
-#include "classify/histogram.hpp"
+#include "core/histogram.hpp"
 
 #include <algorithm>
 #include <bit>
 
 #include "core/assert.hpp"
 
-namespace tt::classify {
+namespace tt {
 
 Histogram Histogram::exponential(unsigned bins) { return {false, bins}; }
 Histogram Histogram::linear(unsigned max_count) { return {true, max_count}; }
@@ -48,28 +48,10 @@ void Histogram::cool() {
   }
 }
 
-Thresholds Histogram::fill(double fast_pages, double alpha) const {
-  Thresholds result;
-  double s = 0;
-  int b = static_cast<int>(bins_.size()) - 1;
-  // Line 2. The paper prints "b >= 0 or ...", which would never stop at a full tier; its text says
-  // "before overflowing the fast tier", hence "and".
-  while (b >= 0 && s + static_cast<double>(bins_[static_cast<std::size_t>(b)]) <= fast_pages) {
-    s += static_cast<double>(bins_[static_cast<std::size_t>(b)]);
-    --b;
-  }
-  result.hot = b + 1;                                                  // line 6
-  result.warm = s > fast_pages * alpha ? result.hot : result.hot - 1;  // lines 7-11
-  result.cold = result.warm - 1;                                       // line 12
-  TT_ASSERT(result.cold < result.warm && result.warm <= result.hot);
-  TT_ASSERT(result.hot >= 0 && result.hot <= static_cast<int>(bins_.size()));
-  return result;
-}
-
 std::uint64_t Histogram::at_least(std::uint32_t count) const {
   std::uint64_t pages = 0;
   for (std::size_t b = count == 0 ? 0 : bin(count); b < bins_.size(); ++b) pages += bins_[b];
   return pages;
 }
 
-}  // namespace tt::classify
+}  // namespace tt

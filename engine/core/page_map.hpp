@@ -12,7 +12,7 @@
 #include "core/assert.hpp"
 #include "core/types.hpp"
 
-namespace tt::track {
+namespace tt {
 
 /// Values stand in leaves of 512 neighbouring pages, as in a page table; a leaf exists once one of
 /// its pages has been written to. The directory of leaves is an open-addressing table, 512 times
@@ -95,4 +95,4 @@ class PageMap {
   std::vector<std::unique_ptr<Leaf>> leaves_;        // in order of their first write
 };
 
-}  // namespace tt::track
+}  // namespace tt
