@@ -15,7 +15,7 @@ export CXX
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 ENGINE_SOURCES := $(shell find engine workloads spaces cmake CMakeLists.txt pyproject.toml \
-	-name '*.cpp' -o -name '*.hpp' -o -name '*.cmake' -o -name '*.yaml' -o -name CMakeLists.txt \
+	-name '*.cpp' -o -name '*.hpp' -o -name build_id.py -o -name '*.yaml' -o -name CMakeLists.txt \
 	-o -name characteristics.json -o -name pyproject.toml)
 
 # Versions are those of constraints.txt, also of what builds a package that comes as source.
@@ -144,7 +144,7 @@ lock: $(VENV)/.pip ## Write constraints.txt: the newest versions that pyproject.
 	@$(BIN)/python cmake/lock.py
 
 image: setup ## Build the images of trials and of the cluster, with Docker (BASE=IMAGE: from another Debian; WHEEL=FILE)
-	@build=$$($(BIN)/python -c 'from tuner import engine; print(engine.build_id())') && \
+	@build=$$($(BIN)/python -c 'from tuner import engine; print(engine.results_id())') && \
 	docker build --file docker/Dockerfile $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(WHEEL),--build-arg WHEEL=$(WHEEL)) \
 	  --tag tiertune:$$build . && \
 	docker build $(if $(BASE),--build-arg BASE=$(BASE)) --tag tiertune-database docker/database

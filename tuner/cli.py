@@ -197,7 +197,8 @@ def _version(as_json: bool) -> None:
 
         facts = {
             "version": engine.version(),
-            "engine_build": engine.build_id(),
+            "engine_build": engine.results_id(),
+            **engine.ids(),
             "isa": engine.isa(),
             "isas": engine.supported_isas(),
             "machine": platform.machine(),
@@ -205,7 +206,8 @@ def _version(as_json: bool) -> None:
         }
         print(json.dumps(facts))
     else:
-        print(f"tune {engine.version()} (engine build {engine.build_id()}, {engine.isa()} loops)")
+        ids = ", ".join(f"{name} {id}" for name, id in engine.ids().items())
+        print(f"tune {engine.version()} ({ids}, {engine.isa()} loops)")
 
 
 def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -221,7 +223,7 @@ def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument(
         "--version",
         action="store_true",
-        help="print version, engine build and instruction set; with --json as an object",
+        help="print version, ids of the engine and instruction set; with --json as an object",
     )
     parser.add_argument("--json", action="store_true", dest="version_json", help=argparse.SUPPRESS)
     parser.set_defaults(command=None)

@@ -33,9 +33,23 @@ def version() -> str:
     return str(native().version())
 
 
-def build_id() -> str:
-    """Hash of the sources that the engine was built from: results of two builds may differ."""
-    return str(native().build_id())
+def ids() -> dict[str, str]:
+    """Hashes of the sources that the engine was built from, without their comments: of its
+    `policies`, of its `simulator` with what Python is told through, and of the `whole`."""
+    return dict(native().ids())
+
+
+def results_id() -> str:
+    """`POLICIES-SIMULATOR`, in messages the engine build: with equal ones, equal trials of equal
+    streams have equal results."""
+    own = ids()
+    return f"{own['policies']}-{own['simulator']}"
+
+
+def show(build: str) -> str:
+    """A `results_id` in words. Version 0.2.0 and older had one hash of everything."""
+    policies, dash, simulator = build.partition("-")
+    return f"policies {policies}, simulator {simulator}" if dash else f"engine build {build}"
 
 
 def isa() -> str:

@@ -10,13 +10,11 @@ from tuner.options import address, count, json, mlflow_uri, out
 def cache(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Lists or clears the access streams in TIERTUNE_CACHE (default: ~/.cache/tiertune). The "
-        "cache is kept below TIERTUNE_CACHE_GIB (default: 32): streams of another engine build are "
-        "removed first, then the least recently used."
+        "cache is kept below TIERTUNE_CACHE_GIB (default: 32): streams that this engine's kernels "
+        "would not make are removed first, then the least recently used."
     )
     parser.add_argument("action", nargs="?", choices=("list", "clear"), default="list")
-    parser.add_argument(
-        "--stale", action="store_true", help="clear only what another engine build made"
-    )
+    parser.add_argument("--stale", action="store_true", help="clear only what other kernels made")
     json(parser)
 
 

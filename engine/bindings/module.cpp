@@ -16,8 +16,15 @@ NB_MODULE(_engine, m) {
   m.doc() = "The tiering engine: policies, access streams and the simulated tiered machine.";
   m.def("version", [] { return TT_VERSION; }, "Version of the engine (that of the package).");
   m.def(
-      "build_id", [] { return TT_BUILD_ID; },
-      "Hash of the sources that the engine was built from.");
+      "ids",
+      [] {
+        nanobind::dict out;
+        for (const auto& [name, id] : build_ids) out[name] = id;
+        return out;
+      },
+      "Hashes of the sources that the engine was built from: of its policies, of its simulator, "
+      "and "
+      "of the whole.");
   m.def(
       "isa", [] { return std::string(tt::name(tt::isa())); },
       "Instruction set that the hot loops use. ValueError when TIERTUNE_ISA names none of "

@@ -61,8 +61,7 @@ double NeighbourPrior::rate(PageId page, std::uint32_t count) const {
   return expected(*block, count) * options_.fast_pages / own_samples_;
 }
 
-void NeighbourPrior::add(std::span<const PageCount> counts,
-                         std::span<const std::uint32_t> before,
+void NeighbourPrior::add(std::span<const PageCount> counts, std::span<const std::uint32_t> before,
                          std::span<const std::uint32_t> after) {
   for (std::size_t i = 0; i < counts.size(); ++i) {
     Block& block = blocks_[block_of(counts[i].page)];

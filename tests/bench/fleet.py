@@ -74,7 +74,7 @@ def main() -> int:
             found[search] = trials
             update(len(found) / len(wanted))
     content = {
-        "engine_build": engine.build_id(),
+        "engine_build": engine.ids()["whole"],
         "policies": list(POLICIES),
         "studies": len(places),
         "seeds": args.seeds,

@@ -49,7 +49,7 @@ def main() -> int:
     args = parser.parse_args()
     found = measured(args.budget, args.seeds)
     content = {
-        "engine_build": engine.build_id(),
+        "engine_build": engine.ids()["whole"],
         "policy": POLICY,
         "workloads": list(WORKLOADS),
         "budget": args.budget,

@@ -62,7 +62,7 @@ class Work:
 
 def load(path: Path) -> Figures:
     """What an earlier run of this engine has written; nothing of another engine's."""
-    empty: Figures = {"engine": engine.build_id(), "workloads": {}}
+    empty: Figures = {"engine": engine.ids()["whole"], "workloads": {}}
     try:
         found: Figures = json.loads(path.read_text())
     except FileNotFoundError:

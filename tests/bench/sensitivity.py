@@ -142,11 +142,11 @@ class Report:
     def load(self) -> dict[str, Any]:
         """What this engine has measured."""
         found = json.loads(self.file.read_text()) if self.file.exists() else {}
-        build = engine.build_id()
+        build = engine.ids()["whole"]  # streams are made anew, too
         return {name: one for name, one in found.items() if one["engine_build"] == build}
 
     def add(self, workload: str, one: Mapping[str, Any]) -> None:
-        found = self.load() | {workload: one}
+        found = self.load() | {workload: {**one, "engine_build": engine.ids()["whole"]}}
         write_atomically(self.file, json.dumps(found, indent=1, sort_keys=True) + "\n")
         write_atomically(self.file.with_suffix(".md"), self.page(found))
 

@@ -53,7 +53,7 @@ def measure() -> dict[str, Any]:
         "title": TITLE,
         "command": "tune " + " ".join(words),
         "output": re.sub(r"(?<= )/\S*?/results/", "./results/", printed).splitlines(),
-        "engine_build": json.loads(tune("--version", "--json", cwd=ROOT).stdout)["engine_build"],
+        "engine_build": json.loads(tune("--version", "--json", cwd=ROOT).stdout)["whole"],
         "policy": POLICY,
         "objective": objective,
         "default": trials[0],

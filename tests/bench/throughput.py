@@ -57,7 +57,7 @@ def main() -> int:
         for row in rows[-3:]:
             say(json.dumps(row))
     content = {
-        "engine_build": engine.build_id(),
+        "engine_build": engine.ids()["whole"],
         "workload": WORKLOAD,
         "policy": POLICY,
         "trials": args.trials,

@@ -112,7 +112,7 @@ def main() -> None:
     from tuner.documents import catalog
 
     known = catalog.names(catalog.Kind.workload)
-    made_by = {"engine_build": engine.build_id(), "budget": args.budget}
+    made_by = {"engine_build": engine.ids()["whole"], "budget": args.budget}
     missing = [n for n in known if not made_by.items() <= rows.get(n, {}).items()]
     for workload in args.workload or missing:
         with tempfile.TemporaryDirectory() as work:

@@ -310,5 +310,5 @@ def test_an_image_is_asked_for_its_engine(
     isolation: Isolation, ours: Callable[[], set[str]]
 ) -> None:
     before = ours()
-    assert contained.build_of(isolation) == engine.build_id()
+    assert contained.build_of(isolation) == engine.results_id()
     assert ours() <= before

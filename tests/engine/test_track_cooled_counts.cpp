@@ -9,9 +9,7 @@ using track::CooledCounts;
 namespace {
 
 using Bins = std::vector<std::uint64_t>;
-Bins bins(const Histogram& histogram) {
-  return {histogram.bins().begin(), histogram.bins().end()};
-}
+Bins bins(const Histogram& histogram) { return {histogram.bins().begin(), histogram.bins().end()}; }
 void sample(CooledCounts& counts, std::uint64_t page, int times) {
   for (; times > 0; --times) (void)counts.count({page});
 }

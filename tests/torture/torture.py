@@ -70,13 +70,13 @@ def torture(args: argparse.Namespace, folder: Path) -> int:
             continue
         loop = make.make()
         if args.case is not None:
-            entry, cases = new_entry(args, engine.build_id()), [args.case]
+            entry, cases = new_entry(args, engine.ids()["whole"]), [args.case]
         elif args.quick:
             rng = random.Random(f"{args.seed}/{loop.name}")
             cases = rng.sample(range(loop.cases), min(loop.quick, loop.cases))
-            entry = new_entry(args, engine.build_id())
+            entry = new_entry(args, engine.ids()["whole"])
         else:
-            entry = stored(args, loop.name, engine.build_id())
+            entry = stored(args, loop.name, engine.ids()["whole"])
             cases = order(loop.cases, args.seed)[entry["cases"] :]
         failed += go_through(args, loop, cases, entry)
     if args.out:

@@ -394,8 +394,8 @@ class FakeNative:
     def version(self) -> str:
         return "1.2.3"
 
-    def build_id(self) -> str:
-        return "build-1"
+    def ids(self) -> dict[str, str]:
+        return {"policies": "build", "simulator": "1", "whole": "all"}
 
     def stream_id(self, kernel: str) -> str:
         return "maker-1"

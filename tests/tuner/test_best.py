@@ -69,6 +69,15 @@ def test_verdict_and_minimal_set_are_kept_and_open_the_file(tmp_path: Path) -> N
     assert third.endswith("--config best-minimal.yaml")
 
 
+def test_the_ids_that_it_was_found_with_are_named(tmp_path: Path) -> None:
+    assert "# Found with engine build 0123456789012345.\n" in best.render(BEST)
+    named = BEST.provenance.model_copy(update={"engine_build": "1a2b-3c4d", "stream_maker": "5e"})
+    path = tmp_path / best.FILE
+    best.write(BEST.model_copy(update={"provenance": named}), path)
+    assert "# Found with policies 1a2b, simulator 3c4d.\n" in path.read_text()
+    assert best.read(path).provenance == named
+
+
 def test_a_file_of_version_0_2_0_is_read(tmp_path: Path) -> None:
     path = tmp_path / best.FILE
     path.write_text(best.render(BEST).replace("default_value:", "gain: 0.5\n  default_value:"))

@@ -258,7 +258,7 @@ def test_another_engine_runs_again(
     folder: Path, fake: FakeNative, ran: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tune("gain")
-    monkeypatch.setattr(fake, "build_id", lambda: "build-2")
+    monkeypatch.setattr(fake, "ids", lambda: {"policies": "build", "simulator": "2"})
     seen = simulations(fake)
     tune("gain")
     assert len(seen) == 2
@@ -488,7 +488,7 @@ def test_an_update_runs_what_the_file_lacks(
     folder: Path, ran: list[Job], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def on_another_machine() -> None:
-        shutil.rmtree(cache.folder(engine.build_id()))
+        shutil.rmtree(cache.folder(engine.results_id()))
         ran.clear()
 
     assert tune("gain", "--output", "results") == 0
@@ -516,15 +516,15 @@ def test_an_update_runs_what_the_file_lacks(
     on_another_machine()
     content = json.loads(Path("results/claims.json").read_text())
     for row in content["claims"]:
-        assert row["build"] == engine.build_id()
+        assert row["build"] == engine.results_id()
         row["build"] = "older"
     Path("results/claims.json").write_text(json.dumps(content))
     assert tune("--update", "table") == 0
     assert len(ran) == 3
     rows = json.loads(Path("results/claims.json").read_text())["claims"]
-    assert [row["build"] for row in rows] == ["older", engine.build_id(), engine.build_id()]
+    assert [row["build"] for row in rows] == ["older", engine.results_id(), engine.results_id()]
     page = Path("results/claims.md").read_text()
-    assert f"1 verdict by older, 2 verdicts by {engine.build_id()}" in page
+    assert f"1 verdict by older, 2 verdicts by {engine.results_id()}" in page
 
 
 def test_builds_that_are_not_known_are_earlier_ones() -> None:

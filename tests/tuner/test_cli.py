@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from conftest import FakeNative, python_path
 
 from tuner import cli, engine, output
 from tuner.commands.run import study_request
+from tuner.errors import UserError
 from tuner.run import runner
 from tuner.run.trial import StreamRequest
 from tuner.scenario import Scenario
@@ -313,6 +316,7 @@ def test_closed_outputs_are_as_good_as_none(tmp_path: Path) -> None:
 
 FIRST_FILE = """
 import os
+import re
 from tuner import cli
 with os.fdopen(3, "w") as told:
     cli.main(["--version"])
@@ -848,6 +852,7 @@ def test_an_explained_difference_is_named(run: Any, fake: FakeNative) -> None:
     changed = best.provenance.model_copy(
         update={
             "engine_build": "build-0",
+            "stream_maker": "maker-0",
             "fingerprints": Fingerprints(workload="w", space="s", machine="m"),
         }
     )
@@ -856,9 +861,25 @@ def test_an_explained_difference_is_named(run: Any, fake: FakeNative) -> None:
     outcome = run("sim", "--config", str(path))
     assert outcome.code == 0
     assert "not the recorded objective (recorded 1.0 ops/s, reproduced 1000.0 ops/s)" in outcome.out
-    assert "found with engine build build-0, this one is build-1" in outcome.out
+    assert (
+        "found with policies build, simulator 0; this engine has policies build, simulator 1"
+    ) in outcome.out
+    assert "its stream was made by another kernel (maker-0 then, maker-1 now)" in outcome.out
     assert "the workload walker has changed since (w then" in outcome.out
     assert "the machine testbed has changed since (m then" in outcome.out
+
+
+def test_an_objective_is_reproduced_by_an_engine_that_differs_elsewhere(
+    fake: FakeNative, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best = find_best("study")
+    assert best.provenance.stream_maker == "maker-1"
+    own = fake.ids()
+    monkeypatch.setattr(fake, "ids", lambda: own | {"whole": "with another sampler"})
+    assert best_file.changes_since(best) == []
+    monkeypatch.setattr(fake, "ids", lambda: own | {"policies": "others"})
+    (changed,) = best_file.changes_since(best)
+    assert changed.endswith("this engine has policies others, simulator 1")
 
 
 def test_a_config_with_changes_is_no_reproduction(run: Any, fake: FakeNative) -> None:

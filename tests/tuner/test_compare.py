@@ -182,7 +182,7 @@ def test_a_comparison_is_added_to_on_another_machine(
     native: Native, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def on_another_machine(build: str) -> None:
-        shutil.rmtree(cache.folder(engine.build_id()))
+        shutil.rmtree(cache.folder(engine.results_id()))
         found = content()
         for cell in found["cells"]:
             cell["engine_build"] = build
@@ -200,7 +200,7 @@ def test_a_comparison_is_added_to_on_another_machine(
     second = content()
     assert second["workloads"] == ["walker", "walker:small"]
     builds = [(cell["workload"], cell["engine_build"]) for cell in second["cells"]]
-    build = engine.build_id()
+    build = engine.results_id()
     assert builds == [("walker", "older")] * 5 + [("walker:small", build)] * 5
     for old, new in zip(first["cells"], second["cells"], strict=False):
         assert old | {"engine_build": "older"} == new
@@ -220,7 +220,7 @@ def test_an_update_searches_what_is_new(native: Native) -> None:
     seen = simulations(native)
     assert compare("--update", "--tuned", "3") == 0
     first = content()
-    shutil.rmtree(cache.folder(engine.build_id()))
+    shutil.rmtree(cache.folder(engine.results_id()))
     seen.clear()
     assert compare("--update", "--tuned", "3") == 0
     assert seen == []
@@ -240,7 +240,7 @@ def test_what_failed_is_run_again_by_an_update(
             cell |= {"status": "timeout", "reason": "x", "seeds": [], "objectives": []}
             cell["metrics"] = {}
     Path("results/compare-x/compare.json").write_text(json.dumps(found))
-    shutil.rmtree(cache.folder(engine.build_id()))
+    shutil.rmtree(cache.folder(engine.results_id()))
     seen.clear()
     assert compare("--update") == 0
     assert [call["policy"] for call in seen] == ["toy"] * 3

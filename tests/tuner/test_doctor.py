@@ -48,7 +48,8 @@ def test_every_part_is_looked_at_and_nothing_is_left_behind(run: Any, tmp_path: 
     expected |= {"temporary files", "shared memory", "open files", "size of a file", "CPUs"}
     expected |= {"Ray", "MLflow store", "clock", "monotonic clock", *doctor.TOOLS}
     assert expected <= found.keys()
-    assert found["tune"] == [("ok", f"{engine.version()}, engine build {engine.build_id()}")]
+    ids = ", ".join(f"{name} {id}" for name, id in engine.ids().items())
+    assert found["tune"] == [("ok", f"{engine.version()}, {ids}")]
     assert found["loops"][0][1].startswith(engine.isa())
     assert found["ray"] == [("ok", metadata.version("ray"))]
     assert found["results"][0][1].startswith(f"{tmp_path / 'results'}: ")
@@ -247,7 +248,7 @@ def test_a_container_is_started(
     def build_of(isolation: Any) -> str:
         if isinstance(answer, Exception):
             raise answer
-        return answer or engine.build_id()
+        return answer or engine.results_id()
 
     monkeypatch.setattr(container, "image_id", lambda name: "sha256:1")
     monkeypatch.setattr(contained, "build_of", build_of)
@@ -332,7 +333,7 @@ def says(*words: Any) -> Any:
 
 
 def facts(**changes: str) -> dict[str, str]:
-    ours = {"build": engine.build_id(), "ray": metadata.version("ray"), "python": "3.11.2"}
+    ours = {"build": engine.results_id(), "ray": metadata.version("ray"), "python": "3.11.2"}
     return ours | changes
 
 
@@ -348,7 +349,7 @@ def test_nodes_are_compared_with_this_machine(run: Any, monkeypatch: pytest.Monk
     monkeypatch.setattr(remote, "asked", told)
     found = findings(run("doctor", "--json", "--ray-address", "auto"))
     assert found["Ray cluster"] == [("ok", "auto: 5 nodes with 10 CPUs; not done within 9 s")]
-    ours, ray = engine.build_id(), metadata.version("ray")
+    ours, ray = engine.results_id(), metadata.version("ray")
     assert found["node a"] == [("ok", f"4 CPUs, engine build {ours}, Ray {ray}, Python 3.11.2")]
     assert found["node b"][0][0] == "warning"
     assert f"this machine has engine build {ours}: trials fail there" in found["node b"][0][1]
@@ -456,7 +457,7 @@ def test_a_cluster_answers(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["Ray cluster"] == [("ok", f"{address}: 1 node with 2 CPUs")]
     ((state, said),) = (found[name][0] for name in found if name.startswith("node "))
     assert state == "ok"
-    assert f"2 CPUs, engine build {engine.build_id()}, Ray {metadata.version('ray')}" in said
+    assert f"2 CPUs, engine build {engine.results_id()}, Ray {metadata.version('ray')}" in said
 
 
 @pytest.mark.slow

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FakeNative
+from conftest import ROOT, FakeNative
 
 from tuner import cli
 from tuner.documents import catalog
@@ -113,6 +114,21 @@ def test_another_kernel_makes_figures_stale(
     tune("workloads", "--measure", "walker")
     monkeypatch.setattr(measured, "stream_id", lambda kernel: "maker-2")
     assert rows(tune("workloads", "walker")[1])["big"][2] == "1*"
+
+
+def test_figures_of_streams_that_a_change_left_as_they_were_get_their_new_keys(
+    tune: Any, measured: FakeNative, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune("workloads", "--measure", "walker")
+    rekey = runpy.run_path(str(ROOT / "docs/rekey.py"))["rekey"]
+    file = Path("workloads/characteristics.json")
+    before = json.loads(file.read_text())
+    monkeypatch.setattr(measured, "stream_id", lambda kernel: "maker-2")
+    assert rekey(file, {"maker-2": "another"}) == (0, 2)
+    assert json.loads(file.read_text()) == before
+    assert rekey(file, {"maker-2": "maker-1"}) == (2, 0)
+    assert rows(tune("workloads", "walker")[1])["big"][2] == "1"
+    assert rekey(file, {"maker-2": "maker-1"}) == (0, 0)
 
 
 def test_a_cached_stream_answers_itself(tune: Any, measured: FakeNative) -> None:

@@ -11,7 +11,7 @@ import pytest
 from conftest import FakeNative
 
 from tuner import engine
-from tuner.run import runner, settings, streams
+from tuner.run import cache, runner, settings, streams
 from tuner.run.trial import RecordedStream, Status, Trial
 
 
@@ -124,10 +124,49 @@ def test_another_engine_refuses_the_trial(
     fake: FakeNative, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = trial_of()
-    monkeypatch.setattr(fake, "build_id", lambda: "build-2")
+    monkeypatch.setattr(fake, "ids", lambda: {"policies": "build", "simulator": "2"})
     result = runner.run(trial)
     assert result.status is Status.failed
     assert "made for engine build build-1, but this worker has build-2" in result.error
+
+
+def test_a_host_whose_kernels_make_another_stream_refuses_to_make_it(
+    fake: FakeNative, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = trial_of()
+    monkeypatch.setattr(fake, "stream_id", lambda kernel: "maker-2")
+    result = runner.run(trial)
+    assert (result.status, result.host_failed) == (Status.failed, True)
+    assert "kernel walk with the id maker-1, but this engine's has maker-2" in result.error
+    assert fake.recorded() == 0
+    monkeypatch.setattr(fake, "stream_id", lambda kernel: "maker-1")
+    streams.ensure(trial.stream)
+    monkeypatch.setattr(fake, "stream_id", lambda kernel: "maker-2")
+    assert runner.run(trial).status is Status.success  # it is there, whoever made it
+
+
+def test_what_no_trial_depends_on_changes_nothing_that_is_kept(
+    fake: FakeNative, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = engine.policies()["toy"]
+
+    def found() -> tuple[Any, ...]:
+        setting = settings.resolve("walker", policy=policy, study="s")
+        trial = setting.trial(0, {})
+        return setting, cache.folder(trial.engine_build), cache.key(trial), trial.stream.key
+
+    before = found()
+    own = fake.ids()
+    monkeypatch.setattr(fake, "ids", lambda: own | {"whole": "with another sampler"})
+    assert found() == before
+    for name in ("policies", "simulator"):
+        changed = own | {name: "another"}
+        monkeypatch.setattr(fake, "ids", lambda changed=changed: changed)
+        setting, folder, key, stream = found()
+        assert setting != before[0]
+        assert folder != before[1]
+        assert key != before[2]
+        assert stream == before[3]
 
 
 def rot(path: Path) -> None:

@@ -159,9 +159,9 @@ def test_the_page_of_all_estimates_has_the_worst_of_each() -> None:
 def test_what_another_engine_measured_does_not_count(tmp_path: Path) -> None:
     bench = runpy.run_path(str(ROOT / "tests/bench/sensitivity.py"))
     report = bench["Report"](tmp_path / "found.json", [], lambda found: " ".join(found))
-    rows = {"a": {"engine_build": "another"}, "b": {"engine_build": engine.build_id()}}
+    rows = {"a": {"engine_build": "another"}, "b": {"engine_build": engine.ids()["whole"]}}
     report.file.write_text(json.dumps(rows))
     assert list(report.load()) == ["b"]
-    report.add("c", rows["b"])
+    report.add("c", {"engine_build": engine.results_id()})
     assert list(report.load()) == ["b", "c"]
     assert (tmp_path / "found.md").read_text() == "b c"

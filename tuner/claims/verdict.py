@@ -78,7 +78,7 @@ def judge(claim: Claim, plan: Plan) -> list[Verdict]:
         if spec.needs:
             raise NotEvaluable(f"needs {spec.needs}")
         found = _table(claim, plan) if spec.table else [_value(claim, plan)]
-        return [replace(row, build=engine.build_id()) for row in found]
+        return [replace(row, build=engine.results_id()) for row in found]
     except NotEvaluable as missing:
         reason = str(missing)
     names = [spec.id]

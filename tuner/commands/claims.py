@@ -41,7 +41,7 @@ def run(args: Namespace) -> int:
     plan = Plan([verdict.families(claim) for claim in asked])
     for round in ("", " of best configurations"):
         _run(plan, args.workers, round, only_cached=args.cached)
-    cache.prune(engine.build_id())
+    cache.prune(engine.results_id())
     verdicts = [
         row for claim in claims for row in recalled.get(claim.id) or verdict.judge(claim, plan)
     ]

@@ -41,7 +41,7 @@ def run(args: Namespace) -> int:
         say(f"{text.plural(len(kept), 'cell')} kept of {len(comparison.cells)}")
     for what in ("", " of best configurations"):
         run_missing(runs, args, what)
-    cache.prune(engine.build_id())
+    cache.prune(engine.results_id())
     with resumable(lambda: ALL_KEPT):
         figures = Figures(comparison, measure(runs, kept))
         written = _write(figures, _folder(args, comparison.name))

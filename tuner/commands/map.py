@@ -33,9 +33,9 @@ def run(args: Namespace) -> int:
     plan = _planned(args)
     runs = Runs(plan.comparison)
     compare.run_missing(runs, args)
-    cache.prune(engine.build_id())
+    cache.prune(engine.results_id())
     with resumable(lambda: compare.ALL_KEPT):
-        found = Found(plan, measure(plan, runs), engine.version(), engine.build_id())
+        found = Found(plan, measure(plan, runs), engine.version(), engine.results_id())
         written = _write(found, Path(args.out) / f"map-{plan.comparison.name}")
     bad = [
         f"{p.name}: {p.status}: {p.reason}"

@@ -21,10 +21,10 @@ def run(args: Namespace) -> int:
     place, manifest = archive.unpack(Path(args.file), out)
     for missing in manifest.not_included:
         say(f"tune: note: not included, and needed to resume the study: {missing}")
-    if manifest.engine_build != engine.build_id():
+    if manifest.engine_build != engine.results_id():
         say(
             f"tune: note: its trials are of engine build {manifest.engine_build}, this one is "
-            f"{engine.build_id()}: it cannot be resumed here"
+            f"{engine.results_id()}: it cannot be resumed here"
         )
     result: dict[str, object] = {
         "study": manifest.study,

@@ -97,9 +97,12 @@ class Comparison:
 
     @property
     def identity(self) -> str:
-        """Equal comparisons with equal engines have equal ones."""
+        """Equal comparisons with equal engines and kernels have equal ones."""
         cells = [
-            [c.row.model_dump(), c.setting.scenario.plain(), c.setting.engine_build]
+            [
+                *(c.row.model_dump(), c.setting.scenario.plain()),
+                *(c.setting.engine_build, c.setting.stream_maker),
+            ]
             for c in self.cells
         ]
         return content_hash([cells, self.seeds, self.budget, self.tune_ratio])

@@ -197,7 +197,7 @@ def content(figures: Figures) -> dict[str, Any]:
     return {
         "name": comparison.name,
         "engine_version": engine.version(),
-        "engine_build": engine.build_id(),
+        "engine_build": engine.results_id(),
         "workloads": comparison.workloads,
         "ratios": comparison.ratios,
         "seeds": comparison.seeds,

@@ -83,7 +83,8 @@ def _judged(value: float, bounds: tuple[float, float]) -> State:
 
 
 def _engine(_: Path) -> Iterator[Finding]:
-    yield Finding("tune", "ok", f"{engine.version()}, engine build {engine.build_id()}")
+    ids = ", ".join(f"{name} {id}" for name, id in engine.ids().items())
+    yield Finding("tune", "ok", f"{engine.version()}, {ids}")
     best = engine.supported_isas()[-1]
     forced = f" (TIERTUNE_ISA; {best} is faster)" if engine.isa() != best else ""
     state: State = "warning" if forced else "ok"
@@ -248,10 +249,10 @@ def _containers(_: Path) -> Iterator[Finding]:
     except (UserError, Failed) as error:
         yield Finding("containers", "warning", f"not for --runner container: {error}")
         return
-    if build == engine.build_id():
+    if build == engine.results_id():
         yield Finding("containers", "ok", f"image {name}: a container starts and answers")
     else:
-        said = f"image {name} has engine build {build}, not {engine.build_id()}; `make image`"
+        said = f"image {name} has engine build {build}, not {engine.results_id()}; `make image`"
         yield Finding("containers", "warning", f"not for --runner container: {said}")
 
 
@@ -304,8 +305,8 @@ def _node(host: str, cpus: float, facts: dict[str, str] | None, error: str | Non
         return Finding(name, "warning", f"{cpus:g} CPUs; cannot run a trial: {error}")
     said = f"{cpus:g} CPUs, engine build {facts['build']}, Ray {facts['ray']}"
     said += f", Python {facts['python']}"
-    if facts["build"] != engine.build_id():
-        said += f"; this machine has engine build {engine.build_id()}: trials fail there"
+    if facts["build"] != engine.results_id():
+        said += f"; this machine has engine build {engine.results_id()}: trials fail there"
         return Finding(name, "warning", said)
     if facts["ray"] != (ours := metadata.version("ray")):
         return Finding(name, "warning", f"{said}; this machine has Ray {ours}")

@@ -118,7 +118,7 @@ def facts() -> dict[str, str]:
     import ray
 
     return {
-        "build": engine.build_id(),
+        "build": engine.results_id(),
         "ray": str(ray.__version__),
         "python": platform.python_version(),
     }

@@ -238,7 +238,7 @@ class CommandRunner:
             metrics=named,
             seconds=time.monotonic() - started,
             engine_version=engine.version(),
-            engine_build=engine.build_id(),
+            engine_build=engine.results_id(),
             host=socket.gethostname(),
         )
 

@@ -115,4 +115,4 @@ def _pattern(metric: str) -> str:
 
 def default_image() -> str:
     """The one that `make image` builds of this checkout."""
-    return f"tiertune:{engine.build_id()}"
+    return f"tiertune:{engine.results_id()}"

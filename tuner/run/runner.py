@@ -42,7 +42,7 @@ def _attempt(trial: Trial, measure: Callable[[], dict[str, Any]]) -> TrialResult
             status=status,
             seconds=time.monotonic() - started,
             engine_version=engine.version(),
-            engine_build=engine.build_id(),
+            engine_build=engine.results_id(),
             host=platform.node(),
             **fields,
         )
@@ -82,10 +82,10 @@ class _HostFailed(Exception):
 
 
 def _stream(trial: Trial) -> Path:
-    if trial.engine_build != engine.build_id():
+    if trial.engine_build != engine.results_id():
         raise _HostFailed(
             f"the trial was made for engine build {trial.engine_build}, but this worker has "
-            f"{engine.build_id()}; install the same version on every host"
+            f"{engine.results_id()}; install the same version on every host"
         )
     try:
         return streams.ensure(trial.stream)

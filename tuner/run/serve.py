@@ -23,7 +23,7 @@ def main() -> None:
         out.write(line.encode() + b"\n")
         out.flush()
 
-    send(json.dumps({"engine_build": engine.build_id()}))
+    send(json.dumps({"engine_build": engine.results_id()}))
     for trial in sys.stdin:
         send(execute(runner.run, trial, repeated=False))
 

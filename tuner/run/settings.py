@@ -154,7 +154,7 @@ def resolve(
         placement=_placement(scenario, workload, policy),
         deadline_seconds=deadline_seconds,
         engine_version=engine.version(),
-        engine_build=engine.build_id(),
+        engine_build=engine.results_id(),
         stream_maker=engine.stream_id(workload.kernel) if workload.kernel else "",
     )
     return setting.model_copy(update={"study": checked_name(study or setting.study_name)})

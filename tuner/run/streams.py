@@ -350,6 +350,12 @@ class _DiskFull(Exception):
 
 
 def _make(request: StreamRequest, path: Path, progress: Progress | None) -> None:
+    if request.maker != (own := engine.stream_id(request.kernel)):
+        raise UserError(
+            f"the stream of {request.workload} ({request.input}) is to be made by kernel "
+            f"{request.kernel} with the id {request.maker}, but this engine's has {own}; install "
+            "the same version on every host"
+        )
     try:
         try:
             _run_kernel(request, path, progress)

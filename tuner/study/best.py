@@ -42,11 +42,15 @@ class Minimal(Model):
 
 
 class Provenance(Model):
+    """`engine_build` is the engine's `results_id`; `stream_maker` tells what made the stream, if a
+    kernel has (version 0.2.0 and older did not tell apart)."""
+
     study: str
     trial: int
     date: str  # ISO 8601, UTC
     engine_version: str
     engine_build: str
+    stream_maker: str | None = None
     fingerprints: Fingerprints
     git_commit: str | None = None
     host: str
@@ -94,6 +98,7 @@ class BestConfiguration(Model):
                 date=date.isoformat(timespec="seconds"),
                 engine_version=result.engine_version,
                 engine_build=result.engine_build,
+                stream_maker=request.stream_maker or None,
                 fingerprints=fingerprints or request.fingerprints,
                 git_commit=git_commit,
                 host=result.host,
@@ -114,6 +119,7 @@ def render(best: BestConfiguration) -> str:
         )
     file = MINIMAL if minimal else FILE
     lines.append(f"Replay: tune sim --workload {shell([scenario.workload])} --config {file}")
+    lines.append(f"Found with {engine.show(best.provenance.engine_build)}.")
     head = "".join(f"# {one_line(line)}\n" for line in lines)
     return head + document.render(best.model_dump(mode="json", exclude_none=True))
 
@@ -157,9 +163,10 @@ def _of_0_1(data: dict[str, Any]) -> dict[str, Any]:
 def changes_since(best: BestConfiguration) -> list[str]:
     """What has changed since the configuration was found, so that its result may differ now."""
     changed = []
-    then, now = best.provenance.engine_build, engine.build_id()
+    then, now = best.provenance.engine_build, engine.results_id()
     if then != now:
-        changed.append(f"found with engine build {then}, this one is {now}")
+        changed.append(f"found with {engine.show(then)}; this engine has {engine.show(now)}")
+    changed += _maker_changed(best)
     for kind, name, load in (
         ("workload", best.scenario.workload, catalog.workload),
         ("machine", best.scenario.machine, catalog.machine),
@@ -187,6 +194,18 @@ def changes_since(best: BestConfiguration) -> list[str]:
                     f"({then_placed} then, {now} now)"
                 )
     return changed
+
+
+def _maker_changed(best: BestConfiguration) -> list[str]:
+    then = best.provenance.stream_maker
+    try:
+        kernel = catalog.workload(best.scenario.workload).spec.kernel
+        now = engine.stream_id(kernel) if kernel else ""
+    except (UserError, ValueError):  # which is told of the workload
+        return []
+    if then in (None, now):
+        return []
+    return [f"its stream was made by another kernel ({then} then, {now} now)"]
 
 
 def _placement(best: BestConfiguration) -> PlacementSpec:
