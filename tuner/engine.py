@@ -22,6 +22,8 @@ def native() -> Any:
         raise UserError(
             "the engine is not built: run `pip install .` (or `make run`) in the source tree"
         ) from missing
+    except ImportError as error:  # two policies of one name
+        raise UserError(f"the engine cannot be loaded: {error}") from error
     try:
         module.isa()
     except ValueError as error:  # TIERTUNE_ISA names what the processor does not run

@@ -77,6 +77,7 @@ nb::dict resolve_knobs(const std::string& policy, const nb::dict& given) {
 }  // namespace
 
 void tt::bind_policies(nb::module_& m) {
+  (void)policies();  // throws for two of one name: nobody gets further than the import
   m.def("policies", &list_policies, "All policies with their knobs, as plain data.");
   m.def("resolve", &resolve_knobs, "policy"_a, "knobs"_a,
         "Completes knobs with defaults and checks them. ValueError names knob, found and allowed.");

@@ -1,34 +1,28 @@
 #include "core/registry.hpp"
 
-#include <algorithm>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
+
+#include "core/policy_list.hpp"
 
 namespace tt {
 namespace {
 
 // Constructed on first use: registration runs before main, in no order.
-std::vector<PolicyInfo>& all() {
-  static std::vector<PolicyInfo> list;
+PolicyList& list() {
+  static PolicyList list;
   return list;
 }
 
 }  // namespace
 
-RegisterPolicy::RegisterPolicy(PolicyInfo info) {
-  auto& list = all();
-  const auto key = [](const PolicyInfo& p) { return std::tie(p.family, p.name); };
-  const auto at =
-      std::ranges::find_if(list, [&](const PolicyInfo& other) { return key(info) < key(other); });
-  list.insert(at, std::move(info));
-}
+RegisterPolicy::RegisterPolicy(PolicyInfo info) { list().add(std::move(info)); }
 
-std::span<const PolicyInfo> policies() { return all(); }
+std::span<const PolicyInfo> policies() { return list().all(); }
 
 const PolicyInfo& policy(std::string_view name) {
   std::string known;
-  for (const auto& info : all()) {
+  for (const auto& info : policies()) {
     if (info.name == name) return info;
     known += (known.empty() ? "" : ", ") + info.name;
   }

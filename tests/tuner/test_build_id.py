@@ -152,7 +152,7 @@ DIFFERENT = [
     ('s = R"(a\nb)";', 's = R"(a b)";'),
     ('s = R"(a\\\nb)";', 's = R"(ab)";'),
     ('s = u8R"x()" // a)x";', 's = u8R"x()" // b)x";'),
-    ('s = fooR"(a)" "//)";', 's = fooR"(a)" "//]";'),
+    ('s = someR"(a)" "//)";', 's = someR"(a)" "//]";'),
     ("#define A b\nc", "#define A b c"),
     ("#define A (x)\n", "#define A(x)\n"),
     ("#define A\\\n  b\n", "#define A\n  b\n"),

@@ -316,7 +316,6 @@ def test_closed_outputs_are_as_good_as_none(tmp_path: Path) -> None:
 
 FIRST_FILE = """
 import os
-import re
 from tuner import cli
 with os.fdopen(3, "w") as told:
     cli.main(["--version"])
@@ -951,3 +950,15 @@ def test_another_document_of_the_same_name_is_another_run(
     outcome = run(*config)
     assert outcome.code == 1
     assert "NOT REPRODUCED although nothing has changed" in outcome.out
+
+
+def test_an_engine_that_cannot_be_loaded_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = 'two policies are named tpp: "one" (a) and "two" (b); each needs a name of its own'
+
+    def refuse(name: str) -> None:
+        raise ImportError(why)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(importlib, "import_module", refuse)
+        with pytest.raises(UserError, match=re.escape(f"the engine cannot be loaded: {why}")):
+            engine.native.__wrapped__()
