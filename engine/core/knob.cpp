@@ -5,6 +5,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "core/assert.hpp"
+
 namespace tt {
 namespace {
 
@@ -232,6 +234,7 @@ Knobs resolve(std::span<const KnobDecl> declared, const KnobMap& given) {
 
 bool holds(const KnobCondition& condition, std::span<const KnobDecl> declared, const Knobs& knobs) {
   const auto parent = std::ranges::find(declared, condition.parent, &KnobDecl::name);
+  TT_ASSERT(parent != declared.end());  // the policy that declares the condition declares it
   const bool active = !parent->condition || holds(*parent->condition, declared, knobs);
   const KnobValue& value = knobs.values().find(condition.parent)->second;
   return active && std::ranges::find(condition.values, value) != condition.values.end();

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "core/assert.hpp"
 #include "core/math.hpp"
 #include "sim/access_sampler.hpp"
 
@@ -168,6 +169,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   work.fault_ns = lane.faults * profile_.hint_fault_us * 1e3 + lane.fault_moves_ns +
                   interference.application_ns / total_threads_ * lane.threads;
   lane.time = tt::sim::solve(work, profile_.tiers, lane.last_ns);
+  TT_ASSERT(lane.time.total >= 0);
   lane.last_ns = lane.time.total;
   for (std::size_t t = 0; t < tier_count; ++t)
     lane.demand[t] = lane.time.total > 0 ? own[t] / lane.time.total : 0;
@@ -209,6 +211,7 @@ void Lanes::count_outstanding() {
     };
     for (std::size_t t = 0; t < tier_count; ++t) {
       const std::uint64_t huge = counts_[c].huge[index(AccessKind::load)][t];
+      TT_ASSERT(huge <= counts_[c].by[index(AccessKind::load)][t]);
       add(t, counts_[c].by[index(AccessKind::load)][t] - huge, 1);
       if (huge != 0) add(t, huge, huge_share(static_cast<std::uint32_t>(c)));
     }

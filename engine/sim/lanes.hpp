@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/assert.hpp"
 #include "core/types.hpp"
 #include "sim/interference.hpp"
 #include "sim/ledger.hpp"
@@ -66,6 +67,7 @@ class Lanes {
   /// Each sample takes `sample_ns` of the thread that it hits.
   void count(const trace::Segment& segment, std::uint64_t in_slow, std::uint64_t samples,
              double sample_ns) {
+    TT_ASSERT(in_slow <= segment.sum);
     auto& by = counts_[segment.stream_class].by[index(segment.kind)];
     by[index(Tier::slow)] += in_slow;
     by[index(Tier::fast)] += segment.sum - in_slow;

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/assert.hpp"
 #include "sim/address_space.hpp"
 #include "sim/gather.hpp"
 #include "sim/operations.hpp"
@@ -146,10 +147,7 @@ void Machine::apply(std::span<const trace::Event> events) {
       case trace::EventType::unmap:
         if (pages_.mixed())
           for (const PageRange unit : pages_.cut_by({PageId{event.first}, event.count}))
-            if (unit.count > 1) {
-              mover_.cancel(unit);
-              mover_.split_at_once(unit);
-            }
+            if (unit.count > 1) mover_.cut(unit);
         if (const PageRange range = pages_.unmap(event); range.count != 0) {
           traps_.forget(range);
           mover_.forget(range);
@@ -190,22 +188,21 @@ std::uint64_t Machine::play_armed(const trace::Segment& segment) {
   const Gathered found =
       gather<true>(segment.pages, segment.counts, pages_.shift(), pages_.slow().words(),
                    pages_.armed(segment.kind).words(), tripped_.data());
-  // By size, and by the tier that the page is leaving.
-  std::array<std::array<std::uint64_t, tier_count>, 2> held_up{};
+  ByMove<std::uint64_t> held_up;
   for (const std::uint32_t entry : std::span{tripped_}.first(found.tripped)) {
     const PageRange unit = pages_.unit(segment.pages[entry] >> pages_.shift());
     const std::uint64_t page = unit.first.value;
     const std::uint64_t count = segment.counts[entry];
     if (pages_.holds_up(page, segment.kind))
-      held_up[unit.count > 1 ? 1 : 0][index(pages_.tier_of(page))] += count;
-    if (mover_.accessed(page, segment.kind, count)) lanes_.count_fault(segment.stream_class);
+      held_up.of(move_size(unit.count), other(pages_.tier_of(page))) += count;
+    if (mover_.touch(page, segment.kind, count)) lanes_.count_fault(segment.stream_class);
     traps_.touch(segment, page, count);
   }
-  for (const std::size_t size : {0, 1}) {
-    if (size == 1 && !pages_.mixed()) break;
+  for (const MoveSize size : move_sizes) {
+    if (size == MoveSize::unit && !pages_.mixed()) break;
     for (const Tier to : {Tier::slow, Tier::fast})
-      lanes_.count_in_flight(segment, held_up[size][index(other(to))],
-                             mover_.moving_share(to, size), mover_.away_ns(to, size));
+      lanes_.count_in_flight(segment, held_up.of(size, to), mover_.moving_share(size, to),
+                             mover_.away_ns(size, to));
   }
   return found.slow;
 }
@@ -218,6 +215,7 @@ double Machine::solve(const trace::Block& block) {
   for (const std::uint64_t operations : block.operations)
     ledger_.sums()[Sum::operations] += static_cast<double>(operations) * scale_;
   const double block_ns = lanes_.solve(block, interference);
+  TT_ASSERT(block_ns >= 0);  // virtual time never goes back
   if (block_ns > 0) block_ns_ = block_ns;
   return block_ns;
 }
@@ -239,6 +237,7 @@ void Machine::call_policy(double block_ns) {
     tiering_.run(lanes_.now_ns(), *policy_);
   }
   tiering_.end(*policy_);
+  TT_ASSERT_FULL(pages_.consistent() && mover_.consistent() && traps_.consistent());
   mover_.settle(block_ns, tiering_.left_ns());
 }
 

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/assert.hpp"
 #include "core/one_thread.hpp"
 #include "core/seam.hpp"
 #include "sim/access_sampler.hpp"
@@ -56,6 +57,7 @@ class Machine final : public Memory {
   [[nodiscard]] std::uint64_t capacity(Tier tier) const override { return pages_.capacity(tier); }
   [[nodiscard]] std::uint64_t free_pages(Tier tier) const override { return pages_.free(tier); }
   void residency(std::span<const PageId> pages, std::span<Residency> out) const override {
+    TT_ASSERT(out.size() == pages.size());
     for (std::size_t i = 0; i < pages.size(); ++i) out[i] = pages_.where(pages[i].value);
   }
   void residency(PageId first, std::span<Residency> out) const override {
@@ -77,9 +79,11 @@ class Machine final : public Memory {
   }
   [[nodiscard]] Counters counters() const override { return ledger_.counters(); }
   std::uint64_t protect(PageRange range, Tiers which, PageMask untouched) override {
+    TT_ASSERT(untouched.empty() || untouched.size() == mask_words(range.count));
     return traps_.protect(range, which, untouched, lanes_.now_ns());
   }
   void accessed(PageRange range, PageMask out, bool clear) override {
+    TT_ASSERT(out.size() == mask_words(range.count));
     traps_.accessed(range, out, clear);
   }
   void accessed(std::span<const PageId> pages, PageMask out, bool clear) override {

@@ -74,6 +74,7 @@ std::array<PageRange, 2> PageTable::cut_by(PageRange range) const {
 
 std::uint64_t PageTable::split(PageRange unit) {
   const auto [first, count] = unit;
+  TT_ASSERT(count == unit_pages && this->unit(first.value) == unit && !in_flight(first.value));
   const Tier tier = tier_of(first.value);
   std::uint64_t freed = 0, shadows = 0;
   huge_.clear(first.value / unit_pages);
@@ -316,6 +317,44 @@ void PageTable::unarmed(Trap trap, PageRange range, PageMask out) const {
     add_bits(out, static_cast<std::int64_t>(word * 32) - static_cast<std::int64_t>(first.value),
              present_.words()[word] & mask & ~armed);
   });
+}
+
+bool PageTable::consistent() const {
+  // In none of them, or in all: of a unit.
+  const auto alike = [](const PageBits& plane, PageRange unit) {
+    const std::uint64_t in = plane.empty() ? 0 : plane.count(unit.first.value, unit.count);
+    return in == 0 || in == unit.count;
+  };
+  for (std::uint64_t word = 0; word < (size() + 31) / 32; ++word) {
+    const std::uint32_t there = present_.words()[word], in_slow = slow_.words()[word];
+    const auto plane = [&](Trap trap) {
+      return planes_[index(trap)].empty() ? 0 : planes_[index(trap)].words()[word];
+    };
+    const std::uint32_t away = plane(Trap::away), write_away = plane(Trap::write_away),
+                        copied = plane(Trap::copied);
+    if ((in_slow & ~there) != 0 || (plane(Trap::shadowed) & in_slow) != 0) return false;
+    if (((away & write_away) | (away & copied) | (write_away & copied)) != 0) return false;
+    if (layout_.mixed && (touched_.words()[word] & ~there) != 0) return false;
+    std::array<std::uint32_t, 2> armed{};
+    for (std::size_t t = 0; t < trap_count; ++t) {
+      const auto trap = static_cast<Trap>(t);
+      if ((plane(trap) & ~there) != 0) return false;
+      for (const AccessKind kind : {AccessKind::load, AccessKind::store})
+        if (catches(trap, kind)) armed[index(kind)] |= plane(trap);
+    }
+    for (const AccessKind kind : {AccessKind::load, AccessKind::store})
+      if (several() && armed_[index(kind)].words()[word] != armed[index(kind)]) return false;
+  }
+  for (std::size_t t = 0; t < trap_count; ++t)
+    if (pages_in_[t] != (planes_[t].empty() ? 0 : planes_[t].count())) return false;
+  for (std::uint64_t group = 0; layout_.mixed && group * unit_pages < size(); ++group) {
+    const PageRange unit = this->unit(group * unit_pages);
+    if (unit.count == 1) continue;
+    if (!alike(present_, unit) || !alike(slow_, unit)) return false;
+    for (const PageBits& plane : planes_)
+      if (!alike(plane, unit)) return false;
+  }
+  return true;
 }
 
 std::uint64_t PageTable::count(Trap trap, PageRange range) const {

@@ -24,6 +24,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/assert.hpp"
 #include "core/seam.hpp"
 #include "core/types.hpp"
 #include "sim/address_space.hpp"
@@ -86,6 +87,15 @@ class PageTable {
   }
   /// A page in flight takes its slot in the tier that it moves to.
   [[nodiscard]] std::uint64_t free(Tier tier) const { return free_[index(tier)]; }
+  /// Slots that pages and shadows have: the rest of the fast tier is free or holds metadata.
+  [[nodiscard]] std::uint64_t used(Tier tier) const {
+    return capacity(tier) - free(tier) - (tier == Tier::fast ? held_ : 0);
+  }
+  /// Pages that accesses find there.
+  [[nodiscard]] std::uint64_t present(Tier tier) const {
+    const std::uint64_t in_slow = slow_.count();
+    return tier == Tier::slow ? in_slow : present_.count() - in_slow;
+  }
 
   [[nodiscard]] Residency where(std::uint64_t page) const {
     if (page >= size() || !present_.test(page)) return Residency::absent;
@@ -139,14 +149,22 @@ class PageTable {
 
   /// The steps of a move: a slot in the tier that the page goes to is taken before the first byte
   /// is copied, and the one that it leaves is free after the last.
-  void take(Tier to, std::uint64_t pages = 1) { free_[index(to)] -= pages; }
-  void vacate(Tier from, std::uint64_t pages = 1) { free_[index(from)] += pages; }
+  void take(Tier to, std::uint64_t pages = 1) {
+    TT_ASSERT(free(to) >= pages);
+    free_[index(to)] -= pages;
+  }
+  void vacate(Tier from, std::uint64_t pages = 1) {
+    TT_ASSERT(used(from) >= pages);
+    free_[index(from)] += pages;
+  }
   void depart(PageId page, Copy copy) {
+    TT_ASSERT(where(page.value) != Residency::absent && !in_flight(page.value));
     constexpr std::array traps = {Trap::away, Trap::write_away, Trap::copied};
     arm(traps[static_cast<std::size_t>(copy)], page.value);
   }
   /// The move is over: from now on accesses find the page in `to`.
   void arrive(PageId page, Tier to) {
+    TT_ASSERT(in_flight(page.value) && tier_of(page.value) == other(to));
     stay(page);
     const auto [first, count] = unit(page.value);
     if (to == Tier::slow) {
@@ -169,6 +187,12 @@ class PageTable {
   }
   [[nodiscard]] bool in_flight(std::uint64_t page) const {
     return armed(Trap::away, page) || armed(Trap::write_away, page) || armed(Trap::copied, page);
+  }
+
+  /// Pages that are in flight.
+  [[nodiscard]] std::uint64_t in_flight() const {
+    return pages_in_[index(Trap::away)] + pages_in_[index(Trap::write_away)] +
+           pages_in_[index(Trap::copied)];
   }
 
   [[nodiscard]] bool armed(Trap trap, std::uint64_t page) const {
@@ -211,6 +235,7 @@ class PageTable {
   /// A mask of the pages of the range that are present and not armed.
   void unarmed(Trap trap, PageRange range, PageMask out) const;
   [[nodiscard]] std::uint64_t count(Trap trap, PageRange range) const;
+  [[nodiscard]] std::uint64_t count(Trap trap) const { return pages_in_[index(trap)]; }
   /// What the replay loop looks at: the pages that an access of this kind trips over, if any.
   [[nodiscard]] bool any_armed(AccessKind kind) const {
     std::uint64_t pages = 0;
@@ -222,6 +247,11 @@ class PageTable {
   [[nodiscard]] const PageBits& armed(AccessKind kind) const {
     return several() ? armed_[index(kind)] : planes_[std::countr_zero(used_)];
   }
+
+  /// The planes agree: absent pages are in none of them, a page moves in one way at a time, shadows
+  /// are of pages in the fast tier, a unit's pages are alike, and what is derived is up to date. For
+  /// assertions.
+  [[nodiscard]] bool consistent() const;
 
  private:
   void place_mixed(PageRange range, Policy& policy, Nanos now);

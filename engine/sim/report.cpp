@@ -5,44 +5,58 @@
 
 namespace tt::sim {
 
-std::string_view name(Sum sum) {
-  static constexpr std::array<std::string_view, sum_count> names = {
-      "loads_fast",
-      "loads_slow",
-      "stores_fast",
-      "stores_slow",
-      "demand_loads_fast",
-      "demand_loads_slow",
-      "operations",
-      "promotions_requested",
-      "promotions_rejected",
-      "promotions_started",
-      "promotions",
-      "promotions_no_space",
-      "promotions_gone",
-      "demotions_requested",
-      "demotions_rejected",
-      "demotions_started",
-      "demotions",
-      "demotions_no_space",
-      "demotions_gone",
-      "ping_pongs",
-      "migrated_bytes",
-      "samples",
-      "samples_lost",
-      "a1_cycles",
-      "a3_reads",
-      "tiering_cpu_seconds",
-      "mover_cpu_seconds",
-      "pages_protected",
-      "hint_faults",
-      "copies_voided",
-      "tiering_lines",
-      "units_split",
-      "units_collapsed",
-  };
-  return names[static_cast<std::size_t>(sum)];
+namespace {
+
+struct SumName {
+  Sum sum;
+  std::string_view name;
+};
+constexpr std::array sum_names{
+    SumName{Sum::loads_fast, "loads_fast"},
+    SumName{Sum::loads_slow, "loads_slow"},
+    SumName{Sum::stores_fast, "stores_fast"},
+    SumName{Sum::stores_slow, "stores_slow"},
+    SumName{Sum::demand_loads_fast, "demand_loads_fast"},
+    SumName{Sum::demand_loads_slow, "demand_loads_slow"},
+    SumName{Sum::operations, "operations"},
+    SumName{Sum::promotions_requested, "promotions_requested"},
+    SumName{Sum::promotions_rejected, "promotions_rejected"},
+    SumName{Sum::promotions_started, "promotions_started"},
+    SumName{Sum::promotions, "promotions"},
+    SumName{Sum::promotions_no_space, "promotions_no_space"},
+    SumName{Sum::promotions_gone, "promotions_gone"},
+    SumName{Sum::demotions_requested, "demotions_requested"},
+    SumName{Sum::demotions_rejected, "demotions_rejected"},
+    SumName{Sum::demotions_started, "demotions_started"},
+    SumName{Sum::demotions, "demotions"},
+    SumName{Sum::demotions_no_space, "demotions_no_space"},
+    SumName{Sum::demotions_gone, "demotions_gone"},
+    SumName{Sum::ping_pongs, "ping_pongs"},
+    SumName{Sum::migrated_bytes, "migrated_bytes"},
+    SumName{Sum::samples, "samples"},
+    SumName{Sum::samples_lost, "samples_lost"},
+    SumName{Sum::a1_cycles, "a1_cycles"},
+    SumName{Sum::a3_reads, "a3_reads"},
+    SumName{Sum::tiering_cpu_seconds, "tiering_cpu_seconds"},
+    SumName{Sum::mover_cpu_seconds, "mover_cpu_seconds"},
+    SumName{Sum::pages_protected, "pages_protected"},
+    SumName{Sum::hint_faults, "hint_faults"},
+    SumName{Sum::copies_voided, "copies_voided"},
+    SumName{Sum::tiering_lines, "tiering_lines"},
+    SumName{Sum::units_split, "units_split"},
+    SumName{Sum::units_collapsed, "units_collapsed"},
+};
+
+constexpr bool in_order() {
+  for (std::size_t i = 0; i < sum_names.size(); ++i)
+    if (static_cast<std::size_t>(sum_names[i].sum) != i) return false;
+  return sum_names.size() == sum_count;
 }
+static_assert(in_order(), "each sum has a name, in the order of the enumeration");
+
+}  // namespace
+
+std::string_view name(Sum sum) { return sum_names[static_cast<std::size_t>(sum)].name; }
 
 Sums Sums::since(const Sums& earlier) const {
   Sums difference;

@@ -52,6 +52,30 @@ enum class Sum : std::uint8_t {
   units_collapsed,
 };
 inline constexpr std::size_t sum_count = static_cast<std::size_t>(Sum::units_collapsed) + 1;
+
+/// What becomes of moves in one direction.
+struct MoveSums {
+  Sum requested, rejected, started, done, no_space, gone;
+};
+inline constexpr MoveSums promotion_sums{
+    .requested = Sum::promotions_requested,
+    .rejected = Sum::promotions_rejected,
+    .started = Sum::promotions_started,
+    .done = Sum::promotions,
+    .no_space = Sum::promotions_no_space,
+    .gone = Sum::promotions_gone,
+};
+inline constexpr MoveSums demotion_sums{
+    .requested = Sum::demotions_requested,
+    .rejected = Sum::demotions_rejected,
+    .started = Sum::demotions_started,
+    .done = Sum::demotions,
+    .no_space = Sum::demotions_no_space,
+    .gone = Sum::demotions_gone,
+};
+[[nodiscard]] constexpr const MoveSums& sums_of(Tier to) {
+  return to == Tier::fast ? promotion_sums : demotion_sums;
+}
 [[nodiscard]] std::string_view name(Sum sum);
 /// Whether it is reported only of policies that need hint faults.
 [[nodiscard]] constexpr bool of_faults(Sum sum) {
@@ -59,7 +83,9 @@ inline constexpr std::size_t sum_count = static_cast<std::size_t>(Sum::units_col
 }
 
 /// Whether it is reported only where page sizes are mixed.
-[[nodiscard]] constexpr bool of_units(Sum sum) { return sum >= Sum::units_split; }
+[[nodiscard]] constexpr bool of_units(Sum sum) {
+  return sum == Sum::units_split || sum == Sum::units_collapsed;
+}
 
 struct Sums {
   std::array<double, sum_count> values{};

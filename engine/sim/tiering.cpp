@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "core/assert.hpp"
 #include "sim/timing.hpp"
 
 namespace tt::sim {
@@ -20,6 +21,7 @@ double TieringThread::take_charged() {
 
 /// From what is left of the block; the rest is owed.
 void TieringThread::pay(double cost) {
+  TT_ASSERT(cost >= 0 && left_ns_ >= 0 && debt_ns_ >= 0);
   const double paid = std::min(cost, left_ns_);
   left_ns_ -= paid;
   debt_ns_ += cost - paid;
@@ -92,6 +94,7 @@ void TieringThread::drain(std::span<const Sample> fresh, double now_ns, Policy& 
   }
   waiting_.insert(waiting_.end(), fresh.begin(), fresh.end() - static_cast<std::ptrdiff_t>(lost));
   deliver = std::min(deliver, waiting_.size());
+  TT_ASSERT(waiting_.size() - deliver <= ring);
   if (deliver == 0) return;
   policy.on_samples(std::span{waiting_}.first(deliver), whole_ns(now_ns));
   waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(deliver));

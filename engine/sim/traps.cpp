@@ -4,10 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
-#include <new>
 #include <numeric>
+#include <unordered_set>
 #include <utility>
 
+#include "core/assert.hpp"
 #include "core/math.hpp"
 #include "sim/timing.hpp"
 
@@ -41,16 +42,8 @@ Traps::Traps(PageTable& pages, Ledger& ledger, const MachineProfile& profile, do
       threads_(threads),
       rng_(mix64(seed ^ 0x7472617073ULL)) {}  // not the sampler's numbers
 
-template <typename T>
-Traps::PerPage<T> Traps::per_page() const {
-  PerPage<T> array{
-      static_cast<T*>(std::calloc(std::max<std::uint64_t>(pages_.size(), 1), sizeof(T)))};
-  if (!array) throw std::bad_alloc();
-  return array;
-}
-
 std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, double now_ns) {
-  if (!protected_at_ms_) protected_at_ms_ = per_page<std::uint32_t>();
+  if (!protected_at_ms_) protected_at_ms_ = PerPage<std::uint32_t>{pages_.size()};
   range = pages_.known(range);
   fresh_.resize(mask_words(range.count));
   const std::uint64_t count = pages_.arm(Trap::guarded, range, which, untouched, fresh_);
@@ -93,7 +86,7 @@ void Traps::accessed(std::span<const PageId> pages, PageMask out, bool clear) {
 
 void Traps::probe(std::span<const Probe> probes, double now_ns) {
   if (probes.empty()) return;
-  if (!unseen_) unseen_ = per_page<Unseen>();
+  if (!unseen_) unseen_ = PerPage<Unseen>{pages_.size()};
   Round& round = rounds_.emplace_back();
   round.probes.assign(probes.begin(), probes.end());
   // A tick within a block asks from its own time on, but the block has been played: the whole call
@@ -171,6 +164,7 @@ void Traps::deliver(double until_ns, Policy& policy) {
   for (std::size_t next = delivered_; next < in_time_.size(); ++next) {
     const First& first = firsts_[in_time_[next]];
     if (first.at_ns > until_ns) break;
+    TT_ASSERT(pages_.armed(Trap::guarded, first.page));
     const double since_ns = first.at_ns - protected_at_ms_[first.page] * 1e6;
     faults_.push_back({PageId{first.page}, pages_.tier_of(first.page), first.kind,
                        whole_ns(std::max(since_ns, 0.0))});
@@ -199,6 +193,20 @@ std::optional<std::uint32_t> Traps::faulted(PageId page) const {
   const double to_ns = firsts_[in_time_[delivered_ + faults_.size() - 1]].at_ns;
   if (at->at_ns < from_ns || at->at_ns > to_ns) return std::nullopt;
   return at->stream_class;
+}
+
+bool Traps::consistent() const {
+  std::uint64_t probed = 0;
+  std::unordered_set<std::uint64_t> seen;
+  for (const Round& round : rounds_)
+    for (const Probe& probe : round.probes) {
+      const PageRange unit = pages_.unit(probe.page.value);
+      if (!pages_.armed(Trap::probed, unit.first.value)) continue;  // absent, or new since
+      if (seen.insert(unit.first.value).second) probed += unit.count;
+    }
+  return delivered_ <= in_time_.size() && (firsts_.empty() || in_time_.size() == firsts_.size()) &&
+         probed == pages_.count(Trap::probed) &&
+         ledger_.counters().protected_pages == static_cast<double>(pages_.count(Trap::guarded));
 }
 
 /// The part of the probe that lies in the block.

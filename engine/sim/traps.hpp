@@ -9,8 +9,6 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -21,6 +19,7 @@
 #include "sim/lanes.hpp"
 #include "sim/ledger.hpp"
 #include "sim/pages.hpp"
+#include "sim/per_page.hpp"
 #include "sim/profile.hpp"
 #include "trace/stream.hpp"
 
@@ -65,18 +64,10 @@ class Traps {
   void settle(double block_ns, const Lanes& lanes, Policy& policy);
   /// The policy gets the block's faults until then, but for those that it has had.
   void deliver(double until_ns, Policy& policy);
+  /// Counters and probes are those of the pages that are armed. For assertions.
+  [[nodiscard]] bool consistent() const;
 
  private:
-  /// From calloc: most pages are never armed, and the operating system gives memory only to the
-  /// parts that are written.
-  struct Free {
-    void operator()(void* array) const { std::free(array); }
-  };
-  template <typename T>
-  using PerPage = std::unique_ptr<T[], Free>;
-  template <typename T>
-  [[nodiscard]] PerPage<T> per_page() const;
-
   struct Touched {  // a protected page, in one segment
     std::uint32_t page = 0;
     std::uint32_t stream_class = 0;
