@@ -25,6 +25,11 @@ class Model(BaseModel):
         strict=True, frozen=True, extra="forbid", ser_json_inf_nan="constants"
     )
 
+    @classmethod
+    def known_keys(cls) -> list[str]:
+        """What a message about an unknown key offers."""
+        return list(cls.model_fields)
+
 
 def _finite(value: float) -> float:
     if not math.isfinite(value):

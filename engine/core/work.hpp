@@ -6,8 +6,8 @@
 
 namespace tt {
 
-/// Work that a policy does per event. The simulator charges its cost from the machine profile; on a
-/// live machine the work itself has taken the time.
+/// Work that a policy does per event. The simulator charges its cost from the machine profile
+/// (sim/work.hpp has a row for each kind); on a live machine the work itself has taken the time.
 enum class Work : std::uint8_t {
   tracker_update,  // one counter increment (after coalescing)
   tracker_lookup,  // one counter read
@@ -19,12 +19,7 @@ enum class Work : std::uint8_t {
   probe,           // one sampled accessed bit: cleared, and looked at later
   sort_step,       // one item of a sort
 };
-inline constexpr std::size_t work_count = 9;
-/// Whether there is more of this work the more pages there are. What is left is done as often on a
-/// small system as on a large one: the simulator does not scale it.
-[[nodiscard]] constexpr bool per_page(Work kind) {
-  return kind != Work::threshold_pass && kind != Work::probe;
-}
+inline constexpr std::size_t work_count = static_cast<std::size_t>(Work::sort_step) + 1;
 
 /// Whose time the work takes: the tiering system's own threads', or the application's (what a
 /// kernel does inside a fault, or as a task's own work).

@@ -1,6 +1,11 @@
 #include "sim/estimates.hpp"
 
+#include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
+
+#include "sim/work.hpp"
 
 namespace tt::sim {
 namespace {
@@ -13,16 +18,11 @@ template <Tier tier, double TierProfile::* member>
 double& field(MachineProfile& machine) {
   return machine.tiers[index(tier)].*member;
 }
-template <Work kind>
-double& work(MachineProfile& machine) {
-  return machine.work_ns[static_cast<std::size_t>(kind)];
-}
-
 using M = MachineProfile;
 using T = TierProfile;
 
 // A figure that machines share has limits of its own; one that differs between them, a factor.
-constexpr std::array all{
+const std::array machines_own{
     Estimate{"fast.store_stall", 0.1, 0.6, false,
              "a tenth: buffers hide nearly all; 0.6: full most of the time",
              field<Tier::fast, &T::store_stall>},
@@ -88,28 +88,23 @@ constexpr std::array all{
     Estimate{"tiering.tlb_flush_us", 2, 8, false,
              "an inter-processor interrupt and the refill of the most-used entries",
              field<&M::tlb_flush_us>},
-    Estimate{"tiering.work_ns.cooling_step", 2.5, 10, false, "a line of counters, by bandwidth",
-             work<Work::cooling_step>},
-    Estimate{"tiering.work_ns.lru_step", 100, 300, false, "a page, by its reverse map",
-             work<Work::lru_step>},
-    Estimate{"tiering.work_ns.probe", 20, 80, false, "one page looked up twice", work<Work::probe>},
-    Estimate{"tiering.work_ns.pte_scan", 20, 30, false, "as pte_ns", work<Work::pte_scan>},
-    Estimate{"tiering.work_ns.scan_step", 20, 50, false, "20 to 50 M entries of a pagemap a second",
-             work<Work::scan_step>},
-    Estimate{"tiering.work_ns.sort_step", 8, 30, false, "a comparison and an exchange",
-             work<Work::sort_step>},
-    Estimate{"tiering.work_ns.threshold_pass", 250, 1000, false, "a few dozen bins",
-             work<Work::threshold_pass>},
-    Estimate{"tiering.work_ns.tracker_lookup", 10, 60, false, "half of an update",
-             work<Work::tracker_lookup>},
-    Estimate{"tiering.work_ns.tracker_update", 17, 125, false,
-             "published filters and tables reach 8 to 60 M updates a second",
-             work<Work::tracker_update>},
 };
 
 }  // namespace
 
-std::span<const Estimate> estimates() { return all; }
+std::span<const Estimate> estimates() {
+  static const std::vector<Estimate> all = [] {
+    std::vector<Estimate> list(machines_own.begin(), machines_own.end());
+    for (const WorkKind& kind : work_kinds)
+      list.push_back({"tiering.work_ns." + std::string(kind.name), kind.low, kind.high, false,
+                      kind.source, [work = kind.work](MachineProfile& machine) -> double& {
+                        return machine.work_ns[work];
+                      }});
+    std::ranges::sort(list, {}, &Estimate::name);
+    return list;
+  }();
+  return all;
+}
 
 double default_of(const Estimate& estimate) {
   MachineProfile machine;

@@ -4,9 +4,9 @@
 #include <array>
 #include <string>
 
-#include "core/seam.hpp"
 #include "core/types.hpp"
 #include "sim/loaded_latency.hpp"
+#include "sim/work.hpp"
 
 namespace tt::sim {
 
@@ -44,9 +44,7 @@ struct MachineProfile {
   /// Share of the lines that a prefetcher asked for which a demand-miss event counts all the same,
   /// because they came late.
   double prefetch_shown = 0.3;
-  /// Per Work item, on the thread that does it; 0: has to be given. The defaults are estimates
-  /// (sim/README.md has their sources).
-  std::array<double, work_count> work_ns{0, 0, 0, 0, 0, 25, 150, 40, 15};
+  WorkCosts work_ns;  // on the thread that does it
   // Relative saving of latency with 2 MiB pages, of accesses that all go to another page.
   double huge_page_gain = 0;
   double daemon_core_share = 0;  // share of a tiering thread's time that is lost to the

@@ -20,30 +20,9 @@
 #include "sim/interference.hpp"
 #include "sim/ledger.hpp"
 #include "sim/profile.hpp"
+#include "sim/work.hpp"
 
 namespace tt::sim {
-
-/// Cache lines that each kind of work touches and that nothing else keeps in the cache: a counter,
-/// a line of counters, entries of 8 bytes in order of addresses; of a page on a list its own links,
-/// those of two neighbours and what the reverse map says. Histograms and sorts work in the cache.
-[[nodiscard]] constexpr double work_lines(Work kind) {
-  switch (kind) {
-    case Work::tracker_update:
-    case Work::tracker_lookup:
-    case Work::cooling_step:
-    case Work::probe:
-      return 1;
-    case Work::scan_step:
-    case Work::pte_scan:
-      return 8.0 / 64;
-    case Work::lru_step:
-      return 4;
-    case Work::threshold_pass:
-    case Work::sort_step:
-      return 0;
-  }
-  return 0;
-}
 
 class TieringThread {
  public:
@@ -56,15 +35,16 @@ class TieringThread {
 
   /// What work takes on one core; `times` in the miniature, where each page stands for `scale` of
   /// them.
-  [[nodiscard]] double work_ns(Work kind, std::uint64_t times) const {
-    return static_cast<double>(times) * profile_.work_ns[static_cast<std::size_t>(kind)] *
-           (per_page(kind) ? scale_ : 1);
+  [[nodiscard]] double work_ns(Work work, std::uint64_t times) const {
+    return static_cast<double>(times) * profile_.work_ns[work] *
+           (kind_of(work).per_page ? scale_ : 1);
   }
   /// As Memory::charge, for the work that this thread does.
-  void charge(Work kind, std::uint64_t times) { charged_ns_ += work_ns(kind, times); }
+  void charge(Work work, std::uint64_t times) { charged_ns_ += work_ns(work, times); }
   /// The lines of work are brought into the shared cache, whoever does it.
-  void bring_lines(Work kind, std::uint64_t times) {
-    lines_ += static_cast<double>(times) * work_lines(kind) * (per_page(kind) ? scale_ : 1);
+  void bring_lines(Work work, std::uint64_t times) {
+    lines_ +=
+        static_cast<double>(times) * kind_of(work).lines * (kind_of(work).per_page ? scale_ : 1);
   }
 
   /// One core's worth of work in the block that ends now: what it still owes, then the rings and

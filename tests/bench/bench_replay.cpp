@@ -61,7 +61,11 @@ sim::MachineProfile machine() {
   profile.migration_shootdown_us = 0.5;
   profile.sample_assist_ns = 250;
   profile.sample_drain_ns = 120;
-  profile.work_ns = {60, 30, 5, 100, 500};
+  profile.work_ns = {{Work::tracker_update, 60},
+                     {Work::tracker_lookup, 30},
+                     {Work::cooling_step, 5},
+                     {Work::scan_step, 100},
+                     {Work::threshold_pass, 500}};
   profile.huge_page_gain = 0.1;
   profile.daemon_core_share = 1;
   profile.sample_queue = 419424;

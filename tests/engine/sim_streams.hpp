@@ -141,7 +141,11 @@ inline sim::MachineProfile full_machine() {
   machine.sample_lines = 20;
   machine.live_lines = 0.14;
   machine.sample_drain_ns = 100;
-  machine.work_ns = {20, 10, 20, 20, 500};
+  machine.work_ns = {{Work::tracker_update, 20},
+                     {Work::tracker_lookup, 10},
+                     {Work::cooling_step, 20},
+                     {Work::scan_step, 20},
+                     {Work::threshold_pass, 500}};
   machine.huge_page_gain = 0.1;
   return machine;
 }

@@ -170,7 +170,7 @@ TEST(
     memory.charge(Work::scan_step, 100);  // 100 * 16 * 25 ns = 40 us
   };
   MachineProfile machine = simtest::plain_machine();
-  machine.work_ns[static_cast<std::size_t>(Work::scan_step)] = 25;
+  machine.work_ns[Work::scan_step] = 25;
   const RunResult apart = run(stream, machine, policy, share(1));
   CHECK_EQ(ticks, 200u);
   CHECK_NEAR(apart.metrics.at("tiering_cpu_seconds"), 200 * 40e-6, 1e-4);
@@ -204,7 +204,7 @@ TEST("sim: without mover threads the tiering thread moves pages when it has time
       (void)memory.request(Tier::fast, pages);
     };
     MachineProfile machine = simtest::plain_machine();
-    machine.work_ns[static_cast<std::size_t>(Work::scan_step)] = 1;
+    machine.work_ns[Work::scan_step] = 1;
     policy.start = [](Memory& memory) { memory.set_movers({.threads = 0}); };
     return run(stream, machine, policy, share(0.5)).metrics.at("promotions");
   };
@@ -230,7 +230,7 @@ TEST("sim: a thread that spins takes its share of the application's cores all th
   Hooks busy;
   busy.period = from_millis(1);
   busy.tick = [](Memory& memory, Nanos) { memory.charge(Work::threshold_pass, 1, Payer::daemon); };
-  machine.work_ns[static_cast<std::size_t>(Work::threshold_pass)] = 1e5;
+  machine.work_ns[Work::threshold_pass] = 1e5;
   CHECK(seconds(0, busy) > 1.005 * alone);
   CHECK_NEAR(seconds(1, busy), seconds(1, idle), 1e-3 * alone);
 }
@@ -278,7 +278,7 @@ TEST("sim: lines that tiering brings into the cache take the place of the applic
   write_even(stream, 100, 200, 16);
   MachineProfile machine = simtest::plain_machine();
   machine.live_lines = 0.25;
-  machine.work_ns = {};
+  machine.work_ns = WorkCosts::all(0);
   const double alone = run(stream, machine, Hooks{}, share(1)).seconds;
 
   // Its own work, felt in the block after. Of the lines in whose place these came a quarter is read

@@ -29,15 +29,15 @@ TEST("sim: work per page is done for every real page, work per system once") {
     };
     policy.period = Nanos{1000};
     MachineProfile machine = simtest::plain_machine();
-    machine.work_ns.fill(50);
+    machine.work_ns = WorkCosts::all(50);
     return run(stream, machine, policy, share(1)).metrics.at("tiering_cpu_seconds");
   };
-  for (std::size_t kind = 0; kind < work_count; ++kind) {
-    const double times = per_page(static_cast<Work>(kind)) ? 16 : 1;
-    CHECK_NEAR(cpu_seconds(static_cast<Work>(kind), 1), 100 * 50e-9, 1e-15);
-    CHECK_NEAR(cpu_seconds(static_cast<Work>(kind), 16), 100 * 50e-9 * times, 1e-15);
+  for (const WorkKind& kind : work_kinds) {
+    const double times = kind.per_page ? 16 : 1;
+    CHECK_NEAR(cpu_seconds(kind.work, 1), 100 * 50e-9, 1e-15);
+    CHECK_NEAR(cpu_seconds(kind.work, 16), 100 * 50e-9 * times, 1e-15);
   }
-  CHECK(per_page(Work::scan_step) && !per_page(Work::threshold_pass));
+  CHECK(kind_of(Work::scan_step).per_page && !kind_of(Work::threshold_pass).per_page);
 }
 
 TEST("sim: counters count what a policy in the miniature can see") {
@@ -292,7 +292,7 @@ TEST("sim: a busy thread misses ticks, and does not make up for them") {
   Hooks policy;
   std::vector<Nanos> ticks;
   MachineProfile machine = simtest::plain_machine();
-  machine.work_ns.fill(1);
+  machine.work_ns = WorkCosts::all(1);
   policy.tick = [&](Memory& memory, Nanos now) {
     // The third tick takes 300 ms, all others nothing.
     if (ticks.size() == 2) memory.charge(Work::scan_step, 300'000'000);

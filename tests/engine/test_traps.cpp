@@ -226,7 +226,7 @@ TEST("traps: what faults and protecting cost is paid by the application") {
              }),
              (pte + flush + fault) / 4, 1e-3);
   // Work in the application's time: no tiering thread does it.
-  machine.work_ns[static_cast<std::size_t>(Work::lru_step)] = 100;
+  machine.work_ns[Work::lru_step] = 100;
   CHECK_NEAR(faults([](Memory& memory) { memory.charge(Work::lru_step, 50, Payer::application); }),
              scale * 50 * 100 / 4, 1e-3);
 }

@@ -145,7 +145,7 @@ sim::MachineProfile machine() {
   out.migration_shootdown_us = 1;
   out.sample_assist_ns = 200;
   out.sample_drain_ns = 100;
-  out.work_ns.fill(20);
+  out.work_ns = sim::WorkCosts::all(20);
   out.huge_page_gain = 0.1;
   out.sample_queue = 1e4;
   return out;

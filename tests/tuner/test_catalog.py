@@ -137,6 +137,21 @@ def test_all_mistakes_are_reported_at_once(user_folder: Path) -> None:
             ":10: slow.store_stall: found 2.0; must be from 0 to",
         ),
         ("scan_step: 30,", "", ":17: tiering.work_ns.scan_step: missing"),
+        (
+            "scan_step: 30,",
+            "scan_step: 30, sort_stop: 1,",
+            ":17: tiering.work_ns.sort_stop: unknown key; did you mean 'sort_step'? (allowed: cool",
+        ),
+        (
+            "scan_step: 30,",
+            "scan_step: -1,",
+            ":17: tiering.work_ns.scan_step: found -1.0; must be from 0 to 1e+09",
+        ),
+        (
+            "sample_queue: 65536",
+            "sample_queue: 65536\n  prefetch_show: 1",
+            ":22: tiering.prefetch_show: unknown key; did you mean 'prefetch_shown'? (allowed: mig",
+        ),
         ("cores: 16\n", "cores: 5000000000\n", ":5: cores: found 5000000000; must be less than or"),
         ("llc_mib: 24", "llc_mib: 1e-300", ":7: llc_mib: found 1e-300; must be greater than or"),
         ("cores: 16\n", "cores: 16.5\n", ":5: cores: found 16.5; must be an integer"),

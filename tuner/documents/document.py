@@ -223,7 +223,10 @@ def _keys(model: type[BaseModel], key: Key) -> list[str]:
     if is_dataclass(annotation):
         return [field.name for field in fields(annotation)]
     found = _models(annotation)
-    return list(found[0].model_fields) if found else []
+    if not found:
+        return []
+    first = found[0]
+    return first.known_keys() if issubclass(first, Model) else list(first.model_fields)
 
 
 def _inside(annotation: Any, part: str | int) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from tuner import engine
+from tuner.declarations import EstimateDecl
 from tuner.documents.document import PROSE, Spec, merged
 from tuner.documents.loader import Key
 from tuner.model import Finite, Gib, Model, Name, Share
@@ -106,18 +108,50 @@ class TierSpec(Model):
 
 
 class WorkCosts(Model):
-    """Nanoseconds of the tiering thread per item of policy work; the engine has defaults for those
-    that a machine may leave out (engine/sim/README.md)."""
+    """Nanoseconds of the tiering thread per item of policy work. The keys are the engine's kinds of
+    work (engine/sim/work.hpp); a machine may leave out those that have a default there."""
 
-    tracker_update: Finite
-    tracker_lookup: Finite
-    cooling_step: Finite
-    scan_step: Finite
-    threshold_pass: Finite
-    pte_scan: Finite | None = None
-    lru_step: Finite | None = None
-    probe: Finite | None = None
-    sort_step: Finite | None = None
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Finite | None]
+
+    @classmethod
+    def known_keys(cls) -> list[str]:
+        return list(_estimates(WORK))
+
+    @model_validator(mode="after")
+    def _declared(self) -> WorkCosts:
+        costs = self.__pydantic_extra__
+        known = _estimates(WORK)
+        _refuse(
+            type(self).__name__,
+            {key: value for key, value in costs.items() if key not in known},
+            [key for key, one in known.items() if one.default is None and costs.get(key) is None],
+        )
+        for key in known:
+            costs.setdefault(key, None)  # what is left out is part of the fingerprint, too
+        return self
+
+
+WORK = "tiering.work_ns."
+
+
+def _estimates(prefix: str) -> dict[str, EstimateDecl]:
+    """The engine's estimates whose place in a document begins so, by the key that follows."""
+    return {
+        name.removeprefix(prefix): estimate
+        for name, estimate in engine.estimates().items()
+        if name.startswith(prefix)
+    }
+
+
+def _refuse(title: str, unknown: dict[str, Any], missing: Sequence[str] = ()) -> None:
+    """Raises ValidationError for keys that pydantic does not know of, if there are any."""
+    wrong: list[InitErrorDetails] = [
+        {"type": "extra_forbidden", "loc": (key,), "input": value} for key, value in unknown.items()
+    ]
+    wrong += [{"type": "missing", "loc": (key,), "input": {}} for key in missing]
+    if wrong:
+        raise ValidationError.from_exception_data(title, wrong)
 
 
 class _Estimates(Model):
@@ -144,19 +178,19 @@ class TieringSpec(Model):
     daemon_core_share: Finite
     sample_queue: Finite
 
+    @classmethod
+    def known_keys(cls) -> list[str]:
+        own = super().known_keys()
+        more = [key for key in _estimates("tiering.") if "." not in key]
+        return own + [key for key in more if key not in own]
+
     @model_validator(mode="after")
     def _declared(self) -> TieringSpec:
         extra = self.model_extra or {}
-        known = engine.estimates() if extra else {}
-        unknown = [key for key in extra if f"tiering.{key}" not in known]
-        if unknown:
-            raise ValidationError.from_exception_data(
-                "TieringSpec",
-                [
-                    {"type": "extra_forbidden", "loc": (key,), "input": extra[key]}
-                    for key in unknown
-                ],
-            )
+        _refuse(
+            type(self).__name__,
+            {key: value for key, value in extra.items() if key not in self.known_keys()},
+        )
         _Estimates.model_validate(extra)
         return self
 
