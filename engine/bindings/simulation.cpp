@@ -1,14 +1,17 @@
 // Replaying a stream under a policy on a simulated machine.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <filesystem>
+<<<<<<< HEAD
 #include <optional>
 #include <stdexcept>
+=======
+#include <limits>
+>>>>>>> 450a40c (Read a run's arguments by their keys)
 #include <string>
 #include <utility>
 #include <variant>
@@ -17,6 +20,7 @@
 #include "bind.hpp"
 #include "convert.hpp"
 #include "core/seam.hpp"
+#include "keys.hpp"
 #include "progress.hpp"
 #include "sim/estimates.hpp"
 #include "sim/limits.hpp"
@@ -30,68 +34,48 @@ using namespace tt::bindings;
 
 namespace {
 
-nb::object member(const nb::dict& dict, const char* key, const std::string& where) {
-  if (!dict.contains(key)) {
-    throw nb::value_error(("machine: missing " + where + key).c_str());
-  }
-  return nb::borrow<nb::object>(dict[key]);
-}
-
-double number(const nb::dict& dict, const char* key, const std::string& where = "") {
-  const auto value = member(dict, key, where);
-  if (nb::isinstance<nb::bool_>(value) ||
-      !(nb::isinstance<nb::int_>(value) || nb::isinstance<nb::float_>(value))) {
-    throw nb::value_error(("machine: " + where + key + ": found " +
-                           nb::cast<std::string>(nb::repr(value)) + ", expected a number")
-                              .c_str());
-  }
-  return nb::cast<double>(value);
-}
-
-tt::sim::TierProfile to_tier(const nb::dict& dict, const std::string& where) {
+tt::sim::TierProfile to_tier(Keys keys) {
   tt::sim::TierProfile tier;
-  tier.latency_ns = number(dict, "latency_ns", where);
-  tier.read_gbps = number(dict, "read_gbps", where);
-  tier.total_gbps = number(dict, "total_gbps", where);
+  tier.latency_ns = keys.get<double>("latency_ns");
+  tier.read_gbps = keys.get<double>("read_gbps");
+  tier.total_gbps = keys.get<double>("total_gbps");
   std::vector<tt::sim::LoadedCurve> curves;
-  for (const auto& entry : nb::cast<nb::list>(member(dict, "loaded", where))) {
-    const auto of = nb::cast<nb::dict>(entry);
-    tt::sim::LoadedCurve curve{
-        number(of, "reads", where + "loaded."), number(of, "peak", where + "loaded."), {}};
-    for (const auto& point : nb::cast<nb::list>(member(of, "points", where + "loaded."))) {
-      const auto pair = nb::cast<std::vector<double>>(point);
-      if (pair.size() != 2) {
-        throw nb::value_error(
-            ("machine: " + where + "loaded: expected [utilisation, factor]").c_str());
-      }
+  for (const auto& entry : keys.get<nb::list>("loaded")) {
+    if (!nb::isinstance<nb::dict>(entry)) keys.fail("loaded", "expected a list of mappings");
+    Keys of = keys.item("loaded", nb::borrow<nb::dict>(entry));
+    tt::sim::LoadedCurve curve{of.get<double>("reads"), of.get<double>("peak"), {}};
+    for (const auto& point : of.get<nb::list>("points")) {
+      std::vector<double> pair;
+      if (!nb::try_cast(point, pair) || pair.size() != 2)
+        of.fail("points", "expected a list of [utilisation, factor]");
       curve.points.emplace_back(pair[0], pair[1]);
     }
     curves.push_back(std::move(curve));
   }
   tier.loaded = tt::sim::LoadedLatency{std::move(curves)};
-  tier.granule_bytes = number(dict, "granule_bytes", where);
+  tier.granule_bytes = keys.get<double>("granule_bytes");
   return tier;
 }
 
-tt::sim::MachineProfile to_machine(const nb::dict& dict) {
+/// A document of a machine also says what the simulator does not ask for.
+tt::sim::MachineProfile to_machine(const nb::dict& document) {
+  Keys keys{document, "machine"};
   tt::sim::MachineProfile machine;
-  machine.name = nb::cast<std::string>(member(dict, "name", ""));
-  machine.ghz = number(dict, "ghz");
-  machine.cores = static_cast<unsigned>(number(dict, "cores"));
-  machine.threads = static_cast<unsigned>(number(dict, "threads"));
-  machine.llc_bytes = number(dict, "llc_mib") * (1 << 20);
-  machine.tiers[0] = to_tier(nb::cast<nb::dict>(member(dict, "fast", "")), "fast.");
-  machine.tiers[1] = to_tier(nb::cast<nb::dict>(member(dict, "slow", "")), "slow.");
+  machine.name = keys.get<std::string>("name");
+  machine.ghz = keys.get<double>("ghz");
+  machine.cores = static_cast<unsigned>(keys.get<double>("cores"));
+  machine.threads = static_cast<unsigned>(keys.get<double>("threads"));
+  machine.llc_bytes = keys.get<double>("llc_mib") * (1 << 20);
+  machine.tiers[0] = to_tier(keys.inside("fast"));
+  machine.tiers[1] = to_tier(keys.inside("slow"));
   for (const auto& estimate : tt::sim::estimates()) {
     // tiering.work_ns.probe is the key `probe` of work_ns of tiering.
-    nb::dict place = dict;
-    std::string where, key{estimate.name};
-    for (std::size_t dot; (dot = key.find('.')) != std::string::npos; key.erase(0, dot + 1)) {
-      place = nb::cast<nb::dict>(member(place, key.substr(0, dot).c_str(), where));
-      where += key.substr(0, dot + 1);
-    }
-    if (place.contains(key.c_str()) || tt::sim::default_of(estimate) == 0)
-      estimate.field(machine) = number(place, key.c_str(), where);
+    Keys place = keys;
+    std::string key{estimate.name};
+    for (std::size_t dot; (dot = key.find('.')) != std::string::npos; key.erase(0, dot + 1))
+      place = place.inside(key.substr(0, dot));
+    if (place.has(key.c_str()) || tt::sim::default_of(estimate) == 0)
+      estimate.field(machine) = place.get<double>(key.c_str());
   }
   return machine;
 }
@@ -145,65 +129,57 @@ nb::dict to_dict(const tt::sim::PlacedObject& object) {
   return out;
 }
 
-std::vector<tt::sim::PlacedObject> to_placement(const nb::list& objects) {
+std::vector<tt::sim::PlacedObject> to_placement(const Keys& run, const nb::list& objects) {
   std::vector<tt::sim::PlacedObject> placement;
   for (const auto& item : objects) {
-    const auto object = nb::cast<nb::dict>(item);
-    placement.push_back({nb::cast<std::string>(object["site"]), nb::cast<double>(object["score"]),
-                         nb::cast<double>(object["bytes"]),
-                         nb::cast<std::uint32_t>(object["slot"])});
+    if (!nb::isinstance<nb::dict>(item)) run.fail("placement", "expected a list of mappings");
+    Keys keys = run.item("placement", nb::borrow<nb::dict>(item));
+    const auto slot = keys.get<std::uint64_t>("slot");
+    if (slot > std::numeric_limits<std::uint32_t>::max())
+      keys.fail("slot", "found " + std::to_string(slot) + ", allowed are 0 to 2^32 - 1");
+    placement.push_back({keys.get<std::string>("site"), keys.get<double>("score"),
+                         keys.get<double>("bytes"), static_cast<std::uint32_t>(slot)});
+    keys.refuse_others();
   }
   return placement;
 }
 
-nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
-                  const std::string& policy, const nb::dict& knobs, double fast_share,
-                  std::uint64_t fast_bytes, double threads, std::uint64_t page_bytes, bool mixed,
-                  bool coarse, bool start_slow, double score_after, std::uint64_t seed,
-                  const std::optional<nb::list>& placement, bool profile,
-                  std::optional<double> deadline_seconds, const nb::object& progress) {
-  const auto hardware = to_machine(machine);
-  const auto& info = tt::policy(policy);
-  const auto given = to_knobs(knobs);
-  bool failed = false;
-  tt::sim::RunOptions options{.fast_share = fast_share,
-                              .fast_bytes = fast_bytes,
-                              .threads = threads,
-                              .page_bytes = page_bytes,
-                              .mixed = mixed,
-                              .coarse = coarse,
-                              .start_slow = start_slow,
-                              .score_after = score_after,
-                              .seed = seed,
-                              .deadline_seconds = deadline_seconds,
-                              .progress = progress_function(progress, failed)};
-  if (placement) options.placement = to_placement(*placement);
-  tt::sim::RunResult result;
-  std::vector<tt::sim::PlacedObject> found;
-  enum class Ending { finished, stopped, late } ending = Ending::finished;
-  {
-    nb::gil_scoped_release release;
-    try {
-      const auto kept = tt::trace::kept_reader(path);
-      const tt::trace::Reader& reader = *kept;
-      if (profile) {
-        auto profiled = tt::sim::profile(reader, hardware, info, given, options);
-        result = std::move(profiled.run);
-        found = std::move(profiled.placement);
-      } else {
-        result = tt::sim::simulate(reader, hardware, info, given, options);
-      }
-    } catch (const tt::sim::Interrupted&) {
-      ending = Ending::stopped;
-    } catch (const tt::sim::DeadlineExceeded&) {
-      ending = Ending::late;
-    }
-  }
-  if (ending == Ending::stopped) raise_stopped(failed);
-  if (ending == Ending::late) {
-    PyErr_SetString(PyExc_TimeoutError, "the simulation did not finish before its deadline");
-    throw nb::python_error();
-  }
+/// What is to be run, as Python's keywords say it.
+struct Run {
+  tt::sim::MachineProfile machine;
+  const tt::PolicyInfo* policy = nullptr;
+  KnobMap knobs;
+  tt::sim::RunOptions options;
+  bool profile = false;
+  nb::object progress = nb::none();
+};
+
+Run to_run(const nb::dict& given) {
+  Keys keys{given, "simulate"};
+  Run run;
+  run.machine = to_machine(keys.get<nb::dict>("machine"));
+  run.policy = &tt::policy(keys.get<std::string>("policy"));
+  run.knobs = to_knobs(keys.get<nb::dict>("knobs"));
+  auto& options = run.options;
+  options.fast_share = keys.get<double>("fast_share");
+  keys.take("fast_bytes", options.fast_bytes);
+  keys.take("threads", options.threads);
+  keys.take("page_bytes", options.page_bytes);
+  keys.take("mixed", options.mixed);
+  keys.take("coarse", options.coarse);
+  keys.take("start_slow", options.start_slow);
+  keys.take("score_after", options.score_after);
+  keys.take("seed", options.seed);
+  if (keys.has("placement"))
+    options.placement = to_placement(keys, keys.get<nb::list>("placement"));
+  keys.take("deadline_seconds", options.deadline_seconds);
+  keys.take("profile", run.profile);
+  keys.take("progress", run.progress);
+  keys.refuse_others();
+  return run;
+}
+
+nb::dict to_dict(const tt::sim::RunResult& result) {
   nb::dict out;
   out["seconds"] = result.seconds;
   out["total_seconds"] = result.total_seconds;
@@ -224,9 +200,39 @@ nb::dict simulate(const std::filesystem::path& path, const nb::dict& machine,
   out["breakdown"] = to_dict(result.breakdown);
   out["series"] = to_dict(result.series);
   out["rows"] = to_list(result.rows);
-  if (profile) {
+  return out;
+}
+
+nb::dict simulate(const std::filesystem::path& path, const nb::kwargs& given) {
+  Run run = to_run(given);
+  bool failed = false;
+  run.options.progress = progress_function(run.progress, failed);
+  tt::sim::ProfileResult found;
+  enum class Ending { finished, stopped, late } ending = Ending::finished;
+  {
+    nb::gil_scoped_release release;
+    try {
+      const auto kept = tt::trace::kept_reader(path);
+      if (run.profile) {
+        found = tt::sim::profile(*kept, run.machine, *run.policy, run.knobs, run.options);
+      } else {
+        found.run = tt::sim::simulate(*kept, run.machine, *run.policy, run.knobs, run.options);
+      }
+    } catch (const tt::sim::Interrupted&) {
+      ending = Ending::stopped;
+    } catch (const tt::sim::DeadlineExceeded&) {
+      ending = Ending::late;
+    }
+  }
+  if (ending == Ending::stopped) raise_stopped(failed);
+  if (ending == Ending::late) {
+    PyErr_SetString(PyExc_TimeoutError, "the simulation did not finish before its deadline");
+    throw nb::python_error();
+  }
+  nb::dict out = to_dict(found.run);
+  if (run.profile) {
     nb::list objects;
-    for (const auto& object : found) objects.append(to_dict(object));
+    for (const auto& object : found.placement) objects.append(to_dict(object));
     out["placement"] = objects;
   }
   return out;
@@ -253,6 +259,7 @@ void tt::bind_simulation(nb::module_& m) {
         return out;
       },
       "The machine's figures that are estimates, with the range in which each plausibly lies.");
+<<<<<<< HEAD
   m.def("machine_problems", &machine_problems, "machine"_a,
         "What `simulate` would refuse of a machine: pairs of a name and what it must be.");
   m.def("simulate", &simulate, "path"_a, nb::kw_only(), "machine"_a, "policy"_a, "knobs"_a,
@@ -264,4 +271,12 @@ void tt::bind_simulation(nb::module_& m) {
         "`placement`: "
         "of a policy that profiles, from an earlier run with `profile`, which returns it; without "
         "one, the run is profiled first.");
+=======
+  m.def("simulate", &simulate, "path"_a, "options"_a,
+        "Replays a stream under a policy on a machine. Keywords: machine, policy, knobs and "
+        "fast_share, and those of to_run() in engine/bindings/simulation.cpp that have defaults. "
+        "ValueError that names the key for one that is unknown, missing or of a wrong type; "
+        "TimeoutError beyond `deadline_seconds`. `placement`: of a policy that profiles, from an "
+        "earlier run with `profile`, which returns it; without one, the run is profiled first.");
+>>>>>>> 450a40c (Read a run's arguments by their keys)
 }
