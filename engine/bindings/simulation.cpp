@@ -6,12 +6,8 @@
 
 #include <cstdint>
 #include <filesystem>
-<<<<<<< HEAD
-#include <optional>
-#include <stdexcept>
-=======
 #include <limits>
->>>>>>> 450a40c (Read a run's arguments by their keys)
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <variant>
@@ -81,18 +77,18 @@ tt::sim::MachineProfile to_machine(const nb::dict& document) {
 }
 
 /// What the engine would refuse of a machine: [(name, what it must be)].
-nb::list machine_problems(const nb::dict& dict) {
+nb::list machine_problems(const nb::dict& document) {
+  Keys keys{document, "machine"};
   nb::list found;
   for (const char* role : {"fast", "slow"}) {
-    const std::string where = std::string(role) + ".";
     try {
-      to_tier(nb::cast<nb::dict>(member(dict, role, "")), where);
+      to_tier(keys.inside(role));
     } catch (const std::invalid_argument& error) {
-      found.append(nb::make_tuple(where + "loaded", error.what()));
+      found.append(nb::make_tuple(std::string(role) + ".loaded", error.what()));
     }
   }
   if (nb::len(found) == 0)
-    for (const auto& [name, wanted] : tt::sim::problems(to_machine(dict)))
+    for (const auto& [name, wanted] : tt::sim::problems(to_machine(document)))
       found.append(nb::make_tuple(name, wanted));
   return found;
 }
@@ -148,7 +144,7 @@ std::vector<tt::sim::PlacedObject> to_placement(const Keys& run, const nb::list&
 struct Run {
   tt::sim::MachineProfile machine;
   const tt::PolicyInfo* policy = nullptr;
-  KnobMap knobs;
+  tt::KnobMap knobs;
   tt::sim::RunOptions options;
   bool profile = false;
   nb::object progress = nb::none();
@@ -259,24 +255,12 @@ void tt::bind_simulation(nb::module_& m) {
         return out;
       },
       "The machine's figures that are estimates, with the range in which each plausibly lies.");
-<<<<<<< HEAD
   m.def("machine_problems", &machine_problems, "machine"_a,
         "What `simulate` would refuse of a machine: pairs of a name and what it must be.");
-  m.def("simulate", &simulate, "path"_a, nb::kw_only(), "machine"_a, "policy"_a, "knobs"_a,
-        "fast_share"_a, "fast_bytes"_a = 0, "threads"_a = 0.0, "page_bytes"_a = 0,
-        "mixed"_a = false, "coarse"_a = false, "start_slow"_a = false, "score_after"_a = 0.0,
-        "seed"_a = 0, "placement"_a = nb::none(), "profile"_a = false,
-        "deadline_seconds"_a = nb::none(), "progress"_a = nb::none(),
-        "Replays a stream under a policy on a machine. TimeoutError beyond the deadline. "
-        "`placement`: "
-        "of a policy that profiles, from an earlier run with `profile`, which returns it; without "
-        "one, the run is profiled first.");
-=======
   m.def("simulate", &simulate, "path"_a, "options"_a,
         "Replays a stream under a policy on a machine. Keywords: machine, policy, knobs and "
         "fast_share, and those of to_run() in engine/bindings/simulation.cpp that have defaults. "
         "ValueError that names the key for one that is unknown, missing or of a wrong type; "
         "TimeoutError beyond `deadline_seconds`. `placement`: of a policy that profiles, from an "
         "earlier run with `profile`, which returns it; without one, the run is profiled first.");
->>>>>>> 450a40c (Read a run's arguments by their keys)
 }

@@ -147,7 +147,7 @@ TEST("offline-optimal: is static-hot where moves take for ever") {
   simtest::TempStream file;
   write_phases(file);
   auto machine = simtest::plain_machine();
-  machine.migration_fixed_us = 1e12;
+  machine.migration_fixed_us = 1e9;
   const auto optimal = run(file, "offline-optimal", machine, {{"epoch", 100.0}});
   const auto still = run(file, "static-hot", machine);
   CHECK_EQ(optimal.metrics.at("promotions_requested"), 0.0);

@@ -510,7 +510,7 @@ TEST("local sampling: one that cannot be thinned is not asked for again") {
   };
   regulate::LocalSampling local(memory, {SamplingRequest::Mode::frequency, 1000});
   const std::vector<PageId> pages{{1}};
-  const std::vector<track::Count> counts{{{1}, 100}};
+  const std::vector<PageCount> counts{{{1}, 100}};
   const std::vector<std::uint32_t> full{15};
   for (int batch = 0; batch < 3; ++batch) {
     local.counted({pages, counts, full, full}, 15);

@@ -11,7 +11,7 @@
 using namespace tt;
 
 TEST("page map: values of pages far apart, kept while it grows; unmapped ones are initial again") {
-  track::PageMap<int> map;
+  PageMap<int> map;
   CHECK(map.find({5}) == nullptr);
   CHECK_EQ(map.get({5}), 0);
   std::map<std::uint64_t, int> expected;
@@ -28,7 +28,7 @@ TEST("page map: values of pages far apart, kept while it grows; unmapped ones ar
 }
 
 TEST("page map: a range is visited in order of pages, in runs with values") {
-  track::PageMap<int> map;
+  PageMap<int> map;
   map[{510}] = 1;
   map[{1030}] = 2;  // the leaf between the two was written to by nobody
   map[{600}] = 3;
