@@ -423,15 +423,6 @@ def _knobs(parser: argparse.ArgumentParser) -> None:
     json(parser)
 
 
-def _machines(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Lists the machine profiles, or prints one of them: what it says itself and what its base "
-        "says, each value with the place where it is written."
-    )
-    parser.add_argument("machine", nargs="?", metavar="M", help="a name, or the path of a file")
-    json(parser)
-
-
 def _workloads(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Lists the workloads with the figures of their access streams: how much memory is in use, "
@@ -495,7 +486,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "knobs": ("list the knobs of a policy", _knobs),
     "workloads": ("list the workloads and their inputs", _workloads),
     "workload": ("draw a workload: `tune workload show W`", _workload),
-    "machines": ("list the machine profiles, or print one", _machines),
+    "machines": ("list the machine profiles, or print one", upkeep.machines),
     "cache": ("list or clear the cached access streams", upkeep.cache),
     "ui": ("open the studies in the MLflow UI", upkeep.ui),
     "repair": ("make the MLflow store of studies again, from their logs", upkeep.repair),

@@ -115,7 +115,8 @@ class PolicyDecl(Model):
     def seeded(self) -> bool:
         """Whether its results depend on a run's seed. Those of placements that watch nothing do
         not."""
-        return self.traits.get("needs", "samples") not in ("", "accesses of the whole run")
+        watched = set(str(self.traits.get("needs", "samples")).split(", "))
+        return bool(watched - {"", "accesses of the whole run", "placement of first touches"})
 
     def knob(self, name: str) -> KnobDecl | None:
         return next((knob for knob in self.knobs if knob.name == name), None)

@@ -1,4 +1,4 @@
-"""The arguments of the commands that look after what there is: streams, studies, stores."""
+"""The arguments of the commands that look after what there is: machines, streams, studies."""
 
 from __future__ import annotations
 
@@ -107,4 +107,13 @@ def repair(parser: argparse.ArgumentParser) -> None:
     )
     out(parser)
     mlflow_uri(parser)
+    json(parser)
+
+
+def machines(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Lists the machine profiles, or prints one of them: what it says itself and what its base "
+        "says, each value with the place where it is written."
+    )
+    parser.add_argument("machine", nargs="?", metavar="M", help="a name, or the path of a file")
     json(parser)

@@ -1,6 +1,6 @@
-// Invariants: what holds whatever a policy, a stream or a user does. One that is broken is a mistake
-// in the engine, so that the program ends at once and says which and where. What somebody outside of
-// the engine can get wrong is an exception with a message instead, in every build.
+// Invariants: what holds whatever a policy, a stream or a user does. One that is broken is a
+// mistake in the engine, so that the program ends at once and says which and where. What somebody
+// outside of the engine can get wrong is an exception with a message instead, in every build.
 //
 // Levels, by what a check costs (the build's is TIERTUNE_ASSERTS; default 1 in Debug and sanitizer
 // builds, and 0 in all others, which have neither a check nor its cost):
@@ -12,7 +12,8 @@
 //
 // A condition has no effects, and is compiled in every build, so that it cannot rot. Assert what
 // other code relies on (used and free slots make up the capacity, a page is in one list), not what
-// the line above has just set. A test that breaks one expects CHECK_BREAKS (tests/engine/check.hpp).
+// the line above has just set. A test that breaks one expects CHECK_BREAKS
+// (tests/engine/check.hpp).
 #pragma once
 
 #include <cstdio>

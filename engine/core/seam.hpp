@@ -9,8 +9,8 @@
 //    of them in one call.
 //  - Between two of its calls into the policy a live substrate answers from what it has looked up,
 //    so that a residency or a number of free pages is that of the last look.
-//  - A unit (Memory::unit) is in one tier, has one accessed bit, and moves whole: there are no partly
-//    moved units.
+//  - A unit (Memory::unit) is in one tier, has one accessed bit, and moves whole: there are no
+//    partly moved units.
 //
 // What a policy must expect, because a live process does it:
 //  - Ranges appear and vanish at any time, in small blocks and in any order (Policy::on_map()).

@@ -32,8 +32,8 @@ class ColdList {
     state_ = {memory.free_pages(Tier::fast), memory.counters().moved_by_others};
   }
   /// The oldest page that is in the fast tier. Looks at every page at most once per call, and at
-  /// none while nothing has changed since it last found nothing: the fast tier's free pages, or what
-  /// others have moved.
+  /// none while nothing has changed since it last found nothing: the fast tier's free pages, or
+  /// what others have moved.
   std::optional<PageId> pop(const Memory& memory) {
     if (exhausted_ && state_ == fruitless_) return std::nullopt;
     for (std::size_t left = pages_.size(); left > 0; --left) {

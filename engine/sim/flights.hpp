@@ -3,8 +3,8 @@
 // A simulated page stands for R real ones, which move one after the other: each is away for a
 // while, and all of them may take longer than a block. The move takes effect at the border that
 // follows its end. Where a page is stands in the page table; flights change it there. They keep
-// what their copies need to know of the block: what a move costs, and the stores under transactional
-// copies. The shadows that promotions leave behind are theirs, too.
+// what their copies need to know of the block: what a move costs, and the stores under
+// transactional copies. The shadows that promotions leave behind are theirs, too.
 #pragma once
 
 #include <cstdint>
@@ -100,9 +100,9 @@ class Flights {
   /// A unit that is about to be unmapped in part stays where it is.
   void cancel(PageRange unit);
 
-  /// Counts are those of the flights, whose pages are armed as such in the page table, and the slots
-  /// that they have make up, with those of the other pages and of shadows, what the tiers have in
-  /// use. For assertions.
+  /// Counts are those of the flights, whose pages are armed as such in the page table, and the
+  /// slots that they have make up, with those of the other pages and of shadows, what the tiers
+  /// have in use. For assertions.
   [[nodiscard]] bool consistent() const;
 
  private:

@@ -33,8 +33,9 @@ LoadedLatency::LoadedLatency(std::vector<LoadedCurve> curves) : curves_(std::mov
       throw std::invalid_argument("the peak of a loaded-latency curve must be a share");
     bool good = !points.empty();
     for (std::size_t i = 0; good && i < points.size(); ++i)
-      good = points[i].second >= 1 && points[i].second <= most_factor && (i == 0 || (points[i].first > points[i - 1].first &&
-                                                  points[i].second >= points[i - 1].second));
+      good = points[i].second >= 1 && points[i].second <= most_factor &&
+             (i == 0 ||
+              (points[i].first > points[i - 1].first && points[i].second >= points[i - 1].second));
     if (!good)
       throw std::invalid_argument(
           "a loaded-latency curve must rise from a factor of at least 1 to one of at most 1e6, and "

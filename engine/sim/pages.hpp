@@ -249,8 +249,8 @@ class PageTable {
   }
 
   /// The planes agree: absent pages are in none of them, a page moves in one way at a time, shadows
-  /// are of pages in the fast tier, a unit's pages are alike, and what is derived is up to date. For
-  /// assertions.
+  /// are of pages in the fast tier, a unit's pages are alike, and what is derived is up to date.
+  /// For assertions.
   [[nodiscard]] bool consistent() const;
 
  private:

@@ -20,8 +20,8 @@ struct WorkKind {
   /// left is done as often on a small system as on a large one, and is not scaled.
   bool per_page = true;
   /// Cache lines that it touches and that nothing else keeps in the cache: a counter, a line of
-  /// counters, entries of 8 bytes in order of addresses; of a page on a list its own links, those of
-  /// two neighbours and what the reverse map says. Histograms and sorts work in the cache.
+  /// counters, entries of 8 bytes in order of addresses; of a page on a list its own links, those
+  /// of two neighbours and what the reverse map says. Histograms and sorts work in the cache.
   double lines = 0;
   double default_ns = 0;     // of a machine that does not say; 0: it has to
   double low = 0, high = 0;  // between which the time plausibly lies, and why

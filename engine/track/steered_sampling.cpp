@@ -31,13 +31,14 @@ SamplingRequest SteeredSampling::apply() {
   using Mode = SamplingRequest::Mode;
   SamplingRequest asked = wanted_;
   SamplingRequest::Event& loads = asked.loads;
-  const bool steers =
-      rate_ > 0 && loads.mode == Mode::frequency && !loads.by_tier && !loads.by_core;
-  if (steers) loads = {Mode::period, std::max(1.0, rate_ / loads.value)};
+  const bool steered = loads.mode == Mode::frequency && !loads.by_tier && !loads.by_core;
+  const bool known = rate_ > 0;
+  if (steered && known) loads = {Mode::period, std::max(1.0, rate_ / loads.value)};
   SamplingRequest granted = inner().set_sampling(asked);
-  if (steers && granted.loads.mode == Mode::period)
-    granted.loads = {Mode::frequency,
-                     wanted_.loads.value / granted.loads.coarser_than(asked.loads)};
+  if (!steered || granted.loads.mode == Mode::off) return granted;
+  // What an interrupt for each sample allows until the first tick says nothing of the periods.
+  const double coarser = known ? granted.loads.coarser_than(asked.loads) : 1;
+  granted.loads = {Mode::frequency, wanted_.loads.value / coarser};
   return granted;
 }
 

@@ -13,7 +13,8 @@ namespace tt::track {
 
 /// Memory that answers a request for a system-wide frequency of load samples by a period. All other
 /// requests pass through, and so do all until the rate of loads is known: until the first tick that
-/// saw some. What is granted of the period counts as a frequency again, by the rate of then.
+/// saw some. What is granted of the period counts as a frequency again, by the rate of then; until
+/// it is known, the frequency counts as granted unless there is no sampling at all.
 class SteeredSampling final : public ForwardingMemory {
  public:
   using ForwardingMemory::ForwardingMemory;

@@ -273,8 +273,8 @@ Life live(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw, std:
   return result;
 }
 
-/// A program that goes on, on a machine whose fast tier holds 64 of its 200 pages: the lower a page,
-/// the oftener it is accessed, and not at all from 60 on.
+/// A program that goes on, on a machine whose fast tier holds 64 of its 200 pages: the lower a
+/// page, the oftener it is accessed, and not at all from 60 on.
 class Steady {
  public:
   explicit Steady(const PolicyInfo& info, const KnobMap& given, const KnobMap& raw)

@@ -163,5 +163,5 @@ def test_any_name_of_a_workload_is_kept(tmp_path: Path, name: str) -> None:
     best.write(BEST.model_copy(update={"scenario": scenario}), tmp_path / best.FILE)
     text = (tmp_path / best.FILE).read_text()
     head = [line for line in text.splitlines() if line.startswith("#")]
-    assert len(head) == 2 and all(line.isprintable() for line in head)
+    assert len(head) == 3 and all(line.isprintable() for line in head)
     assert best.read(tmp_path / best.FILE).scenario.workload == scenario.workload

@@ -219,7 +219,11 @@ def test_figures_that_are_close_have_a_linear_axis() -> None:
 
 
 @pytest.mark.parametrize(
-    ("needs", "seeded"), [(None, True), ("samples", True), ("", False), ("hint faults", True)]
+    ("needs", "seeded"),
+    [
+        *((None, True), ("samples", True), ("", False), ("hint faults", True)),
+        *(("placement of first touches", False), ("samples, placement of first touches", True)),
+    ],
 )
 def test_only_what_watches_depends_on_the_seed(needs: str | None, seeded: bool) -> None:
     traits = {} if needs is None else {"needs": needs}

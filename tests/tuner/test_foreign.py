@@ -178,7 +178,7 @@ def test_the_module_takes_none_but_those_that_start_it(theirs: Theirs) -> None:
         (theirs.folder / f"{name}.py").unlink()
     done = theirs.run(sys.executable, "-m", "tuner", "doctor", path=python_path())
     assert theirs.ran == ""
-    assert "engine build" in done.stdout, done.stderr
+    assert "simulator" in done.stdout, done.stderr
 
 
 RUN = ("run", "--workload", "gups", "--input", "smoke", "--budget", "2", "--out", "results")
