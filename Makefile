@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # A new user needs `make run` and `make test`. What the machine must have is in README.md and checked by
 # cmake/preflight.sh; everything else is installed into .venv from PyPI.
 PYTHON ?= python3

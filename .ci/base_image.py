@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Makes the image that docker/Dockerfile starts from, where no registry can be reached.
 
     .ci/base_image.py NAME

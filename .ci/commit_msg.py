@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
 """Checks a commit's subject: imperative, capitalised, at most 72 characters, no full stop.
 
     .ci/commit_msg.py FILE          the message in a file, as git's commit-msg hook passes it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs the README's own commands on a machine without any trace of the project.
 
     .ci/pristine.py [--rev REV] [--suite NAME] [--chroot] [--mbit N] [--json FILE] [COMMAND ...]

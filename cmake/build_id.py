@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes a header with hashes of the engine's sources.
 
 A result depends on `policies` and on `simulator`, and on its access stream, which has a hash for

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes constraints.txt: one set of versions for every supported Python, resolved by uv."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Explains what to do after pip failed. Usage: pip_failed.sh LOG (pip's own log of that call)
 set -u
 log=$1

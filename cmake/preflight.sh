@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: MIT
 # Checks what the build needs from the machine before anything is installed; one error says what to do. Usage: preflight.sh PYTHON CXX
 set -u
 python=$1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Checks the links of Markdown files: each relative path exists, each anchor is a heading there.
 
     python docs/links.py FILE ...

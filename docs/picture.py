@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Draws results/study.json as docs/study.svg: what a study finds, against doing nothing.
 
 Plain SVG with a light panel of its own, so that it reads on dark pages, too; the same bytes for the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Keeps the figures in workloads/characteristics.json after a change of the kernels' sources that
 left their streams as they were.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes the tables and pictures of the documents from the files in results/ and the engine.
 
     python docs/tables.py            which files are out of date (exit code 1 if any is)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Addresses of servers and databases, in which a password may stand: it is refused where one is
 given, and never shown or stored."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The arguments of each command. Nothing heavy is imported, so that `--help` answers at once."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line. A command is a module of `tuner.commands` with `run(args)`, imported when it
 runs, so that `tune --help` answers at once.
 

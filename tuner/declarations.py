@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the engine declares: policies with their knobs, and kernels with their parameters."""
 
 from __future__ import annotations

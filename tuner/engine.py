@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The engine's declarations, typed. Everything native is imported on first use, never before."""
 
 from __future__ import annotations

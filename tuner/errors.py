@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The one error that is meant for the person at the terminal."""
 
 from __future__ import annotations

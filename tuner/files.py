@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writing files durably: whatever happens, a file has its old content or the new.
 
 Folders may have been made by somebody else. What is written replaces a file, or goes through

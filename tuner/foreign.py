@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The current folder may be somebody else's: no process of ours takes code from it.
 
 Python looks for modules in the current folder where it is started with `-c` or `-m`, as worker

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The base of all plain data that crosses a door of the package, and the types of its fields.
 
 Data is checked on the way in, refuses unknown keys, and survives a round trip through JSON

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Objectives: what a study improves, and what better means."""
 
 from __future__ import annotations

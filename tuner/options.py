@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Options that several commands have, and the types of their values. Nothing heavy is imported."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Standard output and standard error, which may be closed, full, or read by nobody.
 
 Whatever becomes of them, a command does its work to the end: a study must not end because `head`

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Orders of figures, and Kendall's tau between two of them."""
 
 from __future__ import annotations

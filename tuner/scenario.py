@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is run: workload, machine, policy and conditions, each declared once.
 
 A field of `Scenario` carries its `Option`. Everything that lists the fields derives from these

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What may reach the terminal. Names, messages and figures come from files that others have made:
 characters that steer a terminal are shown as escapes, and passwords of addresses are hidden."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """SIGTERM stops a command as Ctrl-C does: what has finished is kept, and it says how to go on."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What is shown to people: tables on standard output, progress on standard error.
 
 Away from a terminal a table is one line per row, and progress a line at the start and at the end.

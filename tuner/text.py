@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How numbers are written for people."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The arguments of the commands that look after what there is: machines, streams, studies."""
 
 from __future__ import annotations

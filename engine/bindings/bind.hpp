@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What each part of the Python module adds to it: a file per subject, and convert.hpp for what they
 // share.
 #pragma once

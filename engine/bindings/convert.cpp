@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "convert.hpp"
 
 #include <nanobind/stl/string.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Conversions between Python's plain data and the engine's types, for several parts of the module.
 #pragma once
 

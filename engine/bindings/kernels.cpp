@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Workload kernels, and the streams that they make.
 #include "kernels/kernel.hpp"
 

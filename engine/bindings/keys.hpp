@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Reads a Python dict by its keys. What is wrong with it is a ValueError that names the key.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The Python module tuner._engine: a thin translation between Python's plain data and the engine.
 // No logic lives here; every check of a value is the engine's own. bind.hpp lists the parts; this
 // file has what is about the engine itself.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Recording by perf events, for tuner/record/samplers/pebs.py.
 #include "record/perf_recorder.hpp"
 

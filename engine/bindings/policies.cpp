@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Policies and their knobs, as plain data.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Progress callbacks: how long runs of the engine tell Python how far they are, and stop when it
 // asks to, on Ctrl-C or on an exception of the callback.
 #pragma once

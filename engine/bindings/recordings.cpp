@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Streams of real programs: the spools of a recording, and traces of other tools.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Replaying a stream under a policy on a simulated machine.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What is in a stream: its description, its integrity, how it uses memory.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "classify/adaptive_threshold.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // AdaptiveThreshold: a hot threshold that follows the hotness distribution. Every so many samples
 // it is set so that the hot set fits the fast tier.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // AdaptiveBins: bins of equal width over values whose range is not known, wide enough that few of
 // them reach the last one (PACT, ASPLOS'26).
 #pragma once

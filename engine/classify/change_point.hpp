@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // ChangePoint: tells when a signal has risen for good (ARMS, 2025; a one-sided CUSUM test: Page,
 // Biometrika, 1954).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "classify/latency_threshold.hpp"
 
 #include <algorithm>

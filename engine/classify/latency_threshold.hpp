@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // LatencyThreshold: which hint faults came soon enough after the page was protected that the page
 // counts as hot, and how many of them may be promoted (Linux 6.3, kernel/sched/fair.c,
 // numa_promotion_adjust_threshold and numa_promotion_rate_limit).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "classify/neighbour_prior.hpp"
 
 #include <algorithm>

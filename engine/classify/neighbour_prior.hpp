@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // NeighbourPrior: how hot is a page, by its own count and by those of its neighbours?
 //
 // A sampler sees a page of a large system a few times a minute at best: by their counts alone most

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Which pages belong in the fast tier, epoch by epoch, when the future is known.
 //
 // Maximises the value of the pages in the fast tier less the cost of their moves, with at most

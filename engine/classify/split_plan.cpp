@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "classify/split_plan.hpp"
 
 #include <algorithm>

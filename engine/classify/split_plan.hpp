@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // SplitPlan: whether huge pages are to be split, how many, and which (MEMTIS, SOSP'23, §4.3).
 #pragma once
 

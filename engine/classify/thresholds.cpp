@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "classify/thresholds.hpp"
 
 #include <cstddef>

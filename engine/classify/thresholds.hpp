@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Thresholds: which counts of a hotness histogram fill the fast tier (MEMTIS, SOSP'23, §4.2.1).
 #pragma once
 

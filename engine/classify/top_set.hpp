@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // TopSet: the pages with the highest scores, as many as the fast tier holds, and for how many
 // rounds each has been among them without a break (ARMS, 2025).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Invariants: what holds whatever a policy, a stream or a user does. One that is broken is a
 // mistake in the engine, so that the program ends at once and says which and where. What somebody
 // outside of the engine can get wrong is an exception with a message instead, in every build.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Counters: what hardware and kernel count whether or not anything is sampled.
 #pragma once
 

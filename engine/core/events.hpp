@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Events: what a policy is told of single pages, in batches: samples, hint faults, answered probes.
 #pragma once
 

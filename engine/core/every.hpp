@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Every: what is to be done once in a period, by whoever looks more often than that.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Base classes for wrappers around either side of the seam.
 //
 // Most virtual functions of the seam have defaults, so that a wrapper which forgets one would turn

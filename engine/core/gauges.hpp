@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Gauges: what a policy shows of itself: figures, tables, what it thinks of a page.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Hotness histogram: how many pages have been sampled how often. It sees only transitions of single
 // pages, so it works over any tracker, probabilistic ones included: it is told each sampled page's
 // count before and after.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Which instruction set the hot loops use.
 //
 // One build runs on every processor: all code is compiled for the architecture's baseline, and the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "core/knob.hpp"
 
 #include <algorithm>

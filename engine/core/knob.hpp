@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Knobs: what can be set about a policy, declared once.
 //
 // A declaration (KnobDecl) stands in the file of the policy, or of the part, that reads the knob.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What a policy file registers as its `make`, for a class that is constructed from a PolicyContext
 // or from nothing.
 #pragma once

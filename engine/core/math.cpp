@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Only IEEE +, -, *, / and operations on bits, each of which has one correct result. Values and
 // what would be lost in rounding them are carried as sums of two doubles (Dekker, Numer. Math. 18,
 // 1971; Muller et al., Handbook of Floating-Point Arithmetic, chapters 4 and 11). Arguments are

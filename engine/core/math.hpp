@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Elementary functions with the same bits on every processor and C library.
 //
 // The C library's are not: glibc, for one, picks at run time a variant that fuses multiplications

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "core/memory.hpp"
 
 #include <stdexcept>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Memory: everything that a policy can ask of the substrate.
 #pragma once
 

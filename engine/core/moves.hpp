@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Moves: how pages are moved, split and collapsed, and what becomes of such a request.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Need: what a policy cannot do without. A substrate says what it has, and refuses the others by
 // name before the run (require_needs() in core/registry.hpp).
 #pragma once

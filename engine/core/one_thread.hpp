@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // OneThread: the seam's rule that one thread makes all calls, in debug builds.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Oracle: the rest of the run, which only oracles are told. Policies that are none do not include
 // this.
 #pragma once

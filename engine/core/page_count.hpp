@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What trackers and priors are given of a batch.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // PageMap: a value for each page, without a hash table of pages and without assuming that page
 // numbers are dense.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Placement: where objects belong, and how finely a policy wants to be asked for it.
 #pragma once
 

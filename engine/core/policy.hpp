@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Policy: everything that a substrate tells a policy, and asks it.
 #pragma once
 

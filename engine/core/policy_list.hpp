@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // PolicyList: what the registry holds. Policies are added before main, where nobody catches an
 // exception; so a clash of names is kept, and thrown at whoever asks for the policies first.
 #pragma once

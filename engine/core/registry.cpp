@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "core/registry.hpp"
 
 #include <stdexcept>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Registry: the policies that are linked into this program, and what each assumes.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A small deterministic generator: the same numbers on every platform and standard library.
 #pragma once
 

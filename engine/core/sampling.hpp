@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // SamplingRequest: which accesses a policy wants to be told of.
 #pragma once
 

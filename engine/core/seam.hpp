@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The seam between a policy and a substrate (simulated machine or live process): all of it but
 // core/oracle.hpp, which few include. A policy sees batches of events and a clock, and asks for
 // migrations. It cannot tell which substrate it runs on.

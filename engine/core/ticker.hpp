@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Ticker: when the next tick is due. The rules of Policy::tick(), for the simulator and for a live
 // loop alike.
 //

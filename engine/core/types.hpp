@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Vocabulary of the engine: pages, tiers, access kinds and time.
 //
 // Every room speaks these types at its door, so that a page number cannot be passed where a

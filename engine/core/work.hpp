@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Work: what a policy does per event, and whose time that takes.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Allowances: how much may be done per pass or per second, where the amount may be a fraction.
 //
 // A limit of 32 pages per pass on a miniature of scale 64 is half a page per pass. Rounding it

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // ColdList: the fast tier's cold pages, first in, first out: what to make room with (HeMem,
 // SOSP'21, §3.3).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "migrate/demotion_scan.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // DemotionScan: frees room in the fast tier by walking the address space in chunks, from where it
 // stopped last time. Its knobs: promote_watermark, demote_watermark, scan_chunk.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "migrate/mapped_ranges.hpp"
 
 #include <algorithm>

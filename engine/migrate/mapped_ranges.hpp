@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // MappedRanges: the ranges that the application has mapped (live: /proc/PID/maps).
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // MoveCost: what it costs to move a page, as measured, and whether a move pays (ARMS, 2025).
 #pragma once
 

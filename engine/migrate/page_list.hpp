@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // PageList: pages in the order in which they came, each at most once; any of them may leave.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "migrate/placement_plan.hpp"
 
 #include <algorithm>

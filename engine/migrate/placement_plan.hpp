@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Where the pages of whole objects belong when they are first touched, by a profile.
 //
 // Soar: Liu et al., "Tiered Memory Management Beyond Hotness", OSDI'25, §4.3. The objects with the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // PromotionBatch: the hot pages of a batch of samples, promoted with a single request.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Quota: how much a scheme may move in a window of time, by size, by time, and as feedback on a
 // goal asks for. FreeGate: whether it may move anything, by free memory. (DAMOS: Linux,
 // Documentation/mm/damon/design.rst, "Quotas" and "Watermarks"; mm/damon/core.c.)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "migrate/reclaim.hpp"
 
 #include <algorithm>

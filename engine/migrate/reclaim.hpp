@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Reclaim: a kernel's kswapd for the fast tier, which demotes where it would swap (Linux 6.3,
 // mm/vmscan.c; demotion since 5.15).
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "migrate/scan_clock.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // ScanClock: when and where NUMA balancing takes access rights away (Linux 6.3,
 // kernel/sched/fair.c: task_numa_work, task_scan_min and task_scan_max).
 //

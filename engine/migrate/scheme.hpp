@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Scheme: moves the pages of regions that have been accessed so often, and for so long (DAMOS:
 // Linux, Documentation/mm/damon/design.rst, "Operation Schemes"; actions migrate_hot and
 // migrate_cold).

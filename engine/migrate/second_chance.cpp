@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "migrate/second_chance.hpp"
 
 #include <algorithm>

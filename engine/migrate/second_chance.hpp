@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // SecondChance: pages that look cold now but were hot for long are remembered, and looked at again
 // later (HybridTier, ASPLOS'25, §3.1, §4.3).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // all-fast: everything in a fast tier that is large enough. What tiering is measured against
 // (e.g. HybridTier, ASPLOS'25, Fig. 11). It has no state.
 //

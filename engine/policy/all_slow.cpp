@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // all-slow: everything in the slow tier. The other end of the scale that all-fast opens (e.g. Soar
 // and Alto, OSDI'25, Fig. 1). It has no state.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // ARC: Megiddo and Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST'03, as a
 // tiering system on samples, as which HybridTier (ASPLOS'25, §5.2) compares with it. Cases are
 // those of ARC's Figure 4; "artifact" is HybridTier's published code.

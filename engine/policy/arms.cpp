@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // ARMS: Yadalam et al., "ARMS: Adaptive and Robust Memory Tiering System", 2025, arXiv:2508.04417.
 //
 // Paper: https://arxiv.org/abs/2508.04417

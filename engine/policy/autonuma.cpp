@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // AutoNUMA: Linux's NUMA balancing, as it stands without memory tiering (kernel.numa_balancing = 1;
 // van Riel and Chegu, "Automatic NUMA Balancing", Red Hat Summit 2014; Linux 6.3,
 // kernel/sched/fair.c and mm/migrate.c). It treats the slow tier as a node without processors:

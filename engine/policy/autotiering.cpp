@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // AutoTiering: Kim, Choe and Ahn, "Exploring the Design Space of Page Management for Multi-Tiered
 // Memory Systems", ATC'21, for two tiers.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What caching algorithms have in common as tiering systems on samples, as which HybridTier
 // (ASPLOS'25, §5.2) compares with them: the fast tier is the cache, a sample is a request.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Colloid on TPP: Vuppalapati and Agarwal, "Tiered Memory Management: Access Latency is the Key!",
 // SOSP'24, with TPP (tpp.hpp) below it.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // DAMON's self-tuned tiering: S. Park, "mm/damon: auto-tune DAMOS for NUMA setups including tiered
 // memory", Linux 6.16, on intervals that tune themselves, Linux 6.15
 // (Documentation/mm/damon/design.rst, "Monitoring Intervals Auto-tuning" and "Aim-oriented

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What policies by DAMON share: a monitor of the address space, one scheme for each direction, and
 // the knobs that both of them read.
 #pragma once

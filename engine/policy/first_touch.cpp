@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // first-touch (NoTier): a page goes to the fast tier while that has room, and stays where it is.
 //
 // Soar and Alto: https://www.usenix.org/conference/osdi25/presentation/liu

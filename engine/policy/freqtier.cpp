@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // FreqTier: Song et al., "Lightweight Frequency-Based Tiering for CXL Memory Systems", 2024 (arXiv
 // 2312.04789v1). Section, algorithm and line numbers are that paper's.
 //

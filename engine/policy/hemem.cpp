@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // HeMem: Raybuck et al., "HeMem: Scalable Tiered Memory Management for Big Data Applications and
 // Real NVM", SOSP'21, with the ten knobs, defaults and ranges of "From Good to Great: Improving
 // Memory Tiering Performance Through Parameter Tuning", 2025, Table 2 (cited as GG). Where the

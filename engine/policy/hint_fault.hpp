@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What the systems have in common that a kernel drives by hint faults: NUMA balancing's scan, and
 // for those that demote, page lists with a kswapd.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // HMSDK: SK hynix, Heterogeneous Memory Software Development Kit, v4.0 (github.com/skhynix/hmsdk),
 // as tuned in "From Good to Great: Improving Memory Tiering Performance Through Parameter Tuning",
 // 2025, §4.5. It is a configuration of the kernel's DAMON and its migrate_hot and migrate_cold

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // HybridTier: Song et al., "HybridTier: an Adaptive and Lightweight CXL-Memory Tiering System",
 // ASPLOS'25. Section numbers are that paper's; "artifact" is its published code.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // MEMTIS: Lee, Monga, Min and Eom, "MEMTIS: Efficient Memory Tiering with Dynamic Page
 // Classification and Page Size Determination", SOSP'23, §4. Published are the rules and constants
 // below; those of the variant `artifact` are its published code's. Inferred: the steps of the

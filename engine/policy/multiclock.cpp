@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // MULTI-CLOCK: Maruf et al., "MULTI-CLOCK: Dynamic Tiering for Hybrid Memory Systems", HPCA'22,
 // with what its published kernel patch does.
 //

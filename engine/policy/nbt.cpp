@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // NBT: NUMA balancing with memory tiering, "Tiering 0.8" before it was merged
 // (kernel.numa_balancing = 2; Huang Ying, "memory tiering: hot page selection", Linux 6.1; here as
 // in Linux 6.3: should_numa_migrate_memory, migrate_balanced_pgdat, pgdat_balanced). It is what

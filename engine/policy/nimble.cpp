@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Nimble: Yan et al., "Nimble Page Management for Tiered Memory Systems", ASPLOS'19, with what its
 // published kernel does (mm/memory_manage.c).
 //

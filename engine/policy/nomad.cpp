@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Nomad: Xiang et al., "Nomad: Non-Exclusive Memory Tiering via Transactional Page Migration",
 // OSDI'24, which is built on TPP (tpp.hpp): its scan, its rule of active pages and its kswapd.
 //

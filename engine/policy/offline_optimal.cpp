@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // offline-optimal: the schedule of pages that saves the most time, known in advance. What an online
 // policy could reach at best if it also knew the future.
 //

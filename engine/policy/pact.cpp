@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // PACT: Hadian et al., "PACT: A Criticality-First Design for Tiered Memory", ASPLOS'26.
 //
 // Paper: https://doi.org/10.1145/3779212.3790198; artifact: https://github.com/MoatLab/PACT

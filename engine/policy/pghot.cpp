@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // pghot: Bharata B Rao, "mm: Hot page tracking and promotion infrastructure", v7, 2026: proposed
 // for Linux, not merged.
 //

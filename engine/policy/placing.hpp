@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A policy that places pages where a placement says, or fast first, and never moves one: Soar's
 // (soar.cpp), and unified's without its counting.
 #pragma once

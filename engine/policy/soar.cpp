@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Soar: Liu, Hadian, Xu, Li, "Tiered Memory Management Beyond Hotness", OSDI'25, §4: static
 // placement of whole objects, ranked in one profiling run on fast memory.
 //

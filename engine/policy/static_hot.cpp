@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // static-hot: the hottest pages of the whole run in the fast tier from their first touch on.
 //
 // An oracle: it knows every page's accesses over the whole run, as a profiling run could tell (the

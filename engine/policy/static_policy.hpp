@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What the policies that never migrate have in common: they choose where a page is first placed,
 // and nothing else.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // TPP: Maruf et al., "TPP: Transparent Page Placement for CXL-Enabled Tiered-Memory", ASPLOS'23,
 // with the arithmetic of the patches that its authors sent to Linux ("Transparent Page Placement
 // for Tiered-Memory", 2021).

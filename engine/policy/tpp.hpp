@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // TPP's rules, for itself and for the systems that are built on it: which faults promote, and when
 // kswapd demotes. What is published, and what not: tpp.cpp.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // TwoQ: Johnson and Shasha, "2Q: A Low Overhead High Performance Buffer Management Replacement
 // Algorithm", VLDB'94, full version (§3.1), as a tiering system on samples, as which HybridTier
 // (ASPLOS'25, §5.2) compares with it.

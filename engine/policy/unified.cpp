@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Unified: ours. HybridTier, FreqTier and what else has been found to help, as parts of one policy
 // that can each be turned off. A part that is off counts, draws, charges and samples nothing, so
 // that the presets are the published systems to the last bit (with 4 KiB pages).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "policy/unified_knobs.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The knobs of unified, and what its presets stand for.
 #pragma once
 

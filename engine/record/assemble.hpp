@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // From the spools of a recording to a stream: all processes, merged by time, through an assembler.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "record/assembler.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Assembler: turns what was observed of a real process into a stream.
 //
 // Observations carry real addresses and real time; a stream has dense page numbers, blocks and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Importers: turn what other tools recorded of a program into a stream.
 //
 //   perf-script  `perf script -F comm,pid,tid,time,period,event,addr`: sampled misses, each of

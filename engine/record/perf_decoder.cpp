@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "record/perf_decoder.hpp"
 
 #include <linux/perf_event.h>

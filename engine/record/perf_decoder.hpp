@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // PerfDecoder: the records of perf's ring buffers become one spool per process.
 //
 //  - A sample stands for `period` occurrences of its event. Its data source decides whether it

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // PerfRecorder: hardware samples of memory accesses (Intel PEBS, AMD IBS), by the kernel's perf
 // events.
 //

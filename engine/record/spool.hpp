@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Spool: what a sampler inside (or beside) a running program writes down while it runs.
 //
 // One file per process, PID.spool in the recording's folder. The file is mapped shared and grows in

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "record/spool_reader.hpp"
 
 #include <fcntl.h>

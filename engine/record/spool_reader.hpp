@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // SpoolReader: the records of one spool (spool.hpp), mapped and checked.
 #pragma once
 

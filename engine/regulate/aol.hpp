@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // AOL regulation: fewer promotions while the application hides memory latency by parallelism
 // (Soar and Alto, OSDI'25, §5, Algorithm 2).
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "regulate/cpu_budget.hpp"
 
 #include <array>

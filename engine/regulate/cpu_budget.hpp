@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // CpuBudget: samples as often as a share of a processor allows (MEMTIS, SOSP'23, §4.1.1).
 #pragma once
 

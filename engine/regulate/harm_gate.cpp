@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "regulate/harm_gate.hpp"
 
 #include <string>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // HarmGate: holds migration back while it does no good. Ours.
 //
 // Where the hot set does not fit the fast tier, or changes faster than it can be followed, a policy

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The fast tier's share of demand loads, window by window, from counters that cost nothing (live:
 // what perf-stat counts; FreqTier, 2024, §V-B2).
 #pragma once

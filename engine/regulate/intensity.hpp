@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // IntensityLadder: samples less while the fast tier's hit ratio is stable, not at all once it stays
 // so, and at full rate again when the access distribution changes (FreqTier, 2024, §IV-C, §V-B2).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "regulate/latency_balance.hpp"
 
 #include <cmath>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // LatencyBalance: where accesses should go so that both tiers answer in the same time (Vuppalapati
 // and Agarwal, "Tiered Memory Management: Access Latency is the Key!" (Colloid), SOSP'24, §3).
 //

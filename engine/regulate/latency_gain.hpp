@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // LatencyGain: by how much the fast tier is faster at present, from what the memory controllers
 // count.
 #pragma once

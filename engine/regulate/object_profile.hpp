@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Which objects are worth fast memory, by what a profiling run saw of them.
 //
 // Soar: Liu et al., "Tiered Memory Management Beyond Hotness", OSDI'25, §4.1, §4.2, Algorithm 1.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "regulate/profiling_run.hpp"
 
 #include <algorithm>

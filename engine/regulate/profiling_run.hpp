@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A run on fast memory alone, whose result is a Placement.
 //
 // Soar: Liu et al., "Tiered Memory Management Beyond Hotness", OSDI'25, §4.1, §4.2. Load misses are

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "regulate/thrift.hpp"
 
 #include <utility>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // How a tiering system saves its own work, as HybridTier's published code does (ASPLOS'25): it
 // notices that promotions, or cold pages, have run out, samples nothing until the hit ratio falls,
 // samples full counters less, and pauses after fast demotion. Thrift is all of them together.

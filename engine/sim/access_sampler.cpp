@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "sim/access_sampler.hpp"
 
 #include <algorithm>

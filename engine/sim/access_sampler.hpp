@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Hardware access sampling: which accesses of the stream are seen by the policy.
 //
 // Counters do not count lines. A demand-miss event leaves out lines that a prefetcher brought in

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "sim/address_space.hpp"
 
 #include <algorithm>

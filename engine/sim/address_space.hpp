@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // From the stream's base pages to managed pages: which appear, which are touched, which vanish.
 #pragma once
 

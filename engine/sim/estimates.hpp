@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The figures of the simulated machine that nobody has measured on it: each with the range in which
 // it plausibly lies. `tune sim --sensitivity` varies them, and machine documents may set them.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Moves under way, from the slot that is taken for a page to its arrival.
 //
 // A simulated page stands for R real ones, which move one after the other: each is away for a

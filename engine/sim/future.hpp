@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The future, as oracles are told it: read ahead from the stream that will be replayed.
 #pragma once
 

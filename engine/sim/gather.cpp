@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The loop, once per instruction set. Each vector variant takes the whole vectors and leaves the
 // rest, a few entries, to the portable one.
 #include "sim/gather.hpp"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The innermost loop of the simulator: how many accesses of a segment went to the slow tier, and
 // which of its entries touch a page that is armed.
 //

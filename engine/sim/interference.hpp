@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What the tiering system takes from the application in a block.
 //
 // The mover and the tiering thread fill it in, the lanes pay: it is all that the lanes know of

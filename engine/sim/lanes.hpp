@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The application: how its threads spend a block's time.
 //
 // A lane is a group of threads that runs on its own. The lanes own the virtual clock, what each

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // When each page last moved: what moves again too soon plays ping-pong.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The books of a run: everything that is added up in it.
 //
 // Every room of the machine enters here what happened in it. The counters run from the start and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "sim/limits.hpp"
 
 #include <array>
@@ -36,8 +38,7 @@ using T = TierProfile;
 
 constexpr std::array measured{
     Measured{"ghz", {1e-3, 1e3}, [](const MachineProfile& m) { return m.ghz; }},
-    Measured{
-        "llc_mib", {0, 0x1p20}, [](const MachineProfile& m) { return m.llc_bytes / 0x1p20; }},
+    Measured{"llc_mib", {0, 0x1p20}, [](const MachineProfile& m) { return m.llc_bytes / 0x1p20; }},
     Measured{"fast.latency_ns", latency, of_tier<&T::latency_ns, Tier::fast>},
     Measured{"fast.read_gbps", bandwidth, of_tier<&T::read_gbps, Tier::fast>},
     Measured{"fast.total_gbps", {0, bandwidth.most}, of_tier<&T::total_gbps, Tier::fast>},

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What the figures of a machine may be. Declared once: runs refuse what is outside, and the front
 // end refuses it in the document.
 #pragma once

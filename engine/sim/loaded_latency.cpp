@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "sim/loaded_latency.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What load does to a tier: how its latency grows, and how much of its bandwidth is left when part
 // of the traffic is writes.
 #pragma once

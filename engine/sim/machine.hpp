@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The simulated tiered machine: what a policy runs on when there is no live process.
 //
 // It only wires its parts. The page table knows where pages are and which of them are armed, the

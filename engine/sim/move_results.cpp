@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "sim/move_results.hpp"
 
 #include <utility>

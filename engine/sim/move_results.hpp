@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What has become of moves: counted as it happens, told to the policy at the border.
 #pragma once
 

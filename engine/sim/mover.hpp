@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Moves pages between the tiers, in the time that its threads have.
 //
 // It takes what waits in the queue (MoveQueue) into flight (Flights) as far as there is time for it

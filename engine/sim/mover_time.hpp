@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The movers' time in a block: how much they have, what they have used, and what they carry over.
 //
 // A block's moves start before its length is known: they use the time that it is expected to have.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Page moves that have been asked for, and the queue in which they wait.
 //
 // The queue is first in, first out, both directions in one order, and bounded. It knows neither the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Latency of the operations that the stream holds whole: a request as its client sees it.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A bit per managed page.
 #pragma once
 

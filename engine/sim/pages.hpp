@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Where every page is: the page table of the simulated machine.
 //
 // It owns the address space in managed pages, the state of each page as planes of one bit per page,

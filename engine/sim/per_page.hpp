@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A value per page, 0 at first, of which most are never looked at.
 #pragma once
 

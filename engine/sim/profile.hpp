@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The simulated machine's hardware profile. Loaded from engine/machines/*.yaml by the front end.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Per block: moves of the previous block take effect (the border); map, touch and unmap events are
 // applied; the mover starts what it will get done in this block; the accesses are counted by tier
 // and sampled; time and utilisation are solved; answered probes reach the policy, then hint faults,

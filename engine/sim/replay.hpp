@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The replay loop: plays a stream's blocks on the simulated machine under a policy, and collects
 // what is reported: a row per virtual second, latencies, and the peak of the policy's metadata.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What comes out of a run: running sums, one row per virtual second, and latency percentiles.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "sim/reshapes.hpp"
 
 #include "sim/timing.hpp"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Splits and collapses of huge pages, where page sizes are mixed.
 //
 // They wait in a queue of their own and are done by the movers' threads, at once and one after the

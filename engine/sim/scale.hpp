@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Applies full-scale knob values to a miniature: one simulated page stands for `scale` real pages.
 //
 // A miniature keeps 1/R of the pages and every access to them, in full-scale time. What belongs to

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The entry to the simulator: checks what is asked for, and puts machine, policy and loop together.
 #include "sim/simulate.hpp"
 

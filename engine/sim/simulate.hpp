@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // One trial on the simulated machine: replay a stream under a policy and account for time.
 #pragma once
 

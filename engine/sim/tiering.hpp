@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The tiering thread: one core on which the policy runs.
 //
 // It owns the thread's time. The policy's work is charged as it is done; what does not fit a block

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What time costs: the equations of the simulated machine, free of any state.
 //
 // All times are in nanoseconds, all bytes and accesses full-scale.

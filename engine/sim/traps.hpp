@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What waits for the next access to a page: protection, accessed bits, probes.
 //
 // A page is armed in the page table; the replay loop tells each entry that touches an armed page. A

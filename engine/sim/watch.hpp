@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The wall clock of a run: its deadline, and telling the caller how far it is.
 #pragma once
 

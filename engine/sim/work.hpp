@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What each kind of policy work (core/work.hpp) costs on the simulated machine: one row for each.
 // The profile, its estimates and the documents of machines follow from it.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "trace/characteristics.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Characteristics: how a stream uses its memory, found by reading it through.
 //
 // What `tune workloads` lists and `tune workload show` draws: footprint, loads and stores, the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Checksum of the stream format: finds damage, does not defend against an adversary.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Going through the bytes of a mapped file without believing it.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "trace/kept_reader.hpp"
 
 #include <mutex>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The reader of the stream that a process replays again and again.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The layout of an access stream on disk, shared by its reader and its writer (stream.hpp has the
 // overview).
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // LineFilter: which of the lines that a kernel touches reach memory, and what their order says of
 // its classes.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // LLC filter: which of a kernel's touches reach memory.
 //
 // A set-associative cache of 64-byte lines with exact LRU, kept as one 64-byte line of 16 tags per

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "trace/mapping.hpp"
 
 #include <fcntl.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A file that is mapped to be read, and may be cut short meanwhile.
 #pragma once
 

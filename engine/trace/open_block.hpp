@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // OpenBlock: what was recorded since the last block was closed, coalesced by page.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Patterns of access: how far misses overlap, and what prefetchers do about them.
 //
 // What nothing can measure is declared here only; Python reads it from the engine. A kernel

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Pattern: blocks that a recorder keeps, to append them again, or others that are drawn like them.
 #pragma once
 

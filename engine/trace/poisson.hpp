@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Poisson draws: the same numbers on every platform and standard library.
 #pragma once
 

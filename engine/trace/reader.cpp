@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Reader of access streams. Offsets, lengths, indices and numbers that the file gives are checked
 // before they are used.
 #include "trace/reader.hpp"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Reading an access stream: memory-mapped, checked, block by block.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // RecordedPattern: the blocks that a recorder keeps to append more like them, what they map, and
 // what their accesses said of the classes.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // RecordedSpace: the address space of a kernel that is recorded: its objects, their pages, and
 // which of these were touched or freed.
 //

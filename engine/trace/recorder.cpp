@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Recorder: recorder.hpp defines what counts. This is the path of a touch: through the mapped pages
 // (recorded_space.hpp) and the cache filter (line_filter.hpp) into the open block (open_block.hpp)
 // and the operation that is sampled (sampled_operations.hpp), and from there into the file.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Recorder: turns a kernel's loads and stores into a stream.
 //
 // A kernel runs its real algorithm on real data structures and reports what it touches. The

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // SampledOperations: of the operations of the open block, those that are kept whole for latency
 // percentiles.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Seen: what a class's addresses say of its pattern (overlap.hpp), as the recorder counts it.
 #pragma once
 

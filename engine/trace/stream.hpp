@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The access-stream format (.tts): what a workload does to memory, ready to be replayed.
 //
 // A stream is a sequence of blocks of last-level-cache misses at page granularity: of base pages

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Writer of access streams. The same blocks give the same bytes.
 #include "trace/writer.hpp"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Writing an access stream, block by block.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The filter is a template on everything that its options choose, so that the inner loop knows them
 // all; make_cbf() picks the instance and dispatch is once per batch.
 #include "track/cbf.hpp"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Counting Bloom filters: approximate per-page sample counts in a few bits per page.
 //
 // A page maps to k counters; its count is the least of them, so a filter over-counts when all k are

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "track/cbf_knobs.hpp"
 
 #include <algorithm>

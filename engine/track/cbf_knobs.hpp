@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The knobs of a counting Bloom filter and of thresholds on its counts, shared by the systems that
 // count in one.
 #pragma once

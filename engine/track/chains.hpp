@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Chains: lists of small numbers (page_index.hpp), each number on at most one of them, linked in
 // flat arrays: every move is O(1).
 #pragma once

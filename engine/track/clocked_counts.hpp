@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // ClockedCounts: samples of a page by kind of event, halved late, as HeMem's published code does.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "track/coalesce.hpp"
 
 #include <algorithm>

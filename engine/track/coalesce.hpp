@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Coalescer: merges the samples of a batch that name the same page, so that a skewed batch costs a
 // tracker far fewer updates (FreqTier, 2024, §V-C(c)).
 #pragma once

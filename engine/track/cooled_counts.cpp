@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "track/cooled_counts.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // CooledCounts: samples of base pages and of the huge pages that they are part of, halved when a
 // page is looked at, and how many pages are how hot (MEMTIS, SOSP'23, §4.1, §4.2.2, §4.3.1).
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // CoolingTracker: a tracker whose counts are halved every so many samples.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The exact tracker: one counter per page that was sampled, in an open-addressing hash table.
 #pragma once
 

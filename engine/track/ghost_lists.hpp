@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // GhostLists: the queues of caching algorithms such as ARC (FAST'03) and 2Q (VLDB'94), of pages
 // that are in the cache and of ghosts, of which only the name is remembered.
 #pragma once

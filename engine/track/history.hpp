@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // History: in which of the last scans a page had been accessed since the scan before, a bit each;
 // and the fast tier's pages by how many of those bits are set (Kim, Choe and Ahn, "Exploring the
 // Design Space of Page Management for Multi-Tiered Memory Systems" (AutoTiering), ATC'21, §3).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // HotRecords: how often a page was accessed lately, in a byte or four (Bharata B Rao, "mm: Hot page
 // tracking and promotion infrastructure" (pghot), v7, 2026; proposed for Linux).
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // LineArray: zeroed memory in whole 64-byte lines, on huge pages where the system grants them; and
 // the staging loop that hides memory latency behind a batch.
 #pragma once

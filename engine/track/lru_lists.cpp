@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "track/lru_lists.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // LruLists: the page lists of a kernel, for each tier an inactive, an active and, if wanted, a
 // promote list. Accessed bits move pages along them.
 //

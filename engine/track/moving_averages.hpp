@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // MovingAverages: how often each page has been sampled per round, over a short and a long time.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // PageIndex: small numbers for mapped pages, so that what is kept of each page can stand in flat
 // arrays.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // QuadLine: four counters in one 64-byte line, the fast path of the blocked filter at its usual
 // k = 4. One portable version and one for AVX2, chosen at run time; both give the same bytes.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "track/region_monitor.hpp"
 
 #include <algorithm>

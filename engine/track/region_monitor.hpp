@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // RegionMonitor: how often is memory accessed, by regions of neighbouring pages (DAMON: Park et
 // al., "Profiling Dynamic Data Access Patterns with Controlled Overhead and Quality", Middleware'19
 // Industry, and HPDC'22; Linux, Documentation/mm/damon/design.rst and mm/damon/core.c).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "track/sample_batch.hpp"
 
 #include <algorithm>

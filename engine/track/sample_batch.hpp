@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // SampleBatch: gathers samples into batches and counts a batch in a tracker, part by part and tier
 // by tier, with every page's count before and after.
 #pragma once

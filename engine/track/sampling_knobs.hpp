@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The knobs of systems that sample loads at a frequency: how often, and what gets an event of its
 // own with this frequency.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Scores: a sum for each page that has been seen, for as many pages as the table holds.
 #pragma once
 

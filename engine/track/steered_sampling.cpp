@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "track/steered_sampling.hpp"
 
 #include <algorithm>

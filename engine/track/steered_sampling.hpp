@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // SteeredSampling: a frequency of samples by fixed periods, each set from the rate of events.
 //
 // A processor that counts down from a fixed period writes records into a buffer and interrupts when

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Tracker: "how often was this page sampled lately". Trackers count; they neither migrate nor know
 // where their parameters come from.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The bare loop: what the replay loop is compared with.
 #pragma once
 

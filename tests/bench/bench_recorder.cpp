@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Speed of the recorder: the cache filter, coalescing and blocks that every stream is made through.
 // Prints one JSON object: millions of lines touched per second of processor time, medians of five
 // rounds.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Speed of the replay loop, in simulated accesses per second (coalesced repeats count), printed as
 // one JSON object.
 //

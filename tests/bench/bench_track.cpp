@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Speed and accuracy of the trackers; one JSON object {name: value} on standard output, progress on
 // standard error.
 //

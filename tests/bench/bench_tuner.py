@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the tuner itself costs per trial, and whether working in parallel costs quality.
 
     python tests/bench/bench_tuner.py [--only overhead,quality] [--seeds 6] [--budget 50]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whether trials that go where studies still gain are worth more; writes results/fleet.json.
 
     python tests/bench/fleet.py [--seeds 1] [--workers 2] [--out results/fleet.json]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What many workers make of a study; writes results/parallelism.json.
 
     python tests/bench/parallel.py [--budget 100] [--seeds 3] [--out results/parallelism.json]

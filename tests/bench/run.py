@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs every benchmark of the project in one go, prints a table and writes `name -> value` as JSON.
 
     python tests/bench/run.py --build build/bench --out results/bench.json [--only PREFIX] [--full]

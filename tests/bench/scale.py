@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Measures how far results depend on the scale of the miniature; writes results/scale.json.
 
     python tests/bench/scale.py [--workloads pr gups ...] [--policies hemem ...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Measures how much the order of policies depends on figures that nobody measured.
 
     python tests/bench/sensitivity.py [--workload W ...] [--workers N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Chooses what a search of a policy starts from (`starts` in spaces/POLICY.yaml).
 
     python tests/bench/starts.py --policy unified [--workloads W,...] [--candidates 160] [--keep 5]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Runs the README's study and the placements that it is compared with; writes results/study.json.
 
     python tests/bench/study.py [--out results/study.json]

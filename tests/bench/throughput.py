@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trials a second on 1, 2 and 4 workers of each kind; writes results/throughput.json.
 
     python tests/bench/throughput.py [--trials 40] [--out results/throughput.json]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tunes every workload with HybridTier and HeMem and writes what came out.
 
     python tests/bench/workloads.py --out results/workloads.json [--budget 20] [--workload W ...]

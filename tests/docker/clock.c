@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 /* Preloaded into a cluster's node: its wall clock is an hour ahead of everybody else's. */
 #define _GNU_SOURCE
 #include <sys/syscall.h>

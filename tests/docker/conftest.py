@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Tests that need a Docker Engine with the image of this checkout (`make image`)."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The cluster of docker/compose.yaml: a study on it is the study that one machine would have made,
 whatever happens to its parts."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trials that are the user's own command: what it may do, what it may not, and what it measures."""
 
 from __future__ import annotations

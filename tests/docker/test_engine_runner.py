@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trials that an image's engine runs: the same results as without, and no harm when one dies."""
 
 from __future__ import annotations

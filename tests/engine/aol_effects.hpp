@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What the knobs of AOL regulation do to a policy.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A minimal test harness, so that the engine's tests need nothing but a C++ compiler.
 //
 //   TEST("cooling halves every counter") { CHECK_EQ(filter.get(page), 4u); }

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Drawn streams of huge pages against streams of base pages, of which every operation was made.
 #pragma once
 

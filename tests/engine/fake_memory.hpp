@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A substrate for tests: small, asynchronous, and as unkind as a live process. Requests wait until
 // the test completes them, and may fail; pages may be absent, vanish, or move on their own; budgets
 // change, and less is granted than was asked for. Protected pages fault, probes are answered and

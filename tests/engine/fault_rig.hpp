@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What the tests of the hint-fault systems have in common: pages that fault, and the knobs of the
 // rooms that all of them use.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What knobs do to the systems that count in Bloom filters: HybridTier, FreqTier, and the one that
 // has the parts of both.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A policy whose every part of the seam is a hook, runs of it, and streams of Poisson pages: for
 // tests of what waits for the next access to a page.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Runs a test's body once under each instruction set that the processor has.
 #pragma once
 

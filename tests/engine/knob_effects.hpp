@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What each knob does, as its policy's test tells: two of its values, a situation in which they
 // differ in what can be seen from outside, and in which direction. test_policy_knobs.cpp runs the
 // entries; a policy's own test file has them:

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // engine_tests [--list] [--durations] [SUBSTRING ...]: runs the tests whose names contain one of
 // the substrings, or all. --durations also tells which took longest.
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A policy that asks probes, on a fake memory whose pages are accessed as a test says.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What the knobs of a profiling run do, for the policies that have them.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A directory that goes with the test.
 #pragma once
 

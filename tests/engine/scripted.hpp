@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A policy that does what a test tells it, and runs of it on the simulated machine.
 #pragma once
 

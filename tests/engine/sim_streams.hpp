@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Small synthetic streams and a test machine for the simulator's tests.
 #pragma once
 

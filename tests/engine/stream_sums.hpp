@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What tests of kernels add up over a stream, and which pages are hot by it.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The assembler and the reader of spools: what was observed of a process becomes a stream.
 #include <sys/resource.h>
 #include <sys/wait.h>

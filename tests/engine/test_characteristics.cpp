@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Characteristics: counted by hand on small streams, and against a plain count on a random one.
 #include "trace/characteristics.hpp"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "check.hpp"
 #include "classify/adaptive_threshold.hpp"
 #include "classify/thresholds.hpp"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Whether, how many and which huge pages are split.
 #include "check.hpp"
 #include "classify/split_plan.hpp"

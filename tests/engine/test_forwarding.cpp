@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The wrappers' base classes forward every function of the seam. The functions are counted in the
 // classes themselves, so that a new one without forwarding fails here.
 #include <cstring>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Golden values: the streams of all kernels and the results of all policies, as numbers that are
 // the same on every processor, under every instruction set and with every compiler.
 //

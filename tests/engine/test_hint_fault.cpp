@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What the hint-fault sampler makes of faults (record/preload/heat.hpp), and its book of the
 // program's memory. The sampler itself is tested in real programs, by tests/tuner.
 #include <cmath>

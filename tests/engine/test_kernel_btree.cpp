@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // btree: the tree against a map, its memory, and the two phases of the benchmark.
 #include <algorithm>
 #include <map>

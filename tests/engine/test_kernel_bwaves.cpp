@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // bwaves: the scheme against a dense solution of a plainly written one, what is conserved, and
 // which memory lives how long.
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // cachelib: the distributions, the generators' tables, and what comes out of a whole run.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // drift: how many accesses the window gets, that it moves by accesses, and what one is to memory.
 #include <algorithm>
 #include <vector>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // gpt2: generation with a key-value cache gives what a plain transformer gives that computes every
 // sequence anew, and the stream has weights that are read evenly and caches that grow and go.
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Graph kernels: generators, construction, and every algorithm against a plain one.
 #include <algorithm>
 #include <cmath>

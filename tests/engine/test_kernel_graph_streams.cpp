@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The graph workloads' streams: what is allocated, what is hot, and what each parameter does.
 #include <algorithm>
 #include <map>

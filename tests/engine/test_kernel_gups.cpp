@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // GUPS: where updates go, when the hot set moves, and what an update is to memory.
 #include <algorithm>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // liblinear: the solver against proximal gradient steps, and which of its memory is hot.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Masstree: the trie against a map, its layers, and its fill.
 #include <algorithm>
 #include <map>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Soar's microbenchmark: the two threads' access patterns.
 #include <algorithm>
 #include <set>

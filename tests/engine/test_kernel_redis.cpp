@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // redis: the keyspace against a plain map, its allocator against itself, and what YCSB's mixes do
 // to memory.
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // roms: what an ocean model must conserve, its fast part against a plainly written one, and which
 // fields are hot.
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // silo: Zipf's law, and what the store and its workloads do.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // cachelib's cache: its structures, and what each operation touches.
 #include <algorithm>
 #include <cmath>

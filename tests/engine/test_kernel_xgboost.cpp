@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // xgboost: trees against an exhaustive search over the same bins, and what a round does to memory.
 #include <algorithm>
 #include <array>

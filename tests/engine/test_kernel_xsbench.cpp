@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // xsbench: lookups give what a plain search in every nuclide's own grid gives, and the stream has
 // the published shape: a small hot part, the rest uniform, nothing written.
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The elementary functions: right to the last bit in nearly all cases, and the same everywhere.
 #include "core/math.hpp"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // DAMOS: quotas by size, time and goal, watermarks, and schemes that move regions.
 #include <algorithm>
 #include <vector>

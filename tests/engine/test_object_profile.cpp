@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "regulate/object_profile.hpp"
 
 #include <map>

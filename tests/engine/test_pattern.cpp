@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Streams of huge pages, and blocks that are repeated or drawn instead of made.
 #include <cmath>
 #include <string>

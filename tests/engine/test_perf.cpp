@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Decoding perf's ring buffers: bytes that a kernel wrote (data/page-faults.perf: the page faults
 // of `sh -c 'true & wait; exec true'`, in the very layout that hardware samples have), and
 // hand-made samples of Intel's PEBS and AMD's IBS with every data source that matters.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "aol_effects.hpp"
 #include "check.hpp"
 #include "core/rng.hpp"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The policy's side of the seam, for every policy that is linked in and for the tests' own watcher:
 // whatever a live substrate may do, a policy keeps to pages that are mapped, stays deterministic,
 // and goes on.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Every knob does something: for each declared knob of each policy, a situation in which two of its
 // values differ in what can be seen from outside, and in which direction. A knob without an entry
 // fails the test.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // MEMTIS' rules, one by one.
 #include <algorithm>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // MEMTIS on mixed page sizes: huge pages are split where base pages are worth more, and only there.
 #include <map>
 #include <string>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "check.hpp"
 #include "fault_rig.hpp"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The observer of the emulation sampler, fed with accesses of this very process: what reaches the
 // spool, by page, kind and pattern, and on which clock. The emulator around it is tested from
 // Python.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The recorder: cache filter, coalescing, blocks, first touches, operations.
 #include <algorithm>
 #include <list>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Sampling within a share of a processor.
 #include <algorithm>
 

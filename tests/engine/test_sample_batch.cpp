@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What FreqTier and HybridTier count with: batches of samples, trackers that cool, and the knobs of
 // their filters.
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // NUMA balancing's clock, and kswapd: the rooms of the hint-fault systems.
 #include "check.hpp"
 #include "fake_memory.hpp"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Schedules of a known future: bounds, the two extremes of the cost of a move, and all schedules of
 // small cases tried one by one.
 #include "classify/schedule.hpp"

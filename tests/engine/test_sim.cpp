@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The equations of the simulated machine against cases worked out by hand.
 #include <numbers>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Under which conditions a run starts, and which part of it is scored.
 #include "check.hpp"
 #include "core/seam.hpp"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What tiering costs in whole runs on the simulated machine: moves, samples, the policy's own work.
 #include <algorithm>
 #include <array>

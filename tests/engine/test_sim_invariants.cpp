@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The mover's parts by themselves, and the invariants that the simulated machine asserts.
 #include <vector>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Figures that no machine has are refused before anything runs, by their names.
 #include <algorithm>
 #include <limits>

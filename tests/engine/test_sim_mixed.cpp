@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Mixed page sizes: what a unit of 512 base pages is to the simulated machine.
 #include <utility>
 

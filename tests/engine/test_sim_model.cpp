@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What the simulated machine must hold as a whole: results that do not depend on the miniature's
 // scale nor on the block length, and a published measurement.
 #include <filesystem>

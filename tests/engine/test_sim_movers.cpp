@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // How pages move: transactional copies, shadows, and moves by the thread that faults.
 #include <cmath>
 #include <set>

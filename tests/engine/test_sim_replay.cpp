@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Whole runs on the simulated machine: hand-computed times, conservation, determinism.
 #include <string>
 #include <unordered_map>

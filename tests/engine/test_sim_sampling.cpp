@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What samplers and counters of the simulated machine show of the accesses.
 #include <cmath>
 #include <initializer_list>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What a miniature must not change: costs, counters, capacity, moves and ticks at any scale.
 #include "check.hpp"
 #include "scripted.hpp"

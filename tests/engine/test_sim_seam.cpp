@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What else the simulated machine offers a policy: tier counters, watermarks, sites, placement.
 #include <cmath>
 #include <utility>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Bad input: files that are not what they claim to be are an error, and nothing else. The fuzzer
 // (tests/fuzz) looks for more; its corpus runs here once.
 #include <sys/stat.h>

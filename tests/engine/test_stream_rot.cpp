@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Streams that rot, or are cut short under their readers: an error, never another result; and that
 // what was written is on the disk, as the umask wants it.
 #include <sys/mman.h>

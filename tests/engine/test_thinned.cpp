@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Streams of huge pages of which the kernel holds a part, and trials that are repeated: against
 // streams in which everything was made.
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The rules of ticks: deadlines that do not slip, never early, nothing made up for, and a hurry.
 #include <chrono>
 #include <vector>

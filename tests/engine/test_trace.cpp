@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The stream format: round trip, determinism, and that damage is an error and nothing else.
 #include <sys/resource.h>
 

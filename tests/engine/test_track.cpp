@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Trackers: accuracy against theory, the increment rules, batches.
 #include <algorithm>
 #include <cmath>

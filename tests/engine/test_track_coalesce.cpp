@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Coalescing of samples: each page once, with its count.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Samples of base pages and of the huge pages that they are part of, and their histograms.
 #include "check.hpp"
 #include "core/rng.hpp"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Trackers: cooling in slices, and the exact table.
 #include <cstdint>
 #include <memory>

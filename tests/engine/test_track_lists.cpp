@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Page numbers in flat arrays, and the kernel-like lists on them.
 #include <set>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // DAMON's regions: what is asked, how regions follow the accesses, ages, intervals.
 #include <algorithm>
 #include <functional>

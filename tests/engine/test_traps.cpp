@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What waits for the next access to a page, and hint faults: against closed forms, and independent
 // of the miniature's scale and of the blocks' length.
 #include <cmath>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Accessed bits and probes, against closed forms.
 #include <cmath>
 #include <map>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What the tests of trackers share: pages, skewed samples, and filters of every kind.
 #pragma once
 

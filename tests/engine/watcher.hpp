@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A policy that uses every part of the seam that the sample-only policies leave alone: it protects
 // one window after the other, promotes what faults soon, clears accessed bits and demotes idle
 // pages, asks probes, and makes room when it is woken. With `units` it also splits and collapses.

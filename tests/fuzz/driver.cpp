@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Fuzz driver: mutates inputs, keeps those that reach code in a new way, stops at the first
 // finding.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Fuzzing: a target says how an input is run; the driver makes inputs.
 //
 // The driver (driver.cpp) is a small coverage-guided mutator, so that fuzzing needs no other tool

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Fuzz target: what an importer reads. The first byte of an input says which importer.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Fuzz target: a recording's spools. An input is one spool, or two behind each other (the second
 // one's place is found by its magic number).
 #include <unistd.h>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Fuzz target: a stream file.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Draws hotness curves side by side: native kernels against recordings of the real programs.
 
     python tests/recorded/compare.py --out hotness.png \

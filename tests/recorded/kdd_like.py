@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Writes sparse rows in the LIBSVM format: few features per row, of power-law popularity.
 
     python tests/recorded/kdd_like.py > rows.txt

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trains XGBoost on Criteo-like data: 13 numeric columns, and 26 categorical ones as integers.
 
     python tests/recorded/train_xgboost.py [--rows 200000] [--rounds 10]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The loops, in the order in which they run. Importing this imports all that cases need."""
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 /* A preload that counts a process's system calls on the files below some folders, makes call N fail
  * or be the last, and writes down what they did to the files.
  *

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Loop 1: every system call of a command fails in every way, or is its last.
 
 Whatever happens, the command ends well or with one line of error; the log keeps every line that it

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Loop 4: one bit of a file flips. What is read then is refused, told of, or as it was."""
 
 from __future__ import annotations

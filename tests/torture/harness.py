@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Cases in processes of their own, forked from one that has imported everything.
 
 The preload (faults.c) is in this process from its start, see `prepare`; it does nothing before a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Loop 5: documents and traces that are damaged at random are accepted or refused, never more."""
 
 from __future__ import annotations

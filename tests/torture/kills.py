@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Loop 3: whole studies are killed at random moments, those of Ray's and MLflow's start included.
 
 A study in a folder of its own, with the real simulator and its real workers, is killed and resumed

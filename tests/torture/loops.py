@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a loop is: numbered cases, each of which says what it did and what went wrong."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Loop 2: the power fails after every call of a command.
 
 A command's writes, renames and syncs are recorded once. For each of them a disk is made that has

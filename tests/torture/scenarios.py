@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Commands that the loops disturb, each with what must come out of it in the end.
 
 They are the tuner's own commands on real files. Only the simulations of a study and its pictures

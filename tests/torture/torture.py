@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`make torture`: disturbs the tuner in every way that the loops know, and counts what happens.
 
 Counts are added per loop to results/torture.json, so that a run that was interrupted goes on where

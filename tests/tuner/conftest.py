@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Declarations and documents that the tuner's tests share, and what holds for each of them.
 
 The quick half (`-m "not slow"`) needs neither Ray nor MLflow, and a test of it that imports one of

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Damages documents at random and reads them: each is accepted, or refused with one message that
 says where. As a program: document_fuzz.py COUNT [SEED] prints the counts as JSON, and exits with 1
 if there were failures; what failed is kept in ./document-failures.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Programs for the tests of the hint-fault sampler, chosen by the first argument. Each checks its
 // own memory all the time and exits with 0 only if nothing was ever wrong. It runs until its
 // recording has as many samples as the second argument says, however fast the machine is.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Damages documents at random, in ways that people, editors and attackers do. Same seed, same
 damage."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Spools as recorded programs leave them (engine/record/spool.hpp)."""
 
 from __future__ import annotations

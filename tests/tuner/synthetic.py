@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A study without an engine: a complete request, and runners that answer at once.
 
 Run as a program it is a `tune run` on them: synthetic.py RUNNER OUT [FIELD=VALUE ...].

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A study as one file: the same bytes for the same study, and only a whole study comes out."""
 
 from __future__ import annotations

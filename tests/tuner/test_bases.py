@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Machines that say on which other machine they are based, and what they differ in."""
 
 from __future__ import annotations

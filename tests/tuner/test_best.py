@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """best.yaml reads back exactly as it was written, and a damaged one is named with its place."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The hashes that name parts of the engine and what makes a kernel's streams."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Documents are found where the user expects them, and every mistake is named with its place."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """tune claims: documents, runs that are shared and kept, tables, and the page."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The claims that ship: every run of them resolves, and results/ has their verdicts."""
 
 from __future__ import annotations

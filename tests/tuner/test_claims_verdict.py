@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """tune claims: the language of values, and how figures and orders are judged."""
 
 from __future__ import annotations

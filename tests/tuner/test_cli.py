@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line as its users meet it: exit codes, messages, and clean standard output."""
 
 from __future__ import annotations

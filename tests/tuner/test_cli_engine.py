@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The command line on the real engine, in its own process, from a folder with nothing in it."""
 
 from __future__ import annotations

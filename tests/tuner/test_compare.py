@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """tune compare: what is run and kept, and what is written."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The figures and tables of `tune compare`, from given results."""
 
 from __future__ import annotations

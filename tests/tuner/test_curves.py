@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Measured loaded latency: the shipped curves, and how well those of some mixes predict another."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Documents say what their sources say: tables are those of results/, links lead somewhere, and the
 version is the same everywhere."""
 
@@ -202,7 +203,8 @@ def test_every_publication_of_a_policy_has_an_address() -> None:
     for path in (ROOT / "engine" / "policy").glob("*.cpp"):
         text = path.read_text(encoding="utf-8")
         if name := re.search(r'\.name = "([^"]+)"', text):
-            lines = itertools.takewhile(lambda line: line.startswith("//"), text.splitlines())
+            _, _, *rest = text.splitlines()  # below the licence
+            lines = itertools.takewhile(lambda line: line.startswith("//"), rest)
             heads[name[1]] = "\n".join(lines)
     for policy in engine.policies().values():
         published = re.search(r"\b(19|20)\d\d|'\d\d|Linux \d", policy.citation)

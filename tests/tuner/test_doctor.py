@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What `tune doctor` finds, and what it would be stopped by."""
 
 from __future__ import annotations

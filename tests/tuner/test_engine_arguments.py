@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the engine says of a run that it cannot make sense of: the key, what was found, and what is
 allowed. It says so before it looks for the stream."""
 

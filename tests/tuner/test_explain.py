@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Checks and the explanation, on an objective of which the truth is known."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Files have their old content or the new, whatever happens, and leave nothing behind."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """tune fleet: who gets trials, what the studies are, kills, failures, and bad plans."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Somebody else's folder is the current one: nothing in it runs, is waited for, or leads writing
 elsewhere."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Golden values: the hash of every workload's smoke stream, and of the result of some policies on
 it, of all of them on some; and the same of five default inputs with base pages, which are long
 enough for whatever happens seldom.

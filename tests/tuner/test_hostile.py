@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Folders, archives and caches that somebody else has made: reading them ends, in bounded memory,
 with one message that names the file."""
 

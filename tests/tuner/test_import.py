@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Importers: real outputs of the tools become streams, and a bad line becomes an exact error."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Importance scores: the knob that matters is found, the others are not, and doubt is stated."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The engine's rooms: which may include which."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the command line says of containers, and what a study keeps of it. No Docker Engine is
 asked."""
 

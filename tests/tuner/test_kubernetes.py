@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """docker/kubernetes: what Kubernetes and KubeRay would refuse, and what the parts assume of each
 other."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tuner's folders: which may import which, and how long a file may be."""
 
 from __future__ import annotations

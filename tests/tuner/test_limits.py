@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whatever the engine refuses of a machine, the reader of documents has refused before, with file,
 line and key."""
 

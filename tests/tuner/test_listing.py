@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """tune workloads: measured figures, and that they are never silently wrong."""
 
 from __future__ import annotations

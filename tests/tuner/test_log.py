@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The study's log: durable, readable after a kill at any byte, one writer, honest about trouble."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """tune map: which streams it makes, what is run and kept, and what is written."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The rule of `tune map`: what can be seen of a run, how a rule is judged, and how one is found."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Plain data survives JSON unchanged, and objectives mean what they say."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A folder of studies that was moved or copied: everything goes on where it is now, and nothing
 comes into being where it was."""
 

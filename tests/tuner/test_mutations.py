@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whatever is done to a document, it is accepted or refused with one message that says where."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The optimizer: schedule, determinism, conditions, pending and failed trials, small spaces."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Standard output and error that are closed, full, or read by nobody."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Dependencies that are declared are used; those that are used are declared and locked."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Placement files: what `tune profile` writes, what `--placement` takes, and what it refuses."""
 
 from __future__ import annotations

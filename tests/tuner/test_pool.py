@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Pools: every trial ends in exactly one result, whatever its process does."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """No stream and no trial may depend on the C library's elementary functions."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Orders within noise, and Kendall's tau."""
 
 from __future__ import annotations

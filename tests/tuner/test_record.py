@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune record` around any sampler: the program's streams, signals and exit status, the files that
 come out, and what happens when there is no room or nothing to record.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The emulation sampler, with real programs in the real emulator: what they do to memory is known,
 so what must be in the trace is too. Needs qemu-x86_64 and a C compiler."""
 

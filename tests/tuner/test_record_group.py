@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune record` and the processes around it: signals to the whole group, processes that outlive the
 program, and a recorder that is killed."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a recording has not got is said when it is made, in its workload's file, and by whoever uses
 it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Killing a study at any moment and going on loses nothing and repeats nothing."""
 
 from __future__ import annotations

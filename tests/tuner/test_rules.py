@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Rules for tests, commits and formatting, as `conftest.py` and CONTRIBUTING state them."""
 
 from __future__ import annotations
@@ -222,6 +223,33 @@ def test_a_bad_commit_message_is_refused(tmp_path: Path, text: str, complaint: s
     done = commit_message(text, tmp_path)
     assert done.returncode == 1
     assert complaint in done.stderr
+
+
+# --- Licence --------------------------------------------------------------------------------------
+
+LICENCE = "SPDX-License-Identifier: MIT"
+NO_COMMENTS = {".json", ".csv", ".png", ".svg", ".md", ".ini", ".typed", ".perf"}
+"""Of files that cannot have one, or whose text is read by people: README.md names their licence."""
+GIVEN = ("tests/fuzz/corpus/", "tests/tuner/data/", "results/", "constraints.txt", "LICENSE")
+"""What a program wrote, and inputs that must stay as they are."""
+
+
+def test_every_file_names_its_licence_in_its_first_lines() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("not a checkout")
+    names = [
+        name
+        for name in listed.stdout.splitlines()
+        if Path(name).suffix not in NO_COMMENTS and not name.startswith(GIVEN)
+    ]
+    assert len(names) > 500
+    missing = [
+        name
+        for name in names
+        if (ROOT / name).is_file() and LICENCE not in (ROOT / name).read_text()[:120]
+    ]
+    assert missing == []
 
 
 # --- The formatter --------------------------------------------------------------------------------

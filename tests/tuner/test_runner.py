@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """run(trial): a trial's own failure is a result with a status, never an exception."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The hint-fault sampler in real programs: that they never notice, and what it learns of them.
 
 The programs (hint_fault_program.cpp) check their own memory all the time. They run until they have

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The PEBS/IBS sampler. No hardware is needed: the kernel's page-fault event, whose samples have
 the same layout, takes the place of the processor's, and sysfs is a folder of ours."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The list of samplers: what `tune samplers` shows, their options, and the estimates they share."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A scenario's field is declared once: everything that lists the fields has all of them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune sim --sensitivity`, and the estimates that it varies."""
 
 from __future__ import annotations

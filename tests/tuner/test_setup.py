@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Errors of `make setup`: each says what is missing and what to do."""
 
 from __future__ import annotations

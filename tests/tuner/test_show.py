@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """tune workload show: what pictures and figures say, of a stream made by hand and a real one."""
 
 from __future__ import annotations

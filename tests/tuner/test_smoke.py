@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """tune smoke: what it runs, and that any error fails it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Every policy that is declared has a space, and runs on every workload."""
 
 from __future__ import annotations

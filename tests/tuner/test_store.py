@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The database of a folder of studies: made whole or not at all, and made again from the logs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The stream cache: made once, trusted only as verified, and never blocked by a crash."""
 
 from __future__ import annotations

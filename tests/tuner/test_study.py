@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whole studies on synthetic runners: budget, order, failures, what is left behind."""
 
 from __future__ import annotations

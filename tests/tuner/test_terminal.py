@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What long work says of itself."""
 
 from __future__ import annotations

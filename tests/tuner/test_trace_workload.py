@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Recorded streams are workloads like any other, and one that is not what it was is told."""
 
 from __future__ import annotations

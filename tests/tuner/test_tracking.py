@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What MLflow holds after a study, queried back: nothing missing, nothing twice."""
 
 from __future__ import annotations

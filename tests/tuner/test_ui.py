@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune ui` opens MLflow's pages on the studies' store."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The verdict: what a user is told to do, in each case, and how sure that is."""
 
 from __future__ import annotations

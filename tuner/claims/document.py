@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """tests/claims/*.yaml: what publications say, and the runs that answer whether it comes out here.
 
 A run is a set of fields of `tuner.scenario.Scenario`, with knobs and sampling seeds. A field or a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The small language of a claim's `value`: arithmetic over the results of its runs.
 
 A run's name stands for all points of its family, and arithmetic goes point by point, so that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """results/claims.json and results/claims.md."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """From the points of claims to results: what must run, on worker processes, each thing once."""
 
 from __future__ import annotations

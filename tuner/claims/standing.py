@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """How the policies stand: the published verdicts of the claims that run each of them."""
 
 from __future__ import annotations

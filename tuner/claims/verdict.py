@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """From results to verdicts, and to the two figures that stand for all tables."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune best`: searches the studies of a folder for the best known configuration."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune cache`: lists or clears the cached access streams."""
 
 from __future__ import annotations

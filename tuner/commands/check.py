@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune check`: whether a study, a stream or an MLflow store is as it was written.
 
 What can be mended is named, and `--repair` mends it. Nothing else is changed.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune claims`: do published results come out?
 
 Runs what the claims need, what ran before from the cache, and prints a verdict for each. A claim

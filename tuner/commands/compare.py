@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune compare`: policies side by side on several workloads, relative to leaving tiering off.
 
 What ran before with this engine is taken from the cache, so that the same command goes on where an

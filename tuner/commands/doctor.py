@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune doctor`: what would stop a study on this machine."""
 
 from __future__ import annotations

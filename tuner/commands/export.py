@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune export`: a study as one file."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune fleet`: many studies as one plan, whose trials go where they still gain.
 
 The same command goes on where an interrupted one stopped: what comes next follows from the logs.

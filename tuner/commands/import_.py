@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune import`: makes a workload of what another tool saw of a program.
 
 The formats are read by the engine (`engine/record/import.hpp`); `tuner/record/importers.md` shows

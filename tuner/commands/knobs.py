@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune knobs`: lists the knobs of a policy, and the range in which each is tuned."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune machines`: lists the machine profiles, or prints one."""
 
 from __future__ import annotations

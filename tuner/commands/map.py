@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune map`: where promotion helps and where it hurts, and a rule for when to turn it off.
 
 Its cells are run and kept as those of `tune compare`, so that the same command goes on where an

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune policies`: lists the tiering policies."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune profile`: runs a workload on fast memory alone and writes which of its objects are worth
 it, for a policy that goes by a placement."""
 

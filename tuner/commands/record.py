@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune record`: records any program as a workload.
 
 Only standard error is written to, before the program begins and after it has ended. Then its spools

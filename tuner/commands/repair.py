@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune repair`: adds to the MLflow store what it lacks of a folder's studies, from their logs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune run`: resolves the arguments and runs the study, or one per policy and compares them."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune samplers`: lists the ways to record a program."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune sim --sensitivity`: does the order of the policies depend on figures that nobody measured?
 
 Every policy runs with its defaults on the machine as it is, and then with one estimate at a time at

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune sim`: runs one configuration, and checks a recorded one.
 
 With a best.yaml and nothing changed on the command line, the objective must be that of the file to

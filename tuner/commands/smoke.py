@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune smoke`: does everything that is declared run at all?
 
 Every policy on every workload's smoke input: the default configuration, and two random ones from

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune ui`: the MLflow UI on the store that the studies were tracked in, with links to runs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune unpack`: a study from the file that `tune export` has made."""
 
 from __future__ import annotations

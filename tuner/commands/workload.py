@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune workload show`: draws the memory accesses of a workload, and prints the figures."""
 
 from __future__ import annotations

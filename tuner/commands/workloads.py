@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`tune workloads`: lists the workloads and their inputs, with the figures of their streams."""
 
 from __future__ import annotations

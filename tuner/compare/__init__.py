@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Policies side by side on several workloads: cells, figures, pages, pictures and tracking."""

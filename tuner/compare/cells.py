@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a comparison runs: a cell for each workload, ratio and row, where a row is a policy with
 pages of one size, at its defaults or tuned."""
 

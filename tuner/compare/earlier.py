@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Figures of an earlier compare.json, for a comparison that is added to."""
 
 from __future__ import annotations

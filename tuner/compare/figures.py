@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the runs of a comparison come to: performance over a reference, means over workloads, and
 how far chance in sampling reaches."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """compare.csv, compare.json and compare.md."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """compare.png: performance over the base as bars, a panel for each ratio."""
 
 from __future__ import annotations

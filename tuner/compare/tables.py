@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tables of a comparison: columns, where '>' sets one to the right, and rows."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A comparison in MLflow: a parent run, and a child run for each cell. A copy of what compare.json
 says; a cell that is there already is not stored twice."""
 

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """What people write, in YAML: workloads, machines and spaces."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Finds, reads and checks the YAML documents: workloads, machines and configuration spaces.
 
 A name is looked up in the user's folder (`./workloads`, `./machines`, `./spaces`) and then among

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """YAML documents whose errors name the file, the line and the key. A key that is written twice is
 an error; `loader.py` has the YAML."""
 

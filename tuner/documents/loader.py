@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The YAML that documents are written in.
 
 Scalars are those of version 1.2's core schema where they differ from PyYAML's 1.1 in ways that

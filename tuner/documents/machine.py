@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """engine/machines/NAME.yaml: the hardware that the simulator plays."""
 
 from __future__ import annotations

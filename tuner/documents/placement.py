@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Placement files: which objects of a program are worth fast memory, from a profiling run.
 
 `tune profile` writes them, and a policy that goes by one (soar, unified) obeys them:

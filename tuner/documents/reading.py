@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Reading what people hand in, or what others have left in a folder: whatever a path leads to and
 whatever is in the file, reading it ends, in bounded memory.
 

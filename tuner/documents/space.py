@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """spaces/POLICY.yaml: which knobs are tuned, in which range."""
 
 from __future__ import annotations

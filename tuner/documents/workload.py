@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """workloads/NAME.yaml: what runs, what is measured, and on which inputs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which study gets how many trials: a pure function of what the studies' trials have come to.
 
 Trials are given in rounds, and a round is decided when all trials of the one before have ended. So

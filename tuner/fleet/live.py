@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a person sees while a fleet runs, on standard error: the latest trials on a terminal, one
 line for each elsewhere."""
 

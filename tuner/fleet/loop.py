@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A fleet: studies side by side on one pool, until the trials of all are spent.
 
 Everything that happens is in the logs of the studies, and what comes next follows from them. So a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """fleet.png: how the best of each study grew with its trials, and what it gains in the end."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """FLEET.yaml: which studies a fleet has, and how many trials they share."""
 
 from __future__ import annotations

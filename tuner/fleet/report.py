@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a fleet came to: fleet.json, fleet.md and the tables of standard output."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Where promotion helps and where it hurts: maps of policies over first-touch, and a rule."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a map runs: every policy, and first-touch, at each place of a grid over fast tier, skew,
 drift and machine. Streams are the kernel drift's, of which parameters are set here."""
 

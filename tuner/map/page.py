@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """map.csv, map.json and map.md, and the tables of the terminal."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A picture for each policy: performance over first-touch by skew and drift, a panel for each ratio
 and machine."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the runs of a map come to: performance over first-touch and what could be seen, place by
 place, and what rules make of it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """When to turn promotion off: thresholds on what an operator can see, found on some cases and
 judged on others.
 

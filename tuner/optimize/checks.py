@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Checks: runs beside the search, which tell what its result is worth.
 
 References and the other policies' defaults at the start; default, best and their rivals on held-out

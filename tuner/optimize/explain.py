@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which of the best configuration's changes matter: real runs on held-out seeds.
 
 First, on one seed, the default with one change and best with one change taken back: that tells what

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Work that is kept by content: a trial, or a study of which only the best configuration counts.
 
 Claims and comparisons ask for the same things here, so that each runs once with an engine.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A study: references, then ask, run, record, tell until the budget is spent, then the verdict.
 
 The order of things is decided here; what each of them does is in `studies.py`, which runs several

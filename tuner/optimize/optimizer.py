@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which configuration to try next: an ask that is a pure function of the trial log.
 
 Nothing here has state that outlives a call except the observations themselves. Every ask derives

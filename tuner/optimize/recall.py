@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The conclusion of a study and its files, from its log alone: nothing is run."""
 
 from __future__ import annotations

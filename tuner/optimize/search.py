@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """One ask of SMAC: its random forest and expected improvement, with our own search."""
 
 from __future__ import annotations

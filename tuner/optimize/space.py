@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The tuned knobs as a ConfigSpace, and the way between configurations and plain knobs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Studies while they run: opened, advanced side by side on one pool, and concluded.
 
 A trial is written to the log before it runs and its result before anything is concluded from it;

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """Workloads of programs that exist: recorded under a sampler, or imported."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The processes around a recorded program: who got a signal, and who outlives it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Running a program under a sampler.
 
 The program keeps the terminal, its standard streams, its signals and its exit status. What the

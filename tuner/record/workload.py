@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The files of a recording: the trace NAME.tts, and the workload NAME.yaml that replays it."""
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
+# SPDX-License-Identifier: MIT
 """What is shown of studies and of workloads."""

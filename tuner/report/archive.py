@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A study as one file, to be kept or sent elsewhere: a gzipped tar whose bytes depend on the study
 alone.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Figures of a workload's streams: footprint, accesses, how few pages get most of them.
 
 Making the streams of all workloads takes many minutes, so figures are measured once and kept in

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Several policies' studies of one scenario, compared: one verdict and one page over all."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a study came to, and how the terminal says it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a study needs of the machine, and whether it is there: `tune doctor`.
 
 Each function below `CHECKS` looks at one part, and yields findings. A problem is what would stop a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """matplotlib. Everything that draws gets it here (tests/tuner/test_rules.py).
 
 When it is imported, matplotlib takes its settings from a `matplotlibrc` of the current folder, if

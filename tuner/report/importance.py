@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Which knobs matter for a workload: scores from the trials that a study already has.
 
 One function, `importance(...)`, with several methods (`METHODS`). The default one is that

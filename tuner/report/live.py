@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a person sees while a study runs, on standard error.
 
 On a terminal: a table of the latest trials that stays in place. Anywhere else: one line per trial.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What came out of a study, as a page to look at.
 
 `report.html` stands alone (pictures inside, nothing from the network); `importance.png` is the same

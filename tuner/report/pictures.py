@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Pictures of a workload's memory accesses.
 
 Three PNGs: a heat map of accesses over pages and time, the hotness curve (which share of the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a study needs of other machines, and whether it is there: a Ray cluster, an MLflow server.
 
 Whoever is asked may not answer, or answer in part, and the libraries that ask wait for minutes and

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The MLflow store of a folder of studies, and how its database comes to be.
 
 MLflow makes a database in many small steps. Of a process that is killed meanwhile SQLite keeps the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What an MLflow store has of a study. Nothing is written."""
 
 from __future__ import annotations

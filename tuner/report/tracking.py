@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A study in MLflow: a parent run per study, a child run per trial. A copy of the log, never its
 source.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Results of trials by content, in the cache folder: what ran once with this engine runs no more.
 
 The key covers all that the result depends on: scenario, knobs, machine, stream and the engine's

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A cluster's Ray as this process uses it: Ray lets a driver in on machines that are nodes of the
 cluster, so a machine that is none becomes one for as long as the driver runs, without a CPU."""
 

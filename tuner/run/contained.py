@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Trials in containers: `run(trial) -> result` as in `tuner.run.runner`, behind the same seam.
 
 `EngineRunner` replays streams with the engine of our own image. A worker keeps one container, warm,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A confined container: no network, no capabilities, no rights of this user, a root that it cannot
 write, a small scratch folder in memory, and limits of memory, processors and processes.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A Ray cluster that may be gone for a while: its head restarts, or its network is cut.
 
 Ray ends a process whose cluster is gone, at a moment of its own choice, so that only another

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Ends what is left of a Ray instance of ours once the process is gone that has started it.
 
 A program of its own, for which the standard library is enough:

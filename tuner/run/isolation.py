@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a study's trials run in, if not in the worker's own process. Imports no Docker SDK."""
 
 from __future__ import annotations

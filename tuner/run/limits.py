@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What the shell's limits (`ulimit`) must leave for a study; told before anything starts."""
 
 from __future__ import annotations

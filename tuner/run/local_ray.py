@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A Ray instance of our own, which nobody else can reach and which leaves nothing behind.
 
 Its servers listen on the loopback interface only, and ask for a token that is in the environment of

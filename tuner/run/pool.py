@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Where trials run: worker processes whose death does not end the study.
 
 A pool runs `runner(trial)` on other processes and hands back one TrialResult per trial, whatever

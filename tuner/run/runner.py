@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """`run(trial) -> result` on the simulated machine: the seam between studies and simulations.
 
 A trial's own failure is a result with a status and a message, never an exception. Only Ctrl-C

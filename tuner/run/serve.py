@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Inside a container: trials come in on standard input, a line of JSON each, and their results go
 out on standard output.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Settings: a scenario with everything that it names looked up and every default filled in."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Access streams: each is made once and cached, or was recorded; all workers map its file.
 
 An entry is `KEY.tts` (the stream) and `KEY.json` (what it was made from, the processor time that

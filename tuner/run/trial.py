@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A trial and its result: all that a worker needs to know, and all that it says."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """best.yaml: the best known configuration of a scenario, and how it was found."""
 
 from __future__ import annotations

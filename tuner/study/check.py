@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Whether a study's folder is as it was written, and its files agree."""
 
 from __future__ import annotations

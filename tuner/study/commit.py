@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The commit that a folder has checked out.
 
 It is read without git, which runs programs that a repository's own configuration names, such as

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """The lines of trials.jsonl: each an event as JSON, sealed.
 
 A line ends with `"header"`, the hash of the study.json that it was written under, and `"crc"`, the

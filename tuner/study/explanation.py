@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What made the difference between the default and the best configuration, measured by real runs.
 
 On a path from default to best the change that gains most is made next, until nearly the whole gain

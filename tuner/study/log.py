@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A study on disk: what was asked for, and everything that happened, in the order it happened.
 
     study.json        the complete request, what its results depend on, and the format's version

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Absolute paths in a study's files, when the folder of studies was moved or copied.
 
 Files in that folder are looked for where it is now, if they came along. All others stay where they

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """A study's files as others may have them: without a password, which earlier versions have kept of
 --mlflow-uri and --ray-address."""
 

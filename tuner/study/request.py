@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a study is asked for, and its summary."""
 
 from __future__ import annotations

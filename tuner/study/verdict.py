@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """What a user should do after a study: one declaration, from which the terminal, the report,
 best.yaml, MLflow and --json derive.
 

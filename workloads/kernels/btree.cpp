@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // btree: the in-memory index benchmark of MEMTIS and "From Good to Great": pairs are inserted in
 // random order, then looked up.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "kernels/btree_index.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The B+ tree of the "Btree" benchmark: nodes whose key and pointer arrays are allocations of their
 // own, records apart (mitosis-project/mitosis-workload-btree, after A. Aviram's bpt).
 //

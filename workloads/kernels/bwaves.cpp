@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // bwaves: a stand-in for SPEC CPU 2017's 603.bwaves; see bwaves.hpp for what is computed.
 #include "kernels/bwaves.hpp"
 

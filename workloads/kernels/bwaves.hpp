@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // BlastWave: compressible viscous flow in a periodic box, one implicit time step after the other.
 //
 // A stand-in for SPEC CPU 2017's 603.bwaves, whose source is licensed; built from its public

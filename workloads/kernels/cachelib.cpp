@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // cachelib: a look-aside cache as cachebench runs it (facebook/CacheLib, cachebench/).
 //
 // Clients draw a key number, ask for the key and insert it after a miss. The cache is a real one

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "kernels/cachelib_generator.hpp"
 
 #include <algorithm>

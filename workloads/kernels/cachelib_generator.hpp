@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What cachebench's generators of requests read to make one (facebook/CacheLib,
 // cachebench/workload). Their tables are memory of the application, allocated before the cache.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "kernels/distributions.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Distributions given by a few published points: how skewed popularity is, how large values are,
 // and how objects change their popularity over time.
 #pragma once

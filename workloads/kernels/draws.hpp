@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Independent draws: operations whose accesses follow one law, however many there are of them.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A hot window that drifts over the memory: independent accesses to single lines, of which a share
 // goes to a window of pages that moves on all the time.
 //

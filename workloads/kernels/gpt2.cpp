@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // gpt2: text generation with GPT-2 XL on the CPU, a batch of sequences at a time (see gpt2.hpp).
 //
 // Sequences come and go as in continuous batching (Yu et al., Orca, OSDI'22): each pass of the

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // GPT-2: a decoder-only transformer with a key-value cache (Radford et al., 2019; public source
 // openai/gpt-2, src/model.py). Single precision, everything computed.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // bfs, pr, cc, bc, sssp, tc: the GAP benchmark suite's kernels, trial after trial.
 //
 // As GAP's benchmark driver does: a graph is read or built (not timed), then the kernel runs a

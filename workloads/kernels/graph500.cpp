@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // graph500: generates a Kronecker edge list, makes a graph of it (the benchmark's kernel 1), and
 // searches it breadth-first from 64 keys (kernel 2).
 //

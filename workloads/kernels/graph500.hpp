@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Graph500's graph: construction from an edge list and breadth-first search, as the reference code
 // does both (2.1.4, omp-csr): edges are pairs of 8-byte numbers that stay until the end, rows have
 // two 8-byte offsets, neighbours are 8 bytes. See graph500.cpp for the benchmark around it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // From an edge list to compressed sparse rows; see graph_build.hpp.
 #include "kernels/graph_build.hpp"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Graphs in compressed sparse rows as the GAP benchmark suite keeps them (Beamer, Asanović,
 // Patterson, arXiv:1508.03619; sbeamer/gapbs), read from a file or built in memory from an edge
 // list.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "kernels/graph_components.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Edge generators; see graph_generate.hpp.
 #include "kernels/graph_generate.hpp"
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Edge generators: Kronecker, uniform, and one with the degrees of Twitter's follower graph.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Parts that the kernels of the GAP benchmark suite (Beamer, Asanović, Patterson, arXiv:1508.03619;
 // sbeamer/gapbs) share: passes over all vertices, bitmaps of 64-bit words, a sliding queue with
 // per-thread buffers, and the cost of computing.

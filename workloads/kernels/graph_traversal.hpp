@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // GAP's traversals from a source: breadth-first search, betweenness, shortest paths.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // GAP's triangle counting.
 #pragma once
 

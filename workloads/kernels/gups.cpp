@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // GUPS with a moving hot set: 8-byte read-modify-writes of a table, 90 % of them in a hot part.
 //
 // The variant of HeMem (Raybuck et al., SOSP'21, §5.1) that "From Good to Great" (2025, §4.3)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Kernel: a workload's real algorithm, reporting its loads and stores to a recorder.
 //
 // One file per family; each announces itself. Kernels know nothing of tiers and policies.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // liblinear: training on rows like those of KDD Cup 2012, track 2; see liblinear.hpp for the
 // solver.
 #include "kernels/liblinear.hpp"

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // L1Logistic: L1-regularised logistic regression, as `liblinear-train -s 6` solves it.
 //
 //   minimise f(w) = |w|_1 + C sum over rows of log(1 + exp(-y_i w.x_i))

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "kernels/masstree.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Masstree: a trie with fan-out 2^64 whose nodes are B+ trees (Mao, Kohler and Morris, EuroSys'12).
 //
 // Each layer of the trie indexes 8 bytes of the key. Its B+ tree has nodes of up to 15 keys; a leaf

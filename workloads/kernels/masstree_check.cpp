@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Checks of a Masstree's order, links and versions, for tests: they are no part of any stream.
 #include "kernels/masstree.hpp"
 

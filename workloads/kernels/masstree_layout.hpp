@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What a Masstree's nodes look like in memory; private to its implementation.
 #pragma once
 

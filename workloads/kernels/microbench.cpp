@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Soar's microbenchmark: a sequential reader beside a pointer chase (Soar/Alto, OSDI'25, §2.1).
 //
 // Two threads, each on a buffer of its own. The reader's pages are much hotter, but its misses

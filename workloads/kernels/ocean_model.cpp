@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "kernels/ocean_model.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // OceanModel: hydrostatic flow on a terrain-following grid, split into fast two-dimensional and
 // slow three-dimensional steps.
 //

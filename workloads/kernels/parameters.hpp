@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What every kernel needs of its request: checked parameter values, recorder options, progress.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // e^x from additions and multiplications alone, so that it has the same bits on every machine: the
 // C library's may differ in the last one, and learned weights decide what is accessed next.
 #pragma once

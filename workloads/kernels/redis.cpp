@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // redis: GET and SET of 1 KB records under YCSB's mixes (Cooper et al., SoCC'10; public source
 // brianfrankcooper/YCSB, core workloads A, B, C, D and F; E scans, which strings cannot).
 //

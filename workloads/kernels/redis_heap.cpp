@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "kernels/redis_heap.hpp"
 
 #include <algorithm>

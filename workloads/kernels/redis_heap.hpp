@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The memory of a Redis server: bytes at simulated addresses, and the allocator that hands them
 // out as jemalloc does (Evans, BSDCan 2006; public source jemalloc/jemalloc, 5.x, as Redis builds
 // it, with a quantum of 8 bytes).

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "kernels/redis_store.hpp"
 
 #include <algorithm>

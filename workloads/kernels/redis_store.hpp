@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // A Redis keyspace: dict, sds strings and objects, byte for byte at simulated addresses (public
 // source redis/redis, 7.0: dict.c, sds.c, object.c, db.c).
 //

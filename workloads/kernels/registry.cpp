@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Kernels by name, and what is checked before any of them runs.
 #include <algorithm>
 #include <array>

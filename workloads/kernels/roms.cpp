@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // roms: a stand-in for SPEC CPU 2017's 654.roms; see ocean_model.hpp for what is computed.
 #include <cstdint>
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // silo: an in-memory database (silo_store.hpp) under YCSB-C or TPC-C, as MEMTIS and "From Good to
 // Great" run it.
 //

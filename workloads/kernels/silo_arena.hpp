@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The allocator that Silo puts under its trees and records (stephentu/silo, allocator.cc).
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "kernels/silo_store.hpp"
 
 #include <algorithm>

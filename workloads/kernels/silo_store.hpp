@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Silo: optimistic concurrency control over Masstrees (Tu et al., SOSP'13, §4).
 //
 // A record is a TID word, a link to older versions (unused here), two sizes, and the value; updates

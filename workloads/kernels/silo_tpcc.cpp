@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "kernels/silo_tpcc.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // TPC-C on Silo: its nine tables and five transactions (TPC Benchmark C, revision 5.11), as in
 // stephentu/silo's benchmarks/tpcc.cc.
 //

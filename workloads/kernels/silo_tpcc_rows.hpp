@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The rows of TPC-C's tables, as Silo stores them.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "kernels/slab_cache.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // An in-memory cache as CacheLib builds it: a chained hash table, size classes that are fed with
 // slabs, and an LRU list per class (Berg et al., OSDI'20, §3; facebook/CacheLib, allocator/).
 //

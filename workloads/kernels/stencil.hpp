@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Grid: the miniature of a three-dimensional grid that is swept in order.
 //
 // A stencil reads a point again a row later and a plane later, so what the cache keeps of it

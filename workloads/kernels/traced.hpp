@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // TracedArray: an array of a kernel whose loads and stores are reported to the recorder.
 //
 // A kernel keeps its data in these and runs its real algorithm on them: what it reads is what was

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // TracedMemory: a kernel's heap. Real bytes at simulated addresses, whose loads and stores are
 // reported to the recorder.
 //

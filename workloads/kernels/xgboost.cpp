@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // xgboost: training on rows like those of Criteo's click logs; see xgboost.hpp for the algorithm.
 #include "kernels/xgboost.hpp"
 

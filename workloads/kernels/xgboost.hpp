@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // BoostedTrees: gradient-boosted trees by histograms, as XGBoost trains them with tree_method=hist.
 //
 // Chen and Guestrin, "XGBoost: A Scalable Tree Boosting System", KDD 2016, for logistic loss:

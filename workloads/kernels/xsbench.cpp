@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // xsbench: Monte Carlo neutron transport's cross-section lookups (see xsbench.hpp).
 //
 // History-based: particles are followed one after the other, 34 lookups each (XSBench's default).

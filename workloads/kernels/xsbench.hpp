@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Macroscopic cross sections on a unionised energy grid, as XSBench computes them (Tramm et al.,
 // PHYSOR 2014; public source: ANL-CESAR/XSBench, openmp-threading).
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // csv: a heading that names the columns, then one observation per line.
 #include <algorithm>
 #include <array>

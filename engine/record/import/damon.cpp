@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // damon: regions of `damo report raw` or of the tracepoint damon_aggregated. A region comes with
 // the number of checks in which it was found accessed; every page of it gets that many accesses.
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // What the importers of all formats share: lines in, observations to the assembler, and an account
 // of how certain they are.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // lackey: every access of `valgrind --tool=lackey --trace-mem=yes`, passed through a
 // last-level-cache filter.
 #include <algorithm>

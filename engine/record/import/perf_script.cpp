@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // perf-script: sampled misses of `perf script`, each of which stands for a period of accesses.
 #include <algorithm>
 #include <unordered_set>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Text of traces: lines with their numbers, and the words in them.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "record/plugin/call_site.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Call sites: which part of the program asked for memory.
 //
 // The emulator's interface shows no registers, but the return address that a `call` pushes is a

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "record/plugin/guest.hpp"
 
 #include <sys/uio.h>

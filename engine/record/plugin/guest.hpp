@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Guest: the program under the emulator, as the plugin's parts see it.
 #pragma once
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Observer: observer.hpp has the fast path; this is what few accesses reach.
 #include "record/plugin/observer.hpp"
 

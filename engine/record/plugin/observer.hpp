@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Observer: what an instrumented program's loads and stores become before they are written down.
 //
 // Every load and store of every thread comes in; what goes out to the spool is, per interval and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The emulation sampler's half inside the emulator: a plugin of QEMU's user mode.
 //
 // It hands every load, store and executed instruction of the program to the observer, and keeps it

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The part of QEMU's TCG plugin interface (version 1, QEMU 4.2 and later) that the emulation
 // sampler uses. Debian's qemu-user loads plugins but no package carries the header, so the
 // prototypes are declared here, after "QEMU TCG Plugins" of QEMU's developer documentation.

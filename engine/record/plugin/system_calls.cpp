@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 #include "record/plugin/system_calls.hpp"
 
 #include <fcntl.h>

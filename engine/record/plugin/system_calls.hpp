@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // System calls of the program: what they map, free and discard, the buffers that the kernel fills
 // or reads for them, where threads wait, and programs that they execute.
 #pragma once

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Address map: what of the program's memory can be sampled, and whose it is.
 //
 // Two sources: the calls that the program makes, with their call sites, and /proc/self/maps, which

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Budget: what the hint-fault sampler may cost the program, and what it has cost so far.
 //
 // The sampler earns `overhead` times the program's processor time. It pays with its own processor

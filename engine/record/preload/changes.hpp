@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Changes: what the program's threads report to the sampler about the address space.
 //
 // A bounded queue of many writers and one reader (after Vyukov's): no locks, no memory, and safe in

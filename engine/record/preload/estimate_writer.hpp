@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // EstimateWriter: writes the expected cache misses of every page to the spool.
 //
 // Leaves are written in rounds, a part of them per tick; a page's record stands for the misses

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Evidence: what the pages that were away have shown so far, per leaf, mapping and program.
 //
 // heat.hpp has the model; here its parts are put together: regions (with their zones), the leaves

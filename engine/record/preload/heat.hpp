@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Heat: estimates how often a page is touched, from pages that were taken away for a while.
 //
 // Evidence. A page that is away until it is touched after a time t, or that comes back untouched

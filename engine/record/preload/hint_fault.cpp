@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // libtiertune_hint_fault.so: the hint-fault sampler, preloaded into any dynamically linked program.
 //
 // Starts the sampler's thread before main() and again in the child of a fork, and passes on what

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // The parts of Linux that the hint-fault sampler needs, with declarations that older headers lack.
 //
 // userfaultfd with UFFDIO_MOVE (Linux 6.8) moves pages of private anonymous memory within one

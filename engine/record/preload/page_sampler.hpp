@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // PageSampler: the hint-fault sampler's thread. It takes pages away for a moment and learns from
 // the threads that touch them.
 //

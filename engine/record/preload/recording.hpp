@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Recording: the spool of one process, PID.spool in the recording's folder, and its clock.
 #pragma once
 

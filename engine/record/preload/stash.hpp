@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Stash: the pages that are away from the program, and how they leave and come back.
 //
 // A page is moved to a slot of the stash (UFFDIO_MOVE). It is enrolled with userfaultfd only as

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: MIT
+
 // Survey: what is mapped, by which caller, and which pages are present.
 //
 // Changes that the program's threads report come with call sites and are taken in every tick. Now

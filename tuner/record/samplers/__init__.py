@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Samplers: ways to see which memory a real program touches.
 
 A sampler gets code inside the program (a preloaded library, an emulator's plugin) or observes

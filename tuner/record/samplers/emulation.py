@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Emulation: every load and store, seen by a plugin in QEMU's user-mode emulator.
 
 emulation.md beside this file describes its fidelity and its cost.

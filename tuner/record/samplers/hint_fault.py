@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """Hint faults: pages are unmapped for a moment, and the faults on them show how hot they are.
 
 hint-fault.md beside this file describes why that is safe, its fidelity and its cost.

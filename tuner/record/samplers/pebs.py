@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 """PEBS and IBS: memory samples that the processor takes, read from the kernel's ring buffers.
 
 pebs.md beside this file describes their fidelity and cost.
