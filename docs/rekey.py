@@ -44,6 +44,8 @@ def ids_at(revision: str) -> dict[str, str]:
             cwd=ROOT, check=True, stdout=subprocess.PIPE,
         ).stdout  # fmt: skip
         subprocess.run(["tar", "-x", "-C", folder], input=packed, check=True)
+        if not (Path(folder) / "cmake/build_id.py").exists():
+            sys.exit(f"{revision} has no cmake/build_id.py: it named streams in another way")
         return ids_of(Path(folder))
 
 

@@ -239,7 +239,9 @@ void Machine::call_policy(double block_ns) {
     tiering_.run(lanes_.now_ns(), *policy_);
   }
   tiering_.end(*policy_);
-  TT_ASSERT_FULL(pages_.consistent() && mover_.consistent() && traps_.consistent());
+  TT_ASSERT_FULL(pages_.consistent());
+  TT_ASSERT_FULL(mover_.consistent());
+  TT_ASSERT_FULL(traps_.consistent());
   mover_.settle(block_ns, tiering_.left_ns());
 }
 

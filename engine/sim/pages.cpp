@@ -79,6 +79,7 @@ std::uint64_t PageTable::split(PageRange unit) {
   TT_ASSERT(count == unit_pages && this->unit(first.value) == unit && !in_flight(first.value));
   const Tier tier = tier_of(first.value);
   std::uint64_t freed = 0, shadows = 0;
+  disarm(Trap::probed, first.value);  // Traps arms those that it probes
   huge_.clear(first.value / unit_pages);
   PageBits::each_word(first.value, count, [&](std::size_t word, std::uint32_t mask) {
     const std::uint32_t gone = present_.words()[word] & mask & ~touched_.words()[word];

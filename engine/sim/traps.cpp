@@ -100,11 +100,21 @@ void Traps::probe(std::span<const Probe> probes, double now_ns) {
     probe.from += late;
     const auto end_ns = static_cast<double>((probe.from + probe.length).count());
     round.end_ns = std::max(round.end_ns, end_ns);
-    const std::uint64_t page = pages_.unit(probe.page.value).first.value;
-    if (pages_.where(page) == Residency::absent || pages_.armed(Trap::probed, page)) continue;
-    unseen_[page] = {};
-    pages_.arm(Trap::probed, page);
+    arm(probe);
   }
+}
+
+void Traps::arm_probes() {
+  if (!pages_.mixed()) return;
+  for (const Round& round : rounds_)
+    for (const Probe& probe : round.probes) arm(probe);
+}
+
+void Traps::arm(const Probe& probe) {
+  const std::uint64_t page = pages_.unit(probe.page.value).first.value;
+  if (pages_.where(page) == Residency::absent || pages_.armed(Trap::probed, page)) return;
+  unseen_[page] = {};
+  pages_.arm(Trap::probed, page);
 }
 
 void Traps::forget(PageRange range) {

@@ -59,6 +59,8 @@ class Traps {
   void draw(Lanes& lanes);
   /// Adds what the application was charged since the last block.
   void disturb(Interference& out);
+  /// A split leaves the probes of its pages to the next block, whose moves have begun.
+  void arm_probes();
   /// During on_faults(): the class of the access that faulted on the page, if any did.
   [[nodiscard]] std::optional<std::uint32_t> faulted(PageId page) const;
   /// The block has been solved and took `block_ns`: its faults get their times, and the policy the
@@ -91,6 +93,7 @@ class Traps {
     std::vector<Probe> probes;
     double end_ns = 0;
   };
+  void arm(const Probe& probe);
   void look(Probe& probe, double start_ns, double end_ns);
   void answer_probes(double block_ns, double now_ns, Policy& policy);
 

@@ -145,6 +145,42 @@ TEST("mixed: splitting frees what was never touched, and base pages then move by
   CHECK_NEAR(result.metrics.at("mover_cpu_seconds"), 30e-6 + 11e-6, 1e-9);
 }
 
+TEST("mixed: probes of a unit that is split go on for the pages that they name, and no others") {
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(unit, 1)};
+  writer.events = {{trace::EventType::map, 0, 0, unit}, {trace::EventType::touch, 0, 0, unit}};
+  writer.block(false, 1);
+  for (int b = 0; b < 100; ++b) {
+    // Until the second probes begin, when all rest.
+    if (b >= 20 && b < 40) writer.parts = {{0, AccessKind::load, {3, 7}, {50, 50}}};
+    writer.compute()[0] = 4e6;
+    writer.block(true, 1e6);
+  }
+  writer.finish();
+  Hooks policy;
+  policy.period = from_millis(1);
+  int ticks = 0;
+  std::vector<bool> answers;
+  policy.tick = [&](Memory& memory, Nanos now) {
+    const auto probe = [&](std::initializer_list<std::uint64_t> pages) {
+      std::vector<Probe> probes;
+      for (const std::uint64_t page : pages) probes.push_back({{page}, now, from_millis(30)});
+      memory.probe(probes);
+    };
+    const PageId first{0};
+    ++ticks;
+    if (ticks == 10) probe({3, 5});
+    if (ticks == 12) CHECK_EQ(memory.reshape(Change::split, {&first, 1}), 1u);
+    if (ticks == 50) probe({3, 7});
+  };
+  policy.probed = [&](Memory& memory, std::span<const Probe> probes, Nanos) {
+    CHECK_EQ(memory.unit({0}).count, 1u);
+    for (const Probe& each : probes) answers.push_back(each.accessed);
+  };
+  const auto result = run_mixed(stream, policy, 2 * unit);
+  CHECK(answers == (std::vector{true, false, false, false}));
+}
+
 TEST("mixed: a group is collapsed where its pages are in one tier that has room for the new page") {
   TempStream stream;
   write_idle(stream, 4 * unit, 0, 2 * unit);

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -323,8 +324,13 @@ def test_no_study_runs_git(
 
 
 @pytest.mark.slow
-def test_nobody_else_can_enter_the_folder_of_ray(tmp_path: Path) -> None:
-    shared = Path(os.environ["TMPDIR"])
+def test_nobody_else_can_enter_the_folder_of_ray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = Path(os.environ["TMPDIR"]) / "shared"  # with a short name, which sockets need
+    shared.mkdir()
+    monkeypatch.setenv("TMPDIR", str(shared))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     others = [shared / "ray" / "session_2026", shared / "tune-12345678.ray"]
     for folder in others:
         folder.mkdir(parents=True)

@@ -63,12 +63,13 @@ def left(out: Path) -> set[str]:
 
 
 def tracked(out: Path, *, copy: str) -> dict[str, Any]:
-    """Everything that the store has of studies, without what MLflow chooses itself."""
+    """Everything that the store has of studies, without what MLflow chooses itself. An experiment
+    that somebody has renamed is theirs."""
     from mlflow import MlflowClient
 
     shutil.copy(database(out), out / copy)
     client = MlflowClient(tracking_uri=f"sqlite:///{out / copy}")
-    experiments = [e.experiment_id for e in client.search_experiments()]
+    experiments = [e.experiment_id for e in client.search_experiments() if e.name != "mine"]
     found: dict[str, Any] = {}
     for run in client.search_runs(experiments, max_results=1000):
         tags = {k: v for k, v in run.data.tags.items() if k != "mlflow.parentRunId"}
