@@ -276,12 +276,12 @@ TEMPORARY = """raise FileNotFoundError(2, "No usable temporary directory")"""
 @pytest.mark.parametrize("place", ["argument", "folder"])
 def test_a_path_that_is_no_text_is_one_line(tmp_path: Path, place: str) -> None:
     """Studies, documents and stores hold paths as text."""
-    command = "$TUNE best --workload \"$(printf 'caf\\351')\" --json"
-    said = "found the argument 'caf\\xe9'; must be text in UTF-8"
+    command = "$TUNE best --workload \"$(printf 'gr\\374n')\" --json"
+    said = "found the argument 'gr\\xfcn'; must be text in UTF-8"
     if place == "folder":
-        command = "cd \"$(printf 'caf\\351')\"; $TUNE best --workload gups --json"
-        (tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
-        said = f"the current folder is {tmp_path}/caf\\xe9, which is no text in UTF-8; "
+        command = "cd \"$(printf 'gr\\374n')\"; $TUNE best --workload gups --json"
+        (tmp_path / os.fsdecode(b"gr\xfcn")).mkdir()
+        said = f"the current folder is {tmp_path}/gr\\xfcn, which is no text in UTF-8; "
         said += "change to another"
     done = shell(command, tmp_path)
     assert json.loads(done.stdout)["error"] == {"message": said, "exit": 2}
