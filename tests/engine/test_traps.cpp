@@ -65,7 +65,11 @@ TEST("traps: the accesses within a share of the block are binomial") {
 
 TEST("traps: the planes of the page table are what single pages say") {
   constexpr std::uint64_t size = 300;
-  PageTable table({.base_pages = size, .page_bytes = 4096, .footprint = size, .fast_pages = 100});
+  PageTable table({.base_pages = size,
+                   .page_bytes = 4096,
+                   .footprint = size,
+                   .fast_pages = 100,
+                   .slow_pages = size});
   const Hooks none;
   hooks = &none;
   test::FakeMemory memory(1, 1);

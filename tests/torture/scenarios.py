@@ -123,7 +123,7 @@ def stand_in() -> None:
         (samplers, "names", lambda: ["scripted"]),
         (samplers, "find", lambda name: Scripted),
         (page, "_png", lambda figure: b"a picture"),
-        (ui, "os", Namespace(path=os.path, execv=lambda *_: sys.exit(0))),
+        (ui, "os", Namespace(path=os.path, chdir=os.chdir, execv=lambda *_: sys.exit(0))),
     ]
     for module, name, value in places:
         setattr(module, name, value)
