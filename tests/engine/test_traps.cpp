@@ -68,8 +68,8 @@ TEST("traps: the planes of the page table are what single pages say") {
   PageTable table({.base_pages = size,
                    .page_bytes = 4096,
                    .footprint = size,
-                   .fast_pages = 100,
-                   .slow_pages = size});
+                   .slow_pages = size,
+                   .fast_pages = 100});
   const Hooks none;
   hooks = &none;
   test::FakeMemory memory(1, 1);
