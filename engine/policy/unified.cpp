@@ -266,7 +266,6 @@ class Unified final : public Policy {
                                 : nullptr),
         memory_(steered_ ? *steered_ : context.memory),
         fast_pages_(static_cast<double>(memory_.capacity(Tier::fast))),
-        sampling_hz_(knobs.real("sampling_frequency")),
         rate_margin_(knobs.real("rate_margin")),
         batch_(knobs),
         threshold_({.initial = 1}),
@@ -307,7 +306,7 @@ class Unified final : public Policy {
     if (parts_.ladder) {
       ladder_.emplace(memory_, knobs);
     } else {
-      memory_.set_sampling({.loads = track::load_events(knobs)});
+      sampling_hz_ = memory_.set_sampling({.loads = track::load_events(knobs)}).loads.value;
     }
   }
   std::unique_ptr<track::Tracker> filter(const Knobs& knobs, double smaller, std::uint64_t seed) {
@@ -322,9 +321,8 @@ class Unified final : public Policy {
   const Parts parts_;
   const std::unique_ptr<track::SteeredSampling> steered_;
   Memory& memory_;
-  const double fast_pages_;   // at first
-  const double sampling_hz_;  // as asked: steered periods keep it whatever is granted at first
-  const double rate_margin_;
+  const double fast_pages_, rate_margin_;  // at first
+  double sampling_hz_ = 0;
   track::SampleBatch batch_;
   std::optional<Filter> frequency_, momentum_;
   std::uint64_t filters_ = 0;

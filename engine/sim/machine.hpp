@@ -81,11 +81,11 @@ class Machine final : public Memory {
   }
   [[nodiscard]] Counters counters() const override { return ledger_.counters(); }
   std::uint64_t protect(PageRange range, Tiers which, PageMask untouched) override {
-    TT_ASSERT(untouched.empty() || untouched.size() >= mask_words(range.count));
+    TT_ASSERT(untouched.empty() || untouched.size() == mask_words(range.count));
     return traps_.protect(range, which, untouched, lanes_.now_ns());
   }
   void accessed(PageRange range, PageMask out, bool clear) override {
-    TT_ASSERT(out.size() >= mask_words(range.count));
+    TT_ASSERT(out.size() == mask_words(range.count));
     traps_.accessed(range, out, clear);
   }
   void accessed(std::span<const PageId> pages, PageMask out, bool clear) override {

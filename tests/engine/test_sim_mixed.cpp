@@ -105,10 +105,10 @@ TEST("mixed: a unit has one accessed bit, one protection, one fault") {
     if (ticks++ == 0) {
       CHECK_EQ(memory.protect({{0}, 2 * unit}, Tiers::both, {}), 2 * unit);
       // A range that begins inside of a unit leaves it alone; one that ends inside takes it along.
-      memory.accessed({{1}, unit}, mask, true);
+      memory.accessed({{1}, unit}, std::span{mask}.first(mask_words(unit)), true);
       memory.accessed({{0}, 2 * unit}, mask, false);
       CHECK(in_mask(mask, 0) && in_mask(mask, unit - 1) && !in_mask(mask, unit));
-      memory.accessed({{0}, 1}, mask, true);
+      memory.accessed({{0}, 1}, std::span{mask}.first(1), true);
     }
     if (ticks > 64 * 6) return;
     memory.accessed({{0}, 2 * unit}, mask, false);
