@@ -55,6 +55,19 @@ TEST("steered sampling: what is granted of the period is told as a frequency") {
   CHECK(s.sampling.set_sampling(asked) == SamplingRequest{});
 }
 
+TEST("steered sampling: a grant from before loads are seen says nothing of the periods to come") {
+  Steered s;
+  const SamplingRequest asked{.loads = {Mode::frequency, 1000}};
+  s.memory.grant = [](const SamplingRequest& request) {
+    SamplingRequest less = request;
+    less.loads.value /= 4;
+    return less;
+  };
+  CHECK(s.sampling.set_sampling(asked) == asked);
+  s.memory.grant = [](const SamplingRequest&) { return SamplingRequest{}; };
+  CHECK(s.sampling.set_sampling(asked) == SamplingRequest{});
+}
+
 TEST("steered sampling: a new period only for a rate that has changed") {
   Steered s;
   s.sampling.set_sampling({.loads = {Mode::frequency, 1000}});

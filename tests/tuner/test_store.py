@@ -359,6 +359,11 @@ def test_what_was_deleted_in_mlflow_comes_back(tmp_path: Path, template: Path, w
     assert done.returncode == 0, done.stderr
     assert said in done.stderr
     assert tracked(tmp_path, copy="again.db") == whole
+    if what == "name":  # theirs keeps what it had
+        shutil.copy(database(tmp_path), tmp_path / "theirs.db")
+        client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'theirs.db'}")
+        assert client.get_run(parent).info.experiment_id == experiment
+        assert client.get_experiment(experiment).name == "mine"
     done = tune("repair", "--out", str(tmp_path))
     assert (done.returncode, "0 of them added" in done.stderr) == (0, True), done.stderr
 
