@@ -4,6 +4,7 @@ elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -211,18 +212,19 @@ def test_no_command_runs_what_is_in_the_current_folder(
     assert f'"git_commit": "{"1" * 40}"' in logged
 
 
-@pytest.mark.slow
 def healthy(address: str) -> bool:
+    """Whether a server that begins to listen now is well."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        try:
-            with urllib.request.urlopen(address, timeout=60) as answer:
-                return bool(answer.status == 200)
-        except urllib.error.URLError:
-            time.sleep(0.1)
+        with (
+            contextlib.suppress(urllib.error.URLError),  # refused: not yet
+            urllib.request.urlopen(address, timeout=60) as answer,
+        ):
+            return bool(answer.status == 200)
     return False
 
 
+@pytest.mark.slow
 def test_the_server_takes_no_module_of_the_current_folder(theirs: Theirs) -> None:
     done = theirs.run(*theirs.words(*RUN, "--workers", "1"))
     assert done.returncode == 0, done.stderr
