@@ -19,6 +19,7 @@ ALLOWED = {
     "engine/trace": "core",
     "engine/sim": "core trace",
     "engine/record": "core trace",
+    "engine/live": "core",
     "engine/record/plugin": "core trace record",
     "engine/record/preload": "core trace record",
     "engine/bindings": "core trace sim record kernels",

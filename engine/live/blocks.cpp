@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+
+#include "live/blocks.hpp"
+
+#include <algorithm>
+#include <bitset>
+
+#include "core/assert.hpp"
+
+namespace tt::live {
+
+/// A block as a look sees it.
+struct Blocks::Found {
+  std::uint64_t address = 0;
+  bool huge = false;
+  std::bitset<block_pages> populated;
+};
+
+void Blocks::update(int pid, std::span<const Populated> runs, BlockChanges& out) {
+  ++look_;
+  Found block;
+  const auto end_of_block = [&] {
+    if (block.populated.any()) found(pid, block, out);
+    block = {};
+  };
+  for (const Populated& run : runs) {
+    for (std::uint64_t at = run.begin; at < run.end;) {
+      const std::uint64_t address = at - at % block_bytes;
+      const std::uint64_t until = std::min(address + block_bytes, run.end);
+      if (block.address != address) end_of_block();
+      block.address = address;
+      block.huge = run.huge && until - at == block_bytes;
+      for (; at < until; at += base_page_bytes)
+        block.populated.set((at - address) / base_page_bytes);
+    }
+  }
+  end_of_block();
+  const auto known = by_address_.find(pid);
+  if (known == by_address_.end()) return;
+  for (auto item = known->second.begin(); item != known->second.end();) {
+    Block& gone = blocks_[item->second];
+    if (gone.look == look_) {
+      ++item;
+      continue;
+    }
+    for (Residency& page : gone.at) set(page, Residency::absent);
+    gone.pid = 0;
+    gone.huge = false;
+    free_.push_back(item->second);
+    out.unmapped.push_back({{item->second * block_pages}, block_pages});
+    item = known->second.erase(item);
+  }
+  if (known->second.empty()) by_address_.erase(known);
+  TT_ASSERT_FULL(consistent());
+}
+
+Blocks::Block& Blocks::take(int pid, std::uint64_t address, std::uint64_t& number) {
+  if (free_.empty()) {
+    number = blocks_.size();
+    blocks_.emplace_back();
+  } else {
+    number = free_.back();
+    free_.pop_back();
+  }
+  Block& taken = blocks_[number];
+  taken.pid = pid;
+  taken.address = address;
+  taken.at.fill(Residency::absent);
+  by_address_[pid][address] = number;
+  return taken;
+}
+
+void Blocks::found(int pid, const Found& block, BlockChanges& out) {
+  auto& known = by_address_[pid];
+  const auto at = known.find(block.address);
+  std::uint64_t number = at == known.end() ? 0 : at->second;
+  const bool fresh = at == known.end();
+  Block& mine = fresh ? take(pid, block.address, number) : blocks_[number];
+  if (fresh) out.mapped.push_back({{number * block_pages}, block_pages});
+  const bool changed = !fresh && mine.huge != block.huge;
+  mine.huge = block.huge;
+  mine.look = look_;
+  for (std::uint64_t i = 0; i < block_pages; ++i) {
+    if (!block.populated[i]) {
+      set(mine.at[i], Residency::absent);
+    } else if ((changed || mine.at[i] == Residency::absent) && (i == 0 || !mine.huge)) {
+      out.unplaced.push_back({number * block_pages + i});  // of a huge page, one tells of all
+    }
+  }
+}
+
+bool Blocks::find(int pid, std::uint64_t address, PageId& out) const {
+  const auto process = by_address_.find(pid);
+  if (process == by_address_.end()) return false;
+  const std::uint64_t offset = address % block_bytes;
+  const auto at = process->second.find(address - offset);
+  if (at == process->second.end()) return false;
+  out = {at->second * block_pages + offset / base_page_bytes};
+  return true;
+}
+
+void Blocks::place(PageId page, Residency at) {
+  TT_ASSERT(known(page));
+  const PageRange unit = this->unit(page);
+  Block& block = blocks_[page.value / block_pages];
+  for (std::uint64_t i = 0; i < unit.count; ++i)
+    set(block.at[unit.first.value % block_pages + i], at);
+}
+
+std::uint64_t Blocks::metadata_bytes() const {
+  constexpr std::uint64_t tree_node = 64;  // of by_address_, as libstdc++ makes them
+  return blocks_.capacity() * sizeof(Block) + blocks_.size() * tree_node;
+}
+
+bool Blocks::consistent() const {
+  std::array<std::uint64_t, tier_count> used{};
+  std::uint64_t in_use = 0;
+  for (const Block& block : blocks_) {
+    in_use += block.pid != 0 ? 1 : 0;
+    for (const Residency page : block.at)
+      if (block.pid != 0 && page != Residency::absent) ++used[static_cast<std::size_t>(page)];
+  }
+  std::uint64_t listed = 0;
+  for (const auto& [pid, blocks] : by_address_) {
+    listed += blocks.size();
+    for (const auto& [address, number] : blocks)
+      if (blocks_[number].pid != pid || blocks_[number].address != address) return false;
+  }
+  return used == used_ && listed == in_use && in_use + free_.size() == blocks_.size();
+}
+
+}  // namespace tt::live

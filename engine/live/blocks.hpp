@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+
+// Blocks: the pages that are known of the processes, by number, and where each of them is.
+//
+// Numbers are handed out by blocks of 2 MiB as they fill, whatever process and address they are of,
+// so that a policy's tables are dense. A number is given again when its block is gone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "core/types.hpp"
+#include "live/kernel_calls.hpp"
+
+namespace tt::live {
+
+/// What a look at a process has found.
+struct BlockChanges {
+  std::vector<PageRange> mapped, unmapped;  // whole blocks
+  std::vector<PageId> unplaced;  // populated pages whose node is not known, in order of addresses
+};
+
+class Blocks {
+ public:
+  /// The process's populated pages now; none when it has ended. What is new, gone or not known
+  /// joins `out`. A block whose page size has changed is not known any more: the kernel brought its
+  /// pages together, or somebody moved a part of it.
+  void update(int pid, std::span<const Populated> runs, BlockChanges& out);
+
+  /// Whether this address is of a known block, and its page.
+  [[nodiscard]] bool find(int pid, std::uint64_t address, PageId& out) const;
+  /// Whether the page is of a known block.
+  [[nodiscard]] bool known(PageId page) const {
+    return page.value / block_pages < blocks_.size() && block(page).pid != 0;
+  }
+  /// Of a known page.
+  [[nodiscard]] int pid(PageId page) const { return block(page).pid; }
+  [[nodiscard]] std::uint64_t address(PageId page) const {
+    return block(page).address + page.value % block_pages * base_page_bytes;
+  }
+
+  /// Absent if it is not known.
+  [[nodiscard]] Residency at(PageId page) const {
+    return known(page) ? block(page).at[page.value % block_pages] : Residency::absent;
+  }
+  /// As Memory::unit.
+  [[nodiscard]] PageRange unit(PageId page) const {
+    if (!known(page) || !block(page).huge) return {page, 1};
+    return {{page.value - page.value % block_pages}, block_pages};
+  }
+  /// The unit of a known page is there from now on.
+  void place(PageId page, Residency at);
+  /// Known pages in the tier.
+  [[nodiscard]] std::uint64_t used(Tier tier) const { return used_[index(tier)]; }
+  /// Numbers that have been handed out, whether they are in use or not.
+  [[nodiscard]] std::uint64_t numbers() const { return blocks_.size() * block_pages; }
+  [[nodiscard]] std::uint64_t metadata_bytes() const;
+
+  /// The sums are those of the pages. For assertions.
+  [[nodiscard]] bool consistent() const;
+
+ private:
+  struct Block {
+    int pid = 0;  // 0: the number is not in use
+    bool huge = false;
+    std::uint64_t address = 0;
+    std::uint64_t look = 0;  // the last one that found it
+    std::array<Residency, block_pages> at;
+  };
+  struct Found;
+
+  [[nodiscard]] const Block& block(PageId page) const { return blocks_[page.value / block_pages]; }
+  Block& take(int pid, std::uint64_t address, std::uint64_t& number);
+  void found(int pid, const Found& block, BlockChanges& out);
+  void set(Residency& page, Residency to) {
+    if (page != Residency::absent) --used_[static_cast<std::size_t>(page)];
+    if (to != Residency::absent) ++used_[static_cast<std::size_t>(to)];
+    page = to;
+  }
+
+  std::vector<Block> blocks_;
+  std::vector<std::uint64_t> free_;  // numbers
+  std::map<int, std::map<std::uint64_t, std::uint64_t>> by_address_;
+  std::array<std::uint64_t, tier_count> used_{};
+  std::uint64_t look_ = 0;
+};
+
+}  // namespace tt::live

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+
+#include "live/kernel_calls.hpp"
+
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "core/assert.hpp"
+
+namespace tt::live {
+namespace {
+
+/// As linux/fs.h has them since 6.7 (Documentation/admin-guide/mm/pagemap.rst).
+struct PageRegion {
+  std::uint64_t begin, end, categories;
+};
+struct PageScan {
+  std::uint64_t size, flags, begin, end, walk_end, regions, regions_size, max_pages, inverted, all,
+      any, told;
+};
+constexpr unsigned long pagemap_scan = _IOWR('f', 16, PageScan);
+constexpr std::uint64_t page_present = 1 << 3, page_zero = 1 << 5, page_huge = 1 << 6;
+
+class File {
+ public:
+  explicit File(const std::string& path) : number_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~File() {
+    if (number_ >= 0) ::close(number_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  [[nodiscard]] bool is_open() const { return number_ >= 0; }
+  [[nodiscard]] int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+/// Joins pages that follow each other and are alike.
+void add(std::vector<Populated>& out, std::size_t from, const Populated& run) {
+  if (out.size() > from && out.back().end == run.begin && out.back().huge == run.huge) {
+    out.back().end = run.end;
+  } else {
+    out.push_back(run);
+  }
+}
+
+int scan(int pagemap, std::uint64_t begin, std::uint64_t end, std::vector<Populated>& out) {
+  std::array<PageRegion, 512> regions{};
+  const std::size_t from = out.size();
+  while (begin < end) {
+    PageScan question{};
+    question.size = sizeof question;
+    question.begin = begin;
+    question.end = end;
+    question.regions = reinterpret_cast<std::uintptr_t>(regions.data());
+    question.regions_size = regions.size();
+    question.inverted = page_zero;
+    question.all = page_present | page_zero;
+    question.told = page_present | page_huge;
+    const int found = ::ioctl(pagemap, pagemap_scan, &question);
+    if (found < 0) return errno;
+    for (const PageRegion& region : std::span{regions}.first(static_cast<std::size_t>(found)))
+      add(out, from, {region.begin, region.end, (region.categories & page_huge) != 0});
+    if (question.walk_end <= begin) return EIO;
+    begin = question.walk_end;
+  }
+  return 0;
+}
+
+/// For kernels without that call: does not tell zeros and huge pages apart.
+int read_entries(int pagemap, std::uint64_t begin, std::uint64_t end, std::vector<Populated>& out) {
+  std::array<std::uint64_t, 4096> entries{};
+  const std::size_t from = out.size();
+  while (begin < end) {
+    const std::uint64_t pages = std::min<std::uint64_t>((end - begin) / base_page_bytes, 4096);
+    const ssize_t got = ::pread(pagemap, entries.data(), pages * sizeof entries[0],
+                                static_cast<off_t>(begin / base_page_bytes * sizeof entries[0]));
+    if (got < 0) return errno;
+    const auto read = static_cast<std::size_t>(got) / sizeof entries[0];
+    if (read == 0) return 0;  // the process ends here, or has ended
+    for (std::size_t i = 0; i < read; ++i) {
+      const std::uint64_t at = begin + i * base_page_bytes;
+      if (entries[i] >> 63 != 0) add(out, from, {at, at + base_page_bytes, false});
+    }
+    begin += read * base_page_bytes;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Nanos Linux::now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::chrono::seconds{now.tv_sec} + Nanos{now.tv_nsec};
+}
+
+int Linux::read(const std::string& path, std::string& text) {
+  text.clear();
+  const File file{path};
+  if (!file.is_open()) return errno;
+  std::array<char, 65536> part{};
+  while (true) {
+    const ssize_t got = ::read(file.number(), part.data(), part.size());
+    if (got == 0) return 0;
+    if (got > 0) {
+      text.append(part.data(), static_cast<std::size_t>(got));
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+}
+
+int Linux::populated(int pid, std::uint64_t begin, std::uint64_t end, std::vector<Populated>& out) {
+  const File pagemap{"/proc/" + std::to_string(pid) + "/pagemap"};
+  if (!pagemap.is_open()) return errno;
+  const std::size_t before = out.size();
+  const int error = scan(pagemap.number(), begin, end, out);
+  if (error != ENOTTY) return error;
+  out.resize(before);
+  return read_entries(pagemap.number(), begin, end, out);
+}
+
+long Linux::move_pages(int pid, std::span<const std::uint64_t> addresses,
+                       std::span<const int> nodes, std::span<int> statuses) {
+  TT_ASSERT(statuses.size() == addresses.size());
+  TT_ASSERT(nodes.empty() || nodes.size() == addresses.size());
+  const long result =
+      ::syscall(SYS_move_pages, pid, addresses.size(), addresses.data(),
+                nodes.empty() ? nullptr : nodes.data(), statuses.data(), MPOL_MF_MOVE);
+  return result < 0 ? -errno : result;
+}
+
+}  // namespace tt::live

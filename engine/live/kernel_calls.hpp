@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+
+// KernelCalls: every system call of the live engine, so that a test can play the kernel and let any
+// call fail.
+//
+// Calls answer with an errno, 0 for success, unless they say otherwise. Nothing here throws.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/types.hpp"
+
+namespace tt::live {
+
+inline constexpr std::uint64_t base_page_bytes = 4096;
+/// Pages are numbered by blocks of this size: what a huge page maps.
+inline constexpr std::uint64_t block_bytes = 2 << 20;
+inline constexpr std::uint64_t block_pages = block_bytes / base_page_bytes;
+
+/// Pages of a process that have memory: addresses [begin, end).
+struct Populated {
+  std::uint64_t begin = 0, end = 0;
+  bool huge = false;  // by entries of 2 MiB
+  friend bool operator==(const Populated&, const Populated&) = default;
+};
+
+class KernelCalls {
+ public:
+  virtual ~KernelCalls() = default;
+
+  /// CLOCK_MONOTONIC.
+  [[nodiscard]] virtual Nanos now() = 0;
+  /// The text of a file of /proc or /sys.
+  [[nodiscard]] virtual int read(const std::string& path, std::string& text) = 0;
+  /// The populated pages of [begin, end), in order, behind what `out` has already. A page that
+  /// stands for zeros (read, never written) is not among them, if the kernel tells (6.7 or newer).
+  [[nodiscard]] virtual int populated(int pid, std::uint64_t begin, std::uint64_t end,
+                                      std::vector<Populated>& out) = 0;
+  /// move_pages(2) with MPOL_MF_MOVE: each address to the node of the same index; without nodes it
+  /// asks where they are. Returns what the system call does, or a negative errno. The kernel may
+  /// leave statuses unwritten.
+  [[nodiscard]] virtual long move_pages(int pid, std::span<const std::uint64_t> addresses,
+                                        std::span<const int> nodes, std::span<int> statuses) = 0;
+};
+
+/// The machine's own.
+class Linux final : public KernelCalls {
+ public:
+  Nanos now() override;
+  int read(const std::string& path, std::string& text) override;
+  int populated(int pid, std::uint64_t begin, std::uint64_t end,
+                std::vector<Populated>& out) override;
+  long move_pages(int pid, std::span<const std::uint64_t> addresses, std::span<const int> nodes,
+                  std::span<int> statuses) override;
+};
+
+}  // namespace tt::live

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+
+#include "live/live_memory.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include "core/assert.hpp"
+#include "live/mappings.hpp"
+
+namespace tt::live {
+
+LiveMemory::LiveMemory(KernelCalls& kernel, const Nodes& nodes, const Options& options,
+                       SampleSource* source)
+    : kernel_(kernel),
+      nodes_(nodes),
+      options_(options),
+      source_(source),
+      mover_(kernel, nodes_, blocks_, options.mover),
+      fast_limit_(options.fast_limit) {
+  for (const Tier tier : {Tier::fast, Tier::slow}) {
+    for (const int node : nodes_.of[index(tier)]) {
+      NodePages pages;
+      if (const int error = node_pages(kernel_, node, pages); error != 0)
+        throw std::runtime_error("the size of node " + std::to_string(node) + ": " +
+                                 std::generic_category().message(error));
+    }
+  }
+  read_nodes();
+}
+
+/// A node that does not answer keeps its size, and has nothing free.
+void LiveMemory::read_nodes() {
+  for (const Tier tier : {Tier::fast, Tier::slow}) {
+    NodePages sum;
+    bool all = true;
+    for (const int node : nodes_.of[index(tier)]) {
+      NodePages pages;
+      all = node_pages(kernel_, node, pages) == 0 && all;
+      sum.total += pages.total;
+      sum.free += pages.free;
+    }
+    NodePages& known = nodes_have_[index(tier)];
+    known = {all ? sum.total : std::max(known.total, sum.total), sum.free};
+  }
+}
+
+int LiveMemory::look_at(int pid, BlockChanges& changes, bool& ended) {
+  std::string maps;
+  std::vector<Populated> runs;
+  int error = kernel_.read("/proc/" + std::to_string(pid) + "/maps", maps);
+  if (error == 0) {
+    try {
+      for (const Mapping& mapping : own_memory(maps)) {
+        // What was unmapped meanwhile has no pages.
+        error = kernel_.populated(pid, mapping.begin, mapping.end, runs);
+        if (error != 0) break;
+      }
+    } catch (const std::runtime_error&) {
+      return EINVAL;
+    }
+  }
+  ended = error == ESRCH || error == ENOENT;
+  if (ended) runs.clear();
+  if (error != 0 && !ended) return error;
+  blocks_.update(pid, runs, changes);
+  return 0;
+}
+
+int LiveMemory::look(Policy& policy, Nanos now) {
+  thread_.check();
+  int first_error = 0;
+  BlockChanges changes;
+  std::erase_if(pids_, [&](int pid) {
+    bool ended = false;
+    const int error = look_at(pid, changes, ended);
+    if (first_error == 0) first_error = error;
+    return ended;
+  });
+  for (const PageRange range : changes.unmapped) mover_.forget(range);
+  mover_.settle_doubtful();
+  // A process may have ended since; the next look sees that.
+  const int unknown = mover_.locate(changes.unplaced);
+  if (first_error == 0 && unknown != ESRCH) first_error = unknown;
+  read_nodes();
+  for (const PageRange range : changes.unmapped) policy.on_unmap(range, now);
+  for (const PageRange range : changes.mapped) policy.on_map(range, 0, now);
+  return first_error;
+}
+
+void LiveMemory::verify(std::uint64_t pages) {
+  thread_.check();
+  std::vector<PageId> asked;
+  std::vector<Residency> before;
+  const std::uint64_t all = blocks_.numbers();
+  for (std::uint64_t seen = 0; seen < all && asked.size() < pages; ++seen) {
+    next_verified_ = next_verified_ < all ? next_verified_ : 0;
+    const PageId page{next_verified_};
+    const PageRange unit = blocks_.unit(page);
+    next_verified_ = unit.end().value;
+    if (blocks_.at(page) == Residency::absent) continue;
+    asked.push_back(unit.first);
+    before.push_back(blocks_.at(page));
+  }
+  (void)mover_.locate(asked);  // what is not told stays as it was, and has its turn again
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const Residency now = blocks_.at(asked[i]);
+    if (now != before[i] && now != Residency::absent)
+      moved_by_others_ += static_cast<double>(blocks_.unit(asked[i]).count);
+  }
+}
+
+bool LiveMemory::move(Policy& policy, Nanos now) {
+  thread_.check();
+  std::vector<MigrationResult> results;
+  mover_.settle_doubtful();
+  read_nodes();
+  const bool any = mover_.step(now, [this](Tier tier) { return free_pages(tier); }, results);
+  if (!results.empty()) {
+    read_nodes();
+    policy.on_migrated(results, now);
+  }
+  return any;
+}
+
+void LiveMemory::press(Policy& policy, Nanos now) {
+  thread_.check();
+  const auto free = static_cast<double>(free_pages(Tier::fast));
+  if (free < marks_.wake * static_cast<double>(capacity(Tier::fast)))
+    policy.on_pressure(Tier::fast, now);
+}
+
+void LiveMemory::limit_fast(std::uint64_t pages, Policy& policy, Nanos now) {
+  thread_.check();
+  fast_limit_ = pages;
+  policy.on_capacity(Tier::fast, now);
+}
+
+bool LiveMemory::sample(int pid, std::uint64_t address, AccessKind kind, Sample& out) const {
+  PageId page;
+  if (!blocks_.find(pid, address, page)) return false;
+  const Residency at = blocks_.at(page);
+  if (at == Residency::absent) return false;
+  out = {page, static_cast<Tier>(at), kind};
+  return true;
+}
+
+std::uint64_t LiveMemory::capacity(Tier tier) const {
+  const std::uint64_t total = nodes_have_[index(tier)].total;
+  return tier == Tier::fast ? std::min(total, fast_limit_) : total;
+}
+
+std::uint64_t LiveMemory::free_pages(Tier tier) const {
+  const std::uint64_t most = capacity(tier);
+  return std::min(most - std::min(most, blocks_.used(tier)), nodes_have_[index(tier)].free);
+}
+
+std::uint64_t LiveMemory::excess_pages(Tier tier) const {
+  const std::uint64_t used = blocks_.used(tier);
+  return used - std::min(used, capacity(tier));
+}
+
+void LiveMemory::residency(std::span<const PageId> pages, std::span<Residency> out) const {
+  TT_ASSERT(pages.size() == out.size());
+  for (std::size_t i = 0; i < pages.size(); ++i) out[i] = blocks_.at(pages[i]);
+}
+
+void LiveMemory::residency(PageId first, std::span<Residency> out) const {
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = blocks_.at({first.value + i});
+}
+
+std::size_t LiveMemory::request(Tier to, std::span<const PageId> pages, Way) {
+  thread_.check();
+  return mover_.request(to, pages);
+}
+
+Movers LiveMemory::set_movers(const Movers&) { return {.threads = 0}; }
+
+SamplingRequest LiveMemory::set_sampling(const SamplingRequest& request) {
+  return source_ == nullptr ? SamplingRequest{} : source_->grant(request);
+}
+
+Counters LiveMemory::counters() const {
+  Counters out;
+  if (source_ != nullptr) source_->count(out);
+  out.moved_by_others = moved_by_others_;
+  return out;
+}
+
+}  // namespace tt::live

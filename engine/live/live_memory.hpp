@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+
+// LiveMemory: the seam's Memory on real pages of running processes.
+//
+// Between two calls into the policy it answers from what it has looked up: look() finds what the
+// processes have populated, verify() asks again where pages are, a few at a time, and moves tell of
+// theirs. One thread makes all calls.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "core/one_thread.hpp"
+#include "core/seam.hpp"
+#include "live/blocks.hpp"
+#include "live/kernel_calls.hpp"
+#include "live/mover.hpp"
+#include "live/nodes.hpp"
+
+namespace tt::live {
+
+/// What tells which pages are accessed.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  /// As Memory::set_sampling.
+  virtual SamplingRequest grant(const SamplingRequest& request) = 0;
+  /// Adds what it has counted.
+  virtual void count(Counters& counters) const = 0;
+};
+
+class LiveMemory final : public Memory {
+ public:
+  static constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
+  struct Options {
+    std::uint64_t fast_limit = no_limit;  // pages of all processes in the fast tier
+    Nanos quantum = from_millis(10);      // between two turns of the loop
+    Mover::Options mover;
+  };
+
+  /// std::runtime_error when the size of a node cannot be read. `source` may be null: then nothing
+  /// is sampled.
+  LiveMemory(KernelCalls& kernel, const Nodes& nodes, const Options& options,
+             SampleSource* source = nullptr);
+
+  // For the loop.
+
+  /// From the next look on. A process that has ended is forgotten by itself.
+  void add(int pid) {
+    if (std::ranges::find(pids_, pid) == pids_.end()) pids_.push_back(pid);
+  }
+  [[nodiscard]] std::span<const int> pids() const { return pids_; }
+  /// Looks at all processes, and tells the policy what has come and gone. Returns the first errno
+  /// of a process that could not be looked at and has not ended; what is known of it stays.
+  int look(Policy& policy, Nanos now);
+  /// Asks where so many of the known pages are, in turn.
+  void verify(std::uint64_t pages);
+  /// Moves a batch and tells the policy; returns whether anything waited.
+  bool move(Policy& policy, Nanos now);
+  /// Policy::on_pressure, if free pages are below the policy's watermark.
+  void press(Policy& policy, Nanos now);
+  /// An operator changes what the fast tier may hold.
+  void limit_fast(std::uint64_t pages, Policy& policy, Nanos now);
+  /// The sample of an access, if it went to a page that is known.
+  [[nodiscard]] bool sample(int pid, std::uint64_t address, AccessKind kind, Sample& out) const;
+  [[nodiscard]] const Blocks& blocks() const { return blocks_; }
+  [[nodiscard]] const MoveCounts& moves() const { return mover_.counts(); }
+  [[nodiscard]] std::uint64_t metadata_bytes() const { return blocks_.metadata_bytes(); }
+
+  // The seam.
+
+  std::uint64_t page_bytes() const override { return base_page_bytes; }
+  std::uint64_t capacity(Tier tier) const override;
+  std::uint64_t free_pages(Tier tier) const override;
+  std::uint64_t excess_pages(Tier tier) const override;
+  void residency(std::span<const PageId> pages, std::span<Residency> out) const override;
+  void residency(PageId first, std::span<Residency> out) const override;
+  PageRange unit(PageId page) const override { return blocks_.unit(page); }
+  /// What is asked for inside a fault is queued like the rest: the fault is over.
+  std::size_t request(Tier to, std::span<const PageId> pages, Way way) override;
+  std::uint64_t pending(Tier to) const override { return mover_.pending(to); }
+  /// Pages move by the loop's own thread, and a program that touches one waits.
+  Movers set_movers(const Movers& movers) override;
+  /// First touches are the kernel's: of a reserve it knows nothing.
+  void set_watermarks(const Watermarks& marks) override { marks_ = marks; }
+  SamplingRequest set_sampling(const SamplingRequest& request) override;
+  Counters counters() const override;
+  Nanos quantum() const override { return options_.quantum; }
+  void charge(Work, std::uint64_t, Payer) override {}
+
+ private:
+  int look_at(int pid, BlockChanges& changes, bool& ended);
+  void read_nodes();
+
+  OneThread thread_;
+  KernelCalls& kernel_;
+  const Nodes nodes_;
+  const Options options_;
+  SampleSource* const source_;
+  std::vector<int> pids_;
+  Blocks blocks_;
+  Mover mover_;
+  Watermarks marks_;
+  std::uint64_t fast_limit_;
+  std::array<NodePages, tier_count> nodes_have_{};
+  std::uint64_t next_verified_ = 0;
+  double moved_by_others_ = 0;
+};
+
+}  // namespace tt::live

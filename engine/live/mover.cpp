@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+
+#include "live/mover.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "core/assert.hpp"
+
+namespace tt::live {
+namespace {
+
+Residency residency(Tier tier) { return static_cast<Residency>(tier); }
+
+/// Errors of a whole call after which every other one would fail, too.
+void refuse(long result, int pid) {
+  const std::string what = "the pages of process " + std::to_string(pid) + ": ";
+  switch (-result) {
+    case EPERM:
+      throw NotAllowed(what +
+                       "not permitted; it takes CAP_SYS_NICE, or a process of the same user");
+    case EACCES:
+      throw NotAllowed(what + "a tier's node is not in its cpuset (cpuset.mems)");
+    case ENODEV:
+      throw NotAllowed(what + "a tier's node has gone");
+    case ENOSYS:
+      throw NotAllowed(what + "this kernel has no move_pages (CONFIG_MIGRATION)");
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+Mover::Mover(KernelCalls& kernel, const Nodes& nodes, Blocks& blocks, const Options& options)
+    : kernel_(kernel), nodes_(nodes), blocks_(blocks), options_(options) {}
+
+std::size_t Mover::request(Tier to, std::span<const PageId> pages) {
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const PageRange unit = blocks_.unit(pages[i]);
+    Residency next = blocks_.at(pages[i]);
+    if (next == Residency::absent || asked_[index(to)].contains(unit.first)) continue;
+    if (asked_[index(other(to))].contains(unit.first)) next = residency(other(to));
+    if (next == residency(to)) continue;
+    if (queue_.size() >= options_.most_queued) return i;
+    queue_.push_back({unit.first, to, unit.count});
+    asked_[index(to)].insert(unit.first);
+    pending_[index(to)] += unit.count;
+  }
+  return pages.size();
+}
+
+void Mover::took(const Ask& ask) {
+  TT_ASSERT(pending_[index(ask.to)] >= ask.pages);
+  pending_[index(ask.to)] -= ask.pages;
+  asked_[index(ask.to)].erase(ask.page);
+}
+
+void Mover::forget(PageRange range) {
+  std::erase_if(doubtful_, [&](PageId page) { return range.contains(page); });
+  std::erase_if(queue_, [&](const Ask& ask) {
+    if (!range.contains(ask.page)) return false;
+    took(ask);
+    return true;
+  });
+}
+
+/// What waits at the front to go to the tier, by process, for at most a batch of pages. What is
+/// there already, is gone, or has no room, is told at once.
+std::vector<Mover::Call> Mover::take(Tier to, std::uint64_t room,
+                                     std::vector<MigrationResult>& out) {
+  std::vector<Call> calls;
+  std::uint64_t amount = 0;
+  while (!queue_.empty() && queue_.front().to == to && amount < options_.batch) {
+    const Ask ask = queue_.front();
+    queue_.pop_front();
+    took(ask);
+    const std::uint64_t pages = blocks_.unit(ask.page).count;
+    const Residency at = blocks_.at(ask.page);
+    MigrationResult result{.page = ask.page, .to = to};
+    if (at == Residency::absent) {
+      counts_.gone += pages;
+      result.outcome = Outcome::gone;
+    } else if (at == residency(to)) {
+      result.outcome = Outcome::done;  // somebody else has moved it
+    } else if (pages > room - std::min(room, amount)) {
+      counts_.no_room += pages;
+      result.outcome = Outcome::no_space;
+    } else {
+      const int pid = blocks_.pid(ask.page);
+      auto call = std::ranges::find(calls, pid, &Call::pid);
+      if (call == calls.end()) {
+        calls.push_back({.pid = pid});
+        call = calls.end() - 1;
+      }
+      call->pages.push_back(ask.page);
+      call->addresses.push_back(blocks_.address(ask.page));
+      call->amount += pages;
+      amount += pages;
+      continue;
+    }
+    out.push_back(result);
+  }
+  return calls;
+}
+
+/// The first node of the tier that has more free than is spared; none (-1) if all are full, or do
+/// not say.
+int Mover::target(Tier to) {
+  for (const int node : nodes_.of[index(to)]) {
+    NodePages pages;
+    if (const int error = node_pages(kernel_, node, pages); error != 0) {
+      failed(error, 0);
+      continue;
+    }
+    const double spare = options_.spare * static_cast<double>(pages.total);
+    if (static_cast<double>(pages.free) > spare + static_cast<double>(options_.batch)) return node;
+  }
+  return -1;
+}
+
+bool Mover::step(Nanos now, const std::function<std::uint64_t(Tier)>& room,
+                 std::vector<MigrationResult>& out) {
+  if (queue_.empty()) return false;
+  const Tier to = queue_.front().to;
+  const bool full = now < full_until_[index(to)];
+  for (Call& call : take(to, full ? 0 : room(to), out)) make(call, to, now, out);
+  return true;
+}
+
+void Mover::make(Call& call, Tier to, Nanos now, std::vector<MigrationResult>& out) {
+  const int node = target(to);
+  if (node < 0) {
+    counts_.no_room += call.amount;
+    for (const PageId page : call.pages)
+      out.push_back({.page = page, .to = to, .outcome = Outcome::no_space});
+    return;
+  }
+  const std::vector<int> nodes(call.pages.size(), node);
+  call.statuses.assign(call.pages.size(), unwritten);
+  const Nanos began = kernel_.now();
+  call.result = kernel_.move_pages(call.pid, call.addresses, nodes, call.statuses);
+  const Nanos took = kernel_.now() - began;
+  ++counts_.calls;
+  counts_.busy += took;
+  counts_.longest = std::max(counts_.longest, took);
+  refuse(call.result, call.pid);
+  Nanos& wait = wait_[index(to)];
+  if (call.result == -ENOMEM) {
+    wait = wait == Nanos{} ? options_.first_wait : std::min(2 * wait, options_.longest_wait);
+    full_until_[index(to)] = now + wait;
+  } else if (call.result >= 0) {
+    wait = {};
+  }
+  const auto silent = std::ranges::count(call.statuses, unwritten);
+  counts_.unreported += static_cast<std::uint64_t>(silent);
+  if (call.result != 0 || silent > 0) {
+    call.answers.assign(call.pages.size(), unwritten);
+    ++counts_.queries;
+    const long asked = kernel_.move_pages(call.pid, call.addresses, {}, call.answers);
+    if (asked == -ESRCH) std::ranges::fill(call.answers, -ENOENT);
+  }
+  const Nanos cost = took / static_cast<std::int64_t>(std::max<std::uint64_t>(call.amount, 1));
+  for (std::size_t i = 0; i < call.pages.size(); ++i)
+    out.push_back({.page = call.pages[i], .to = to, .outcome = outcome(call, i, to), .cost = cost});
+}
+
+/// What has become of a page, which is placed where it is now.
+Outcome Mover::outcome(const Call& call, std::size_t at, Tier to) {
+  const PageId page = call.pages[at];
+  const std::uint64_t pages = blocks_.unit(page).count;
+  const int status = call.statuses[at];
+  const bool asked = !call.answers.empty() && call.answers[at] != unwritten;
+  const int truth = asked ? call.answers[at] : status;
+  if (truth == unwritten) {
+    if (to == Tier::fast) blocks_.place(page, Residency::fast);
+    doubtful_.push_back(page);
+    failed(EBUSY, pages);
+    return Outcome::busy;
+  }
+  Tier now{};
+  if (truth == -ENOENT || truth == -EFAULT || (truth >= 0 && !nodes_.tier(truth, now))) {
+    blocks_.place(page, Residency::absent);
+    counts_.gone += pages;
+    return Outcome::gone;
+  }
+  if (truth >= 0) {
+    blocks_.place(page, residency(now));
+    if (now == to) {
+      counts_.moved[index(to)] += pages;
+      return Outcome::done;
+    }
+  }
+  int error = EBUSY;
+  if (status < 0 && status != unwritten) {
+    error = -status;
+  } else if (call.result == -ENOMEM) {
+    error = ENOMEM;
+  }
+  failed(error, pages);
+  return error == ENOMEM ? Outcome::no_space : Outcome::busy;
+}
+
+int Mover::locate(std::span<const PageId> pages) {
+  int first_error = 0;
+  std::vector<std::uint64_t> addresses;
+  std::vector<int> answers;
+  while (!pages.empty()) {
+    const int pid = blocks_.pid(pages.front());
+    std::size_t count = 0;
+    addresses.clear();
+    for (; count < pages.size() && count < options_.batch && blocks_.pid(pages[count]) == pid;
+         ++count)
+      addresses.push_back(blocks_.address(pages[count]));
+    answers.assign(count, unwritten);
+    ++counts_.queries;
+    const long result = kernel_.move_pages(pid, addresses, {}, answers);
+    refuse(result, pid);
+    if (result != 0 && first_error == 0) first_error = result < 0 ? static_cast<int>(-result) : EIO;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (answers[i] == unwritten) continue;
+      Tier tier{};
+      const bool there = answers[i] >= 0 && nodes_.tier(answers[i], tier);
+      blocks_.place(pages[i], there ? residency(tier) : Residency::absent);
+    }
+    pages = pages.subspan(count);
+  }
+  return first_error;
+}
+
+void Mover::settle_doubtful() {
+  std::vector<PageId> pages = std::exchange(doubtful_, {});
+  std::erase_if(pages, [&](PageId page) { return !blocks_.known(page); });
+  if (locate(pages) != 0) doubtful_.insert(doubtful_.end(), pages.begin(), pages.end());
+}
+
+}  // namespace tt::live

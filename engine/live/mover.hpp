@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+
+// Mover: the queue of moves that the policy has asked for, and move_pages(2), which carries them
+// out in batches. What Linux does with a batch, and so what is done here:
+//
+//  - A page costs ever less the more of them one call moves, and much more when a call's targets
+//    alternate: calls are of one target, and of all that can be had up to a limit.
+//  - A huge page moves whole by any one of its addresses: it is named once. A page that is in its
+//    tier already is left out.
+//  - A page that is pinned ends the reporting: the call returns how many it did not tell of, and
+//    leaves the statuses behind that page unwritten while it moves their pages. So statuses are
+//    filled with a value that the kernel never writes, and after anything but success it is asked
+//    again where the pages are.
+//  - A full node ends the call with ENOMEM, or is made room on by demoting the pages of strangers:
+//    nothing is sent where there is no room, and after ENOMEM the tier counts as full for a while,
+//    each time twice as long.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "core/moves.hpp"
+#include "core/types.hpp"
+#include "live/blocks.hpp"
+#include "live/kernel_calls.hpp"
+#include "live/nodes.hpp"
+
+namespace tt::live {
+
+/// The kernel refuses what a live engine cannot do without. Says what, and what would allow it.
+class NotAllowed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct MoveCounts {
+  std::uint64_t calls = 0;                        // of move_pages that moved, or were meant to
+  std::uint64_t queries = 0;                      // that asked where pages are
+  std::array<std::uint64_t, tier_count> moved{};  // pages, by the tier that they went to
+  std::map<int, std::uint64_t> failed;            // pages, by errno; EBUSY where it is not told
+  std::uint64_t no_room = 0;                      // pages that were not tried
+  std::uint64_t gone = 0;
+  std::uint64_t unreported = 0;  // statuses that the kernel left unwritten
+  Nanos busy{};                  // inside these calls
+  Nanos longest{};               // call
+};
+
+class Mover {
+ public:
+  struct Options {
+    std::size_t most_queued = 1 << 20;  // units
+    std::size_t batch = 4096;           // pages in a call; 512 and more are about as cheap
+    double spare = 0.01;                // of a node, which stays free
+    Nanos first_wait = from_millis(10), longest_wait = from_millis(1000);  // after ENOMEM
+  };
+
+  Mover(KernelCalls& kernel, const Nodes& nodes, Blocks& blocks, const Options& options);
+
+  /// As Memory::request and Memory::pending.
+  std::size_t request(Tier to, std::span<const PageId> pages);
+  [[nodiscard]] std::uint64_t pending(Tier to) const { return pending_[index(to)]; }
+  /// Pages that are not known any more: what waits for them is never reported.
+  void forget(PageRange range);
+
+  /// Moves the pages at the front of the queue that go one way, a batch of them at most, as far as
+  /// `room` pages of that tier allow; results join `out`. Returns whether anything waited.
+  /// NotAllowed when there is no use in going on.
+  bool step(Nanos now, const std::function<std::uint64_t(Tier)>& room,
+            std::vector<MigrationResult>& out);
+  /// Asks where these known pages are. Those of which nothing can be said stay where they were.
+  /// Returns an errno; ESRCH when their process has ended.
+  int locate(std::span<const PageId> pages);
+  /// Pages of which a move's outcome is not known because the kernel did not answer: they count as
+  /// fast until they are located, so that no budget is exceeded by them.
+  [[nodiscard]] std::size_t doubtful() const { return doubtful_.size(); }
+  /// Asks for them again.
+  void settle_doubtful();
+
+  [[nodiscard]] const MoveCounts& counts() const { return counts_; }
+  /// A value that no kernel writes as a status.
+  static constexpr int unwritten = -100000;
+
+ private:
+  struct Ask {
+    PageId page;  // the first of a unit
+    Tier to = Tier::fast;
+    std::uint64_t pages = 1;  // of the unit, when it was asked for
+  };
+  /// What one call moves.
+  struct Call {
+    int pid = 0;
+    std::vector<PageId> pages;
+    std::vector<std::uint64_t> addresses;
+    std::vector<int> statuses, answers;  // of the move; of the question after it, if there was one
+    std::uint64_t amount = 0;            // pages in all units
+    long result = 0;
+  };
+
+  void took(const Ask& ask);
+  [[nodiscard]] std::vector<Call> take(Tier to, std::uint64_t room,
+                                       std::vector<MigrationResult>& out);
+  [[nodiscard]] int target(Tier to);
+  void make(Call& call, Tier to, Nanos now, std::vector<MigrationResult>& out);
+  [[nodiscard]] Outcome outcome(const Call& call, std::size_t at, Tier to);
+  void failed(int error, std::uint64_t pages) { counts_.failed[error] += pages; }
+
+  KernelCalls& kernel_;
+  const Nodes& nodes_;
+  Blocks& blocks_;
+  const Options options_;
+  std::deque<Ask> queue_;
+  std::array<std::unordered_set<PageId>, tier_count> asked_;  // what waits to go to each tier
+  std::array<std::uint64_t, tier_count> pending_{};
+  std::vector<PageId> doubtful_;
+  std::array<Nanos, tier_count> full_until_{}, wait_{};
+  MoveCounts counts_;
+};
+
+}  // namespace tt::live

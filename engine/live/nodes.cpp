@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+
+#include "live/nodes.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <map>
+#include <stdexcept>
+#include <system_error>
+
+namespace tt::live {
+namespace {
+
+constexpr int most_nodes = 1024;  // MAX_NUMNODES of the kernels that allow the most
+
+std::string_view stripped(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  return text;
+}
+
+bool number(std::string_view text, int& out) {
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc{} && at == text.data() + text.size() && out >= 0 && out < most_nodes;
+}
+
+std::string error_text(int error) { return std::generic_category().message(error); }
+
+/// "Node 0 MemFree:  1234 kB": the number behind `name`.
+bool kilobytes(std::string_view text, std::string_view name, std::uint64_t& out) {
+  std::size_t at = text.find(name);
+  if (at == std::string_view::npos) return false;
+  at = std::min(text.find_first_not_of(' ', at + name.size()), text.size());
+  const char* const end = text.data() + text.size();
+  const auto [behind, error] = std::from_chars(text.data() + at, end, out);
+  return error == std::errc{} && std::string_view{behind, end}.starts_with(" kB");
+}
+
+}  // namespace
+
+bool Nodes::tier(int node, Tier& out) const {
+  for (const Tier tier : {Tier::fast, Tier::slow}) {
+    if (std::ranges::find(of[index(tier)], node) == of[index(tier)].end()) continue;
+    out = tier;
+    return true;
+  }
+  return false;
+}
+
+std::string Nodes::text() const {
+  std::string out;
+  for (const Tier tier : {Tier::fast, Tier::slow}) {
+    out += tier == Tier::fast ? "fast" : ", slow";
+    for (const int node : of[index(tier)]) out += ' ' + std::to_string(node);
+  }
+  return out;
+}
+
+std::vector<int> node_list(std::string_view text) {
+  std::vector<int> out;
+  std::string_view rest = stripped(text);
+  while (!rest.empty()) {
+    const std::size_t length = std::min(rest.find(','), rest.size());
+    const std::string_view item = rest.substr(0, length);
+    rest.remove_prefix(std::min(length + 1, rest.size()));
+    const std::size_t dash = item.find('-');
+    int first = 0, last = 0;
+    const bool read = dash == std::string_view::npos ? number(item, first) && number(item, last)
+                                                     : number(item.substr(0, dash), first) &&
+                                                           number(item.substr(dash + 1), last);
+    if (!read || first > last || (!out.empty() && first <= out.back()))
+      throw std::runtime_error("a list of nodes: found " + std::string(text.substr(0, 100)));
+    for (int node = first; node <= last; ++node) out.push_back(node);
+  }
+  return out;
+}
+
+int node_pages(KernelCalls& kernel, int node, NodePages& out) {
+  std::string text;
+  const std::string path = "/sys/devices/system/node/node" + std::to_string(node) + "/meminfo";
+  if (const int error = kernel.read(path, text); error != 0) return error;
+  std::uint64_t total = 0, free = 0;
+  if (!kilobytes(text, "MemTotal:", total) || !kilobytes(text, "MemFree:", free)) return EINVAL;
+  out = {total / 4, free / 4};
+  return 0;
+}
+
+Nodes find_nodes(KernelCalls& kernel) {
+  std::string text;
+  if (const int error = kernel.read("/sys/devices/system/node/has_memory", text); error != 0)
+    throw std::runtime_error("this machine's nodes are not known: " + error_text(error) +
+                             " for /sys/devices/system/node/has_memory");
+  const std::vector<int> all = node_list(text);
+  if (all.size() < 2)
+    throw std::runtime_error("this machine has one memory node: there is nothing to move between");
+  // Tiers are numbered from the fastest on: memory_tier4 is DRAM where nothing else is said.
+  std::map<int, std::vector<int>> tiers;
+  for (int tier = 0; tier < most_nodes; ++tier) {
+    const std::string path =
+        "/sys/devices/virtual/memory_tiering/memory_tier" + std::to_string(tier) + "/nodelist";
+    if (kernel.read(path, text) == 0) tiers[tier] = node_list(text);
+  }
+  if (tiers.empty())
+    throw std::runtime_error(
+        "this kernel tells no memory tiers (/sys/devices/virtual/memory_tiering, since 6.1): name "
+        "the nodes yourself");
+  if (tiers.size() == 1)
+    throw std::runtime_error(
+        "all memory nodes stand in one memory tier, because the firmware's HMAT does not tell "
+        "their "
+        "speed: name the nodes yourself");
+  Nodes out;
+  out.of[index(Tier::fast)] = tiers.begin()->second;
+  for (auto tier = std::next(tiers.begin()); tier != tiers.end(); ++tier)
+    out.of[index(Tier::slow)].insert(out.of[index(Tier::slow)].end(), tier->second.begin(),
+                                     tier->second.end());
+  return out;
+}
+
+}  // namespace tt::live

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+
+// Nodes: which NUMA nodes are the fast tier and which the slow one.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/types.hpp"
+#include "live/kernel_calls.hpp"
+
+namespace tt::live {
+
+/// Pages of a node, of 4 KiB.
+struct NodePages {
+  std::uint64_t total = 0, free = 0;
+};
+
+/// The nodes of each tier; a page is moved to the first of them that has room.
+struct Nodes {
+  std::array<std::vector<int>, tier_count> of;
+
+  /// Whether the node is of a tier, and of which.
+  [[nodiscard]] bool tier(int node, Tier& out) const;
+  /// "fast 0, slow 2 3"
+  [[nodiscard]] std::string text() const;
+};
+
+/// The tiers that the kernel has found (/sys/devices/virtual/memory_tiering, 6.1 or newer): the
+/// first one is fast, all others are slow. std::runtime_error telling why there are not two: a
+/// machine with one node, or one that has all its nodes in one tier (skhynix/hmsdk #2).
+[[nodiscard]] Nodes find_nodes(KernelCalls& kernel);
+/// A list of numbers as the kernel writes them: "0-2,5". std::runtime_error for any other text.
+[[nodiscard]] std::vector<int> node_list(std::string_view text);
+/// What /sys/devices/system/node/nodeN/meminfo says. Returns an errno, EINVAL for an unknown text.
+[[nodiscard]] int node_pages(KernelCalls& kernel, int node, NodePages& out);
+
+}  // namespace tt::live
