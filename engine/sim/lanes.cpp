@@ -5,12 +5,19 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <stdexcept>
 
 #include "core/assert.hpp"
 #include "core/math.hpp"
 #include "sim/access_sampler.hpp"
 
 namespace tt::sim {
+namespace {
+
+/// Longer than any real run: within it, times in ms fit 32 bits, and the series fits memory.
+constexpr double most_ns = 1e15;
+
+}  // namespace
 
 double busy_ns(double outstanding_ns, double threads, double total_ns) {
   if (outstanding_ns <= 0 || total_ns <= 0) return 0;
@@ -171,6 +178,9 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   work.fault_ns = lane.faults * profile_.hint_fault_us * 1e3 + lane.fault_moves_ns +
                   interference.application_ns / total_threads_ * lane.threads;
   lane.time = tt::sim::solve(work, profile_.tiers, lane.last_ns);
+  // Times of which one is beyond all bounds may have added up to no number.
+  if (!(lane.clock_ns + lane.time.total <= most_ns))
+    throw std::runtime_error("the stream takes more than 1,000,000 virtual seconds");
   TT_ASSERT(lane.time.total >= 0);
   lane.last_ns = lane.time.total;
   for (std::size_t t = 0; t < tier_count; ++t)

@@ -108,19 +108,22 @@ TEST("bad input: times that are none") {
 }
 
 TEST("bad input: a stream that would play for ever") {
-  for (const bool timed : {false, true}) {
-    const simtest::TempStream file;
-    simtest::StreamWriter writer{file, simtest::one_class(8, 1)};
-    simtest::map_and_touch(writer, 0, 8);
-    writer.compute() = {1e200};
-    writer.block(timed, 1e6);
-    writer.finish();
-    const trace::Reader reader{file.path()};
-    reader.verify();
-    CHECK_THROWS(sim::simulate(reader, simtest::plain_machine(), tt::policy("hybridtier"), {},
-                               {.coarse = true}),
-                 "more than 1,000,000 virtual seconds");
-  }
+  for (const bool timed : {false, true})
+    for (const double issue_ns :
+         {0.0, 1.7e308}) {  // the second one is infinite with the lane's own
+      const simtest::TempStream file;
+      simtest::StreamWriter writer{file, simtest::one_class(8, 1, 1, issue_ns)};
+      simtest::map_and_touch(writer, 0, 8);
+      writer.parts.push_back({0, AccessKind::load, {1}, {9}});
+      writer.compute() = {1e200};
+      writer.block(timed, 1e6);
+      writer.finish();
+      const trace::Reader reader{file.path()};
+      reader.verify();
+      CHECK_THROWS(sim::simulate(reader, simtest::plain_machine(), tt::policy("hybridtier"), {},
+                                 {.coarse = true}),
+                   "more than 1,000,000 virtual seconds");
+    }
 }
 
 TEST("bad input: a deadline holds within a block, however long") {
