@@ -45,6 +45,7 @@ void Blocks::update(int pid, std::span<const Populated> runs, BlockChanges& out)
     }
     for (Residency& page : gone.at) set(page, Residency::absent);
     gone.pid = 0;
+    huge_ -= gone.huge ? 1 : 0;
     gone.huge = false;
     free_.push_back(item->second);
     out.unmapped.push_back({{item->second * block_pages}, block_pages});
@@ -78,6 +79,7 @@ void Blocks::found(int pid, const Found& block, BlockChanges& out) {
   Block& mine = fresh ? take(pid, block.address, number) : blocks_[number];
   if (fresh) out.mapped.push_back({{number * block_pages}, block_pages});
   const bool changed = !fresh && mine.huge != block.huge;
+  huge_ += (block.huge ? 1 : 0) - (mine.huge ? 1 : 0);
   mine.huge = block.huge;
   mine.look = look_;
   for (std::uint64_t i = 0; i < block_pages; ++i) {
@@ -114,9 +116,10 @@ std::uint64_t Blocks::metadata_bytes() const {
 
 bool Blocks::consistent() const {
   std::array<std::uint64_t, tier_count> used{};
-  std::uint64_t in_use = 0;
+  std::uint64_t in_use = 0, huge = 0;
   for (const Block& block : blocks_) {
     in_use += block.pid != 0 ? 1 : 0;
+    huge += block.huge ? 1 : 0;
     for (const Residency page : block.at)
       if (block.pid != 0 && page != Residency::absent) ++used[static_cast<std::size_t>(page)];
   }
@@ -126,7 +129,7 @@ bool Blocks::consistent() const {
     for (const auto& [address, number] : blocks)
       if (blocks_[number].pid != pid || blocks_[number].address != address) return false;
   }
-  return used == used_ && listed == in_use && in_use + free_.size() == blocks_.size();
+  return used == used_ && huge == huge_ && listed == in_use && in_use + free_.size() == blocks_.size();
 }
 
 }  // namespace tt::live

@@ -55,6 +55,8 @@ class Blocks {
   void place(PageId page, Residency at);
   /// Known pages in the tier.
   [[nodiscard]] std::uint64_t used(Tier tier) const { return used_[index(tier)]; }
+  /// Known blocks that are mapped as huge pages.
+  [[nodiscard]] std::uint64_t huge() const { return huge_; }
   /// Numbers that have been handed out, whether they are in use or not.
   [[nodiscard]] std::uint64_t numbers() const { return blocks_.size() * block_pages; }
   [[nodiscard]] std::uint64_t metadata_bytes() const;
@@ -85,6 +87,7 @@ class Blocks {
   std::vector<std::uint64_t> free_;  // numbers
   std::map<int, std::map<std::uint64_t, std::uint64_t>> by_address_;
   std::array<std::uint64_t, tier_count> used_{};
+  std::uint64_t huge_ = 0;
   std::uint64_t look_ = 0;
 };
 

@@ -12,9 +12,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "core/assert.hpp"
+#include "perf/ring.hpp"
 
 namespace tt::live {
 namespace {
@@ -30,19 +32,19 @@ struct PageScan {
 constexpr unsigned long pagemap_scan = _IOWR('f', 16, PageScan);
 constexpr std::uint64_t page_present = 1 << 3, page_zero = 1 << 5, page_huge = 1 << 6;
 
-class File {
+perf::File open(const std::string& path, int flags) {
+  return perf::File{::open(path.c_str(), flags | O_CLOEXEC)};
+}
+
+class PerfTrace final : public TraceRing {
  public:
-  explicit File(const std::string& path) : number_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~File() {
-    if (number_ >= 0) ::close(number_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  [[nodiscard]] bool is_open() const { return number_ >= 0; }
-  [[nodiscard]] int number() const { return number_; }
+  explicit PerfTrace(perf::File file) : file_(std::move(file)), ring_(file_.get()) {}
+  void read(std::vector<std::byte>& out) override { ring_.read(out); }
+  void take(std::size_t bytes) override { ring_.take(bytes); }
 
  private:
-  int number_;
+  perf::File file_;
+  perf::Ring ring_;
 };
 
 /// Joins pages that follow each other and are alike.
@@ -107,11 +109,11 @@ Nanos Linux::now() {
 
 int Linux::read(const std::string& path, std::string& text) {
   text.clear();
-  const File file{path};
+  const perf::File file = open(path, O_RDONLY);
   if (!file.is_open()) return errno;
   std::array<char, 65536> part{};
   while (true) {
-    const ssize_t got = ::read(file.number(), part.data(), part.size());
+    const ssize_t got = ::read(file.get(), part.data(), part.size());
     if (got == 0) return 0;
     if (got > 0) {
       text.append(part.data(), static_cast<std::size_t>(got));
@@ -121,14 +123,42 @@ int Linux::read(const std::string& path, std::string& text) {
   }
 }
 
+int Linux::write(const std::string& path, const std::string& text) {
+  const perf::File file = open(path, O_WRONLY);
+  if (!file.is_open()) return errno;
+  const ssize_t written = ::write(file.get(), text.data(), text.size());
+  if (written < 0) return errno;
+  return static_cast<std::size_t>(written) == text.size() ? 0 : EIO;
+}
+
+int Linux::trace(std::uint64_t tracepoint, int thread, std::uint64_t sample_type,
+                 std::unique_ptr<TraceRing>& out) {
+  perf_event_attr attributes{};
+  attributes.type = PERF_TYPE_TRACEPOINT;
+  attributes.config = tracepoint;
+  attributes.sample_type = sample_type;
+  attributes.sample_period = 1;
+  attributes.use_clockid = 1;
+  attributes.clockid = CLOCK_MONOTONIC;
+  perf::File file;
+  if (const int error = perf::open_event(attributes, thread, -1, -1, file); error != 0)
+    return error;
+  try {
+    out = std::make_unique<PerfTrace>(std::move(file));
+  } catch (const std::system_error& error) {
+    return error.code().value();
+  }
+  return 0;
+}
+
 int Linux::populated(int pid, std::uint64_t begin, std::uint64_t end, std::vector<Populated>& out) {
-  const File pagemap{"/proc/" + std::to_string(pid) + "/pagemap"};
+  const perf::File pagemap = open("/proc/" + std::to_string(pid) + "/pagemap", O_RDONLY);
   if (!pagemap.is_open()) return errno;
   const std::size_t before = out.size();
-  const int error = scan(pagemap.number(), begin, end, out);
+  const int error = scan(pagemap.get(), begin, end, out);
   if (error != ENOTTY) return error;
   out.resize(before);
-  return read_entries(pagemap.number(), begin, end, out);
+  return read_entries(pagemap.get(), begin, end, out);
 }
 
 long Linux::move_pages(int pid, std::span<const std::uint64_t> addresses,

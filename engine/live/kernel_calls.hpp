@@ -6,7 +6,9 @@
 // Calls answer with an errno, 0 for success, unless they say otherwise. Nothing here throws.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +29,15 @@ struct Populated {
   friend bool operator==(const Populated&, const Populated&) = default;
 };
 
+/// Records that the kernel writes for as long as this lives.
+class TraceRing {
+ public:
+  virtual ~TraceRing() = default;
+  /// What has come and not been taken yet: `out` holds nothing else then.
+  virtual void read(std::vector<std::byte>& out) = 0;
+  virtual void take(std::size_t bytes) = 0;
+};
+
 class KernelCalls {
  public:
   virtual ~KernelCalls() = default;
@@ -35,6 +46,11 @@ class KernelCalls {
   [[nodiscard]] virtual Nanos now() = 0;
   /// The text of a file of /proc or /sys.
   [[nodiscard]] virtual int read(const std::string& path, std::string& text) = 0;
+  /// Writes to such a file, in one call.
+  [[nodiscard]] virtual int write(const std::string& path, const std::string& text) = 0;
+  /// A ring into which this thread's hits of a tracepoint go, with perf's `sample_type`.
+  [[nodiscard]] virtual int trace(std::uint64_t tracepoint, int thread, std::uint64_t sample_type,
+                                  std::unique_ptr<TraceRing>& out) = 0;
   /// The populated pages of [begin, end), in order, behind what `out` has already. A page that
   /// stands for zeros (read, never written) is not among them, if the kernel tells (6.7 or newer).
   [[nodiscard]] virtual int populated(int pid, std::uint64_t begin, std::uint64_t end,
@@ -51,6 +67,9 @@ class Linux final : public KernelCalls {
  public:
   Nanos now() override;
   int read(const std::string& path, std::string& text) override;
+  int write(const std::string& path, const std::string& text) override;
+  int trace(std::uint64_t tracepoint, int thread, std::uint64_t sample_type,
+            std::unique_ptr<TraceRing>& out) override;
   int populated(int pid, std::uint64_t begin, std::uint64_t end,
                 std::vector<Populated>& out) override;
   long move_pages(int pid, std::span<const std::uint64_t> addresses, std::span<const int> nodes,

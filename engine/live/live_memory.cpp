@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -82,13 +83,29 @@ int LiveMemory::look(Policy& policy, Nanos now) {
   });
   for (const PageRange range : changes.unmapped) mover_.forget(range);
   mover_.settle_doubtful();
-  // A process may have ended since; the next look sees that.
-  const int unknown = mover_.locate(changes.unplaced);
-  if (first_error == 0 && unknown != ESRCH) first_error = unknown;
+  unplaced_.assign(changes.unplaced.rbegin(), changes.unplaced.rend());
+  place_error_ = 0;
+  place_some();
+  if (first_error == 0) first_error = place_error_;
   read_nodes();
   for (const PageRange range : changes.unmapped) policy.on_unmap(range, now);
   for (const PageRange range : changes.mapped) policy.on_map(range, 0, now);
   return first_error;
+}
+
+bool LiveMemory::place_some() {
+  thread_.check();
+  constexpr std::size_t most = 1 << 16;
+  const std::size_t count = std::min(most, unplaced_.size());
+  const auto first = unplaced_.end() - static_cast<std::ptrdiff_t>(count);
+  std::vector<PageId> pages(std::make_reverse_iterator(unplaced_.end()),
+                            std::make_reverse_iterator(first));
+  unplaced_.erase(first, unplaced_.end());
+  std::erase_if(pages, [&](PageId page) { return !blocks_.known(page); });
+  // A process may have ended since; the next look sees that.
+  const int error = mover_.locate(pages);
+  if (place_error_ == 0 && error != ESRCH) place_error_ = error;
+  return !unplaced_.empty();
 }
 
 void LiveMemory::verify(std::uint64_t pages) {
@@ -155,7 +172,10 @@ std::uint64_t LiveMemory::capacity(Tier tier) const {
 
 std::uint64_t LiveMemory::free_pages(Tier tier) const {
   const std::uint64_t most = capacity(tier);
-  return std::min(most - std::min(most, blocks_.used(tier)), nodes_have_[index(tier)].free);
+  const std::uint64_t free =
+      std::min(most - std::min(most, blocks_.used(tier)), nodes_have_[index(tier)].free);
+  // A policy that waits for a full tier would not see that none of its huge pages fits.
+  return blocks_.huge() > 0 && free < block_pages ? 0 : free;
 }
 
 std::uint64_t LiveMemory::excess_pages(Tier tier) const {

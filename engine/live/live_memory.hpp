@@ -57,6 +57,10 @@ class LiveMemory final : public Memory {
   /// Looks at all processes, and tells the policy what has come and gone. Returns the first errno
   /// of a process that could not be looked at and has not ended; what is known of it stays.
   int look(Policy& policy, Nanos now);
+  /// Asks where the next pages are that a look has found and that are not known yet, some 50 ms of
+  /// them; until then they count as absent. Returns whether there are more. The look asks for the
+  /// first ones.
+  bool place_some();
   /// Asks where so many of the known pages are, in turn.
   void verify(std::uint64_t pages);
   /// Moves a batch and tells the policy; returns whether anything waited.
@@ -107,6 +111,8 @@ class LiveMemory final : public Memory {
   Watermarks marks_;
   std::uint64_t fast_limit_;
   std::array<NodePages, tier_count> nodes_have_{};
+  std::vector<PageId> unplaced_;  // the last one is the next
+  int place_error_ = 0;
   std::uint64_t next_verified_ = 0;
   double moved_by_others_ = 0;
 };

@@ -2,85 +2,30 @@
 
 #include "record/perf_recorder.hpp"
 
-#include <linux/perf_event.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <exception>
 #include <fstream>
-#include <span>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "perf/ring.hpp"
+
 namespace tt::record {
 namespace {
 
-class File {
- public:
-  explicit File(int number = -1) : number_(number) {}
-  ~File() {
-    if (number_ >= 0) ::close(number_);
-  }
-  File(File&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  File& operator=(File&&) = delete;
-  [[nodiscard]] int get() const { return number_; }
-
- private:
-  int number_;
-};
-
-class Ring {
- public:
-  static constexpr std::size_t data_bytes = std::size_t{1} << 19;
-  explicit Ring(int file) {
-    page_ = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    void* const at =
-        ::mmap(nullptr, page_ + data_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (at == MAP_FAILED)
-      throw std::system_error(errno, std::generic_category(), "a ring buffer for perf events");
-    meta_ = static_cast<perf_event_mmap_page*>(at);
-  }
-  ~Ring() {
-    if (meta_ != nullptr) ::munmap(meta_, page_ + data_bytes);
-  }
-  Ring(Ring&& other) noexcept : meta_(std::exchange(other.meta_, nullptr)), page_(other.page_) {}
-  Ring& operator=(Ring&&) = delete;
-
-  void read(PerfDecoder& to, std::vector<std::byte>& room, std::ofstream& raw) {
-    const std::uint64_t head = std::atomic_ref(meta_->data_head).load(std::memory_order_acquire);
-    const std::uint64_t tail = meta_->data_tail;
-    if (head == tail) return;
-    const auto* const data = reinterpret_cast<const std::byte*>(meta_) + page_;
-    room.resize(head - tail);
-    const std::size_t from = tail % data_bytes;
-    const std::size_t first = std::min(room.size(), data_bytes - from);
-    std::memcpy(room.data(), data + from, first);
-    std::memcpy(room.data() + first, data, room.size() - first);
-    const std::size_t used = to.feed(room);
-    if (raw.is_open())
-      raw.write(reinterpret_cast<const char*>(room.data()), static_cast<std::streamsize>(used));
-    std::atomic_ref(meta_->data_tail).store(tail + used, std::memory_order_release);
-  }
-
- private:
-  perf_event_mmap_page* meta_ = nullptr;
-  std::size_t page_ = 0;
-};
+using perf::File;
+using perf::Ring;
 
 perf_event_attr attributes(const PerfEvent& event) {
   perf_event_attr attr{};
-  attr.size = sizeof attr;
   attr.type = event.type;
   attr.config = event.config;
   attr.config1 = event.config1;
@@ -97,7 +42,7 @@ perf_event_attr attributes(const PerfEvent& event) {
   attr.use_clockid = 1;
   attr.clockid = CLOCK_MONOTONIC;
   attr.watermark = 1;
-  attr.wakeup_watermark = Ring::data_bytes / 4;
+  attr.wakeup_watermark = Ring::default_bytes / 4;
   return attr;
 }
 
@@ -124,12 +69,12 @@ struct PerfRecorder::Impl {
       : decoder(std::move(folder), std::move(sampler), begin_ns) {}
 
   int open(perf_event_attr& attr, const PerfEvent& event, int pid, int cpu, int group) {
-    const long file = ::syscall(SYS_perf_event_open, &attr, pid, cpu, group, PERF_FLAG_FD_CLOEXEC);
-    if (file < 0)
-      throw std::system_error(errno, std::generic_category(),
+    File file;
+    if (const int error = perf::open_event(attr, pid, cpu, group, file); error != 0)
+      throw std::system_error(error, std::generic_category(),
                               "perf event " + event.name + " on processor " + std::to_string(cpu));
-    files.emplace_back(static_cast<int>(file));
-    return static_cast<int>(file);
+    files.push_back(std::move(file));
+    return files.back().get();
   }
   /// All events of a processor share a ring: that of the first, which also reports mappings.
   void open_processor(int pid, int cpu, const std::vector<PerfEvent>& events) {
@@ -163,7 +108,13 @@ struct PerfRecorder::Impl {
 
   void read_all() {
     std::vector<std::byte> room;
-    for (Ring& ring : rings) ring.read(decoder, room, raw);
+    for (Ring& ring : rings) {
+      ring.read(room);
+      const std::size_t used = decoder.feed(room);
+      if (raw.is_open())
+        raw.write(reinterpret_cast<const char*>(room.data()), static_cast<std::streamsize>(used));
+      ring.take(used);
+    }
   }
   void run() {
     try {

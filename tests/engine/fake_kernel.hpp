@@ -4,9 +4,12 @@
 // as Linux 6.12 and 7.3 were seen to behave in guests with two nodes. Any call can be made to fail.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,7 +36,7 @@ class FakeKernel final : public live::KernelCalls {
     bool foreign = false;                             // another user's
   };
   /// What a call is, for the one that lets it fail.
-  enum class Call : std::uint8_t { read, populated, move, query };
+  enum class Call : std::uint8_t { read, write, trace, populated, move, query };
 
   explicit FakeKernel(std::vector<std::uint64_t> node_pages) : sizes(std::move(node_pages)) {}
 
@@ -125,6 +128,60 @@ class FakeKernel final : public live::KernelCalls {
   }
   std::map<std::string, std::string> files;  // others, by path
 
+  int write(const std::string& path, const std::string& text) override {
+    if (const int error = failed(Call::write)) return error;
+    if (!files.contains(path) && !is_below_a_kdamond(path)) return ENOENT;
+    files[path] = text;
+    written.emplace_back(path, text);
+    if (path == kdamonds + "nr_kdamonds") {
+      std::erase_if(files,
+                    [&](const auto& file) { return file.first.starts_with(kdamonds + "0/"); });
+    } else if (path == kdamonds + "0/state" && text == "on") {
+      files[kdamonds + "0/pid"] = "4711\n";
+    }
+    return 0;
+  }
+  std::vector<std::pair<std::string, std::string>> written;
+
+  /// A machine with DAMON, whose files nobody uses.
+  void have_damon() {
+    files[kdamonds + "nr_kdamonds"] = "0\n";
+    files["/sys/kernel/tracing/events/damon/damon_aggregated/format"] = damon_format;
+  }
+  static inline const std::string kdamonds = "/sys/kernel/mm/damon/admin/kdamonds/";
+  static inline const std::string damon_format =  // of Linux 6.12
+      "name: damon_aggregated\n"
+      "ID: 533\n"
+      "format:\n"
+      "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+      "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
+      "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
+      "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n"
+      "\n"
+      "\tfield:unsigned long target_id;\toffset:8;\tsize:8;\tsigned:0;\n"
+      "\tfield:unsigned int nr_regions;\toffset:16;\tsize:4;\tsigned:0;\n"
+      "\tfield:unsigned long start;\toffset:24;\tsize:8;\tsigned:0;\n"
+      "\tfield:unsigned long end;\toffset:32;\tsize:8;\tsigned:0;\n"
+      "\tfield:unsigned int nr_accesses;\toffset:40;\tsize:4;\tsigned:0;\n"
+      "\tfield:unsigned int age;\toffset:44;\tsize:4;\tsigned:0;\n"
+      "\n"
+      "print fmt: \"target_id=%lu nr_regions=%u %lu-%lu: %u %u\", REC->target_id\n";
+
+  /// The ring that was opened last; records that the test puts there are read by its owner.
+  struct Trace {
+    std::uint64_t tracepoint = 0;
+    int thread = 0;
+    std::vector<std::byte> bytes;
+  };
+  std::shared_ptr<Trace> traced;
+  int trace(std::uint64_t tracepoint, int thread, std::uint64_t,
+            std::unique_ptr<live::TraceRing>& out) override {
+    if (const int error = failed(Call::trace)) return error;
+    traced = std::make_shared<Trace>(Trace{tracepoint, thread, {}});
+    out = std::make_unique<FakeRing>(traced);
+    return 0;
+  }
+
   int populated(int pid, std::uint64_t begin, std::uint64_t end,
                 std::vector<live::Populated>& out) override {
     if (const int error = failed(Call::populated)) return error;
@@ -180,7 +237,24 @@ class FakeKernel final : public live::KernelCalls {
   }
 
  private:
+  class FakeRing final : public live::TraceRing {
+   public:
+    explicit FakeRing(std::shared_ptr<Trace> trace) : trace_(std::move(trace)) {}
+    void read(std::vector<std::byte>& out) override { out = trace_->bytes; }
+    void take(std::size_t bytes) override {
+      trace_->bytes.erase(trace_->bytes.begin(),
+                          trace_->bytes.begin() + static_cast<std::ptrdiff_t>(bytes));
+    }
+
+   private:
+    std::shared_ptr<Trace> trace_;
+  };
+
   int failed(Call call) { return fail ? fail(call) : 0; }
+  [[nodiscard]] bool is_below_a_kdamond(const std::string& path) const {
+    const auto number = files.find(kdamonds + "nr_kdamonds");
+    return path.starts_with(kdamonds + "0/") && number != files.end() && number->second == "1";
+  }
 
   static int node_of(const Process& process, std::uint64_t address) {
     const auto at = process.pages.find(address);

@@ -392,6 +392,20 @@ TEST("live moves: a budget is kept to the page, and a full node is given time") 
   CHECK_EQ(full.policy.with(Outcome::no_space).size(), 4u * 64);
 }
 
+TEST("live memory: less than a huge page is no room where there are huge pages") {
+  Scene scene(4096, 8192, 600);
+  scene.fill(heap, 100, 0);
+  scene.look();
+  CHECK_EQ(scene.memory.free_pages(Tier::fast), 500u);
+  scene.kernel.map(pid, heap + (1 << 30), heap + (1 << 30) + huge);
+  scene.kernel.touch_huge(pid, heap + (1 << 30), 1);
+  scene.look();
+  CHECK_EQ(scene.memory.free_pages(Tier::fast), 0u);
+  scene.kernel.unmap(pid, heap);
+  scene.look();
+  CHECK_EQ(scene.memory.free_pages(Tier::fast), 600u);
+}
+
 TEST("live moves: a node keeps its spare pages, and the next one is taken") {
   FakeKernel kernel{{4096, 200, 4096}};
   Nodes nodes = two_nodes();

@@ -18,8 +18,10 @@ ALLOWED = {
     "engine/policy": "core track classify migrate regulate",
     "engine/trace": "core",
     "engine/sim": "core trace",
-    "engine/record": "core trace",
-    "engine/live": "core",
+    "engine/perf": "",
+    "engine/record": "core trace perf",
+    "engine/live": "core perf",
+    "engine/tierd": "core perf live",
     "engine/record/plugin": "core trace record",
     "engine/record/preload": "core trace record",
     "engine/bindings": "core trace sim record kernels",
@@ -92,7 +94,8 @@ def test_an_include_through_a_wall_is_named_with_its_place(tmp_path: Path) -> No
         "engine/core/seam.hpp:1: policy/tpp.hpp: core may include itself alone",
         "engine/policy/some.cpp:1: sim/machine.hpp: policy may include core track classify migrate "
         "regulate",
-        "engine/record/import/csv.cpp:2: record/plugin/guest.hpp: record may include core trace",
+        "engine/record/import/csv.cpp:2: record/plugin/guest.hpp: record may include core trace "
+        "perf",
         "engine/sim/machine.hpp:1: record/preload/heat.hpp: sim may include core trace",
         "engine/track/scores.hpp:4: classify/bins.hpp: track may include core",
     ]

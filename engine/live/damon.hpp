@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+
+// Damon: the kernel's monitor of data accesses, set up by its files in sysfs to watch the virtual
+// addresses of processes (Documentation/admin-guide/mm/damon/usage.rst).
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "live/changes.hpp"
+#include "live/damon_trace.hpp"
+#include "live/kernel_calls.hpp"
+
+namespace tt::live {
+
+class Damon {
+ public:
+  struct Options {
+    Nanos sampling = from_millis(5), aggregation = from_millis(100), update = from_millis(1000);
+    // Ten regions tell as much of a hot half as a hundred, for a quarter of the processor time.
+    unsigned min_regions = 10, max_regions = 1000;
+  };
+
+  /// What it writes is noted in `changes`, which has to outlive it.
+  Damon(KernelCalls& kernel, Changes& changes, const Options& options)
+      : kernel_(kernel), changes_(changes), options_(options) {}
+  /// Ends it, and gives back what it took.
+  ~Damon() { stop(); }
+  Damon(const Damon&) = delete;
+  Damon& operator=(const Damon&) = delete;
+
+  /// Watches these processes from now on. NotAllowed naming what this kernel lacks, what refuses,
+  /// or who uses DAMON already; nothing has changed then.
+  void start(std::span<const int> pids);
+  /// Undoes all of `changes`.
+  void stop();
+  [[nodiscard]] bool runs() const { return ring_ != nullptr; }
+
+  /// Aggregations that are over since the last call.
+  [[nodiscard]] std::vector<DamonAggregation> collect();
+  /// Of an aggregation: the process that it is of; 0 if it is of none that was started.
+  [[nodiscard]] int pid(const DamonAggregation& aggregation) const {
+    return aggregation.target < pids_.size() ? pids_[aggregation.target] : 0;
+  }
+  [[nodiscard]] std::uint64_t lost() const { return decoder_ ? decoder_->lost() : 0; }
+  [[nodiscard]] const Options& options() const { return options_; }
+
+ private:
+  void set_up(std::span<const int> pids);
+  void write(const std::string& path, const std::string& text, const char* hint = "");
+  void noted(int error, const std::string& path) const;
+  [[nodiscard]] std::string read(const std::string& path, const char* hint = "");
+
+  KernelCalls& kernel_;
+  Changes& changes_;
+  const Options options_;
+  std::vector<int> pids_;
+  std::unique_ptr<DamonDecoder> decoder_;
+  std::unique_ptr<TraceRing> ring_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace tt::live

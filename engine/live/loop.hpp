@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+
+// Loop: what a live engine does again and again: looks at the processes, hands over samples, ticks,
+// moves, verifies. It sleeps nowhere: it tells when there is something to do again.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "core/seam.hpp"
+#include "core/ticker.hpp"
+#include "live/live_memory.hpp"
+
+namespace tt::live {
+
+class Loop {
+ public:
+  struct Options {
+    Nanos look_every = from_millis(500);  // longer where looks take long
+    double most_looking = 0.02;           // of the time
+    double verified_per_second = 8192;    // pages: under a hundredth of a core
+    Nanos most_moving = from_millis(50);  // in a turn: samples wait no longer
+  };
+  /// Appends the samples that have come since it was called last.
+  using Collect =
+      std::function<void(const LiveMemory& memory, Nanos now, std::vector<Sample>& out)>;
+
+  /// `start`: the clock's time that the policy takes for 0.
+  Loop(KernelCalls& kernel, LiveMemory& memory, Policy& policy, Collect collect,
+       const Options& options, Nanos start);
+
+  /// One turn. Returns how long nothing is due then; 0 if moves still wait.
+  Nanos turn();
+  /// Of the last look: the errno of a process that could not be looked at, 0 if there was none.
+  [[nodiscard]] int look_error() const { return look_error_; }
+
+ private:
+  [[nodiscard]] Nanos now() { return kernel_.now() - start_; }
+
+  KernelCalls& kernel_;
+  LiveMemory& memory_;
+  Policy& policy_;
+  const Collect collect_;
+  const Options options_;
+  const Nanos start_;
+  Ticker<Nanos> ticker_, looks_;
+  std::vector<Sample> samples_;
+  Nanos verified_{};
+  bool looked_ = false;
+  int look_error_ = 0;
+};
+
+}  // namespace tt::live

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+
+#include "live/probe.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <system_error>
+
+#include "live/nodes.hpp"
+
+namespace tt::live {
+namespace {
+
+using Kind = Finding::Kind;
+
+std::string message(int error) { return std::generic_category().message(error); }
+
+std::string stripped(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+/// Some pages of our own, which are touched.
+class OwnPages {
+ public:
+  static constexpr std::size_t bytes = 16 * base_page_bytes;
+  OwnPages()
+      : at_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    if (at_ != MAP_FAILED) std::memset(at_, 1, bytes);
+  }
+  ~OwnPages() {
+    if (at_ != MAP_FAILED) ::munmap(at_, bytes);
+  }
+  OwnPages(const OwnPages&) = delete;
+  OwnPages& operator=(const OwnPages&) = delete;
+  [[nodiscard]] std::uint64_t address() const { return reinterpret_cast<std::uintptr_t>(at_); }
+
+ private:
+  void* at_;
+};
+
+Finding tiers(KernelCalls& kernel) {
+  Finding out{Kind::works, "memory tiers", {}, {}};
+  try {
+    out.what = find_nodes(kernel).text();
+  } catch (const std::runtime_error& error) {
+    out.kind = Kind::lacks;
+    out.what = error.what();
+    out.cure = "--fast NODES --slow NODES";
+  }
+  return out;
+}
+
+Finding moves(KernelCalls& kernel) {
+  const OwnPages own;
+  const std::vector<std::uint64_t> addresses{own.address()};
+  std::vector<int> status{-1};
+  const int pid = ::getpid();
+  long result = kernel.move_pages(pid, addresses, {}, status);
+  if (result == 0 && status[0] >= 0) {
+    const std::vector<int> nodes{status[0]};
+    result = kernel.move_pages(pid, addresses, nodes, status);
+    if (result == 0 && status[0] >= 0)
+      return {Kind::works, "moving pages", "of our own; another user's take CAP_SYS_NICE", {}};
+  }
+  const int error = result < 0 ? static_cast<int>(-result) : -status[0];
+  return {Kind::lacks, "moving pages", message(error),
+          "in a container: --security-opt seccomp=... that allows move_pages, and CAP_SYS_NICE"};
+}
+
+Finding populated(KernelCalls& kernel) {
+  const OwnPages own;
+  std::vector<Populated> runs;
+  const int error =
+      kernel.populated(::getpid(), own.address(), own.address() + OwnPages::bytes, runs);
+  if (error == 0 && !runs.empty())
+    return {Kind::works, "populated pages", "are told by /proc/PID/pagemap", {}};
+  return {Kind::lacks, "populated pages", error == 0 ? "none is told" : message(error), {}};
+}
+
+Finding damon(KernelCalls& kernel) {
+  std::string text;
+  Finding out{Kind::lacks, "DAMON", {}, {}};
+  int error = kernel.read("/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", text);
+  if (error != 0) {
+    out.what = "its sysfs: " + message(error);
+    out.cure = "a kernel with CONFIG_DAMON_SYSFS and CONFIG_DAMON_VADDR, and root";
+    return out;
+  }
+  if (stripped(text) != "0") {
+    out.what = "is in use by somebody else (" + stripped(text) + " kdamonds)";
+    out.cure = "echo 0 > /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+    return out;
+  }
+  error = kernel.read("/sys/kernel/tracing/events/damon/damon_aggregated/id", text);
+  if (error != 0) {
+    out.what = "its tracepoint: " + message(error);
+    out.cure = "mount -t tracefs none /sys/kernel/tracing";
+    return out;
+  }
+  std::unique_ptr<TraceRing> ring;
+  try {
+    error = kernel.trace(std::stoul(text), ::getpid(), 0, ring);
+  } catch (const std::logic_error&) {
+    error = EINVAL;
+  }
+  if (error != 0) {
+    out.what = "a ring for its tracepoint: " + message(error);
+    out.cure = "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1";
+    return out;
+  }
+  return {Kind::works, "DAMON", "regions by its tracepoint; samples of pages are estimated", {}};
+}
+
+Finding sampling(KernelCalls& kernel) {
+  std::string text;
+  const std::string devices = "/sys/bus/event_source/devices/";
+  for (const auto& [path, name] :
+       {std::pair{"cpu/events/mem-loads", "PEBS"}, std::pair{"ibs_op/type", "IBS"},
+        std::pair{"arm_spe_0/type", "SPE"}})
+    if (kernel.read(devices + path, text) == 0)
+      return {
+          Kind::note, "hardware samples", std::string{name} + " is there, and not used yet", {}};
+  return {
+      Kind::lacks, "hardware samples", "no PEBS, IBS or SPE (a guest, or an old processor)", {}};
+}
+
+Finding kernels_own(KernelCalls& kernel) {
+  std::string balancing, demotion;
+  const int first = kernel.read("/proc/sys/kernel/numa_balancing", balancing);
+  const int second = kernel.read("/sys/kernel/mm/numa/demotion_enabled", demotion);
+  std::string what = "numa_balancing " + (first == 0 ? stripped(balancing) : "is not there") +
+                     ", demotion " + (second == 0 ? stripped(demotion) : "is not there");
+  Finding out{Kind::note, "the kernel's own tiering", what, {}};
+  if (first == 0 && stripped(balancing) != "0")
+    out.cure = "sysctl kernel.numa_balancing=0, while pages are moved from outside";
+  return out;
+}
+
+std::string json_text(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out + '"';
+}
+
+}  // namespace
+
+std::vector<Finding> probe(KernelCalls& kernel) {
+  return {tiers(kernel), moves(kernel),    populated(kernel),
+          damon(kernel), sampling(kernel), kernels_own(kernel)};
+}
+
+std::string text_of(const std::vector<Finding>& findings) {
+  std::string out;
+  for (const Finding& finding : findings) {
+    out += finding.kind == Kind::works   ? "yes   "
+           : finding.kind == Kind::lacks ? "no    "
+                                         : "      ";
+    out += finding.subject + ": " + finding.what;
+    if (!finding.cure.empty()) out += "\n      -> " + finding.cure;
+    out += '\n';
+  }
+  return out;
+}
+
+std::string json_of(const std::vector<Finding>& findings) {
+  std::string out = "[";
+  for (const Finding& finding : findings) {
+    const char* const works = finding.kind == Kind::works   ? "true"
+                              : finding.kind == Kind::lacks ? "false"
+                                                            : "null";
+    out += (out.size() > 1 ? ",\n " : "") + ("{\"subject\": " + json_text(finding.subject)) +
+           ", \"works\": " + works + ", \"found\": " + json_text(finding.what) +
+           ", \"cure\": " + (finding.cure.empty() ? "null" : json_text(finding.cure)) + "}";
+  }
+  return out + "]\n";
+}
+
+}  // namespace tt::live

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+
+#include "live/session.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "live/journal.hpp"
+
+namespace tt::live {
+namespace {
+
+LiveMemory::Options memory_options(const Session::Options& options) {
+  LiveMemory::Options out;
+  out.fast_limit = options.fast_limit;
+  return out;
+}
+
+std::filesystem::path beside(std::filesystem::path path, const char* ending) {
+  if (!path.empty()) path += ending;
+  return path;
+}
+
+std::string mebibytes(std::uint64_t pages) {
+  return std::to_string(pages * base_page_bytes >> 20) + " MiB";
+}
+
+}  // namespace
+
+Session::Session(KernelCalls& kernel, const Options& options, std::ostream* journal)
+    : kernel_(kernel),
+      samples_({}, options.seed),
+      memory_(kernel, options.nodes, memory_options(options), &samples_),
+      damons_(kernel, beside(options.changes, ".damon")),
+      balancing_(kernel, beside(options.changes, ".balancing")),
+      damon_(kernel, damons_, options.damon) {
+  const PolicyInfo& info = policy(options.policy);
+  const Knobs knobs = resolve(info.knobs, options.knobs);
+  require_needs(info, knobs, Need::samples, "a running process");
+  const PolicyContext context{memory_, knobs, nullptr, options.seed};
+  policy_ = journal == nullptr ? info.make(context) : journaled(info, context, *journal);
+}
+
+Session::~Session() = default;
+
+void Session::start(int pid) {
+  memory_.add(pid);
+  // The kernel's own balancing would move pages back, and count them against the program.
+  const std::string balancing = "/proc/sys/kernel/numa_balancing";
+  const int error = balancing_.replace(balancing, "0");
+  if (error != 0 && error != ENOENT)
+    throw NotAllowed(balancing + ": " + std::strerror(error) + "; it takes root");
+  damon_.start(memory_.pids());
+  loop_ = std::make_unique<Loop>(
+      kernel_, memory_, *policy_,
+      [this](const LiveMemory&, Nanos, std::vector<Sample>& out) { collect(out); }, Loop::Options{},
+      kernel_.now());
+}
+
+Nanos Session::turn() { return loop_->turn(); }
+
+void Session::collect(std::vector<Sample>& out) {
+  for (const DamonAggregation& each : damon_.collect())
+    if (each.whole)
+      samples_.draw(each, damon_.pid(each), seconds(damon_.options().aggregation), memory_, out);
+}
+
+std::string Session::summary() const {
+  const MoveCounts& moves = memory_.moves();
+  std::string out = mebibytes(memory_.blocks().used(Tier::fast)) + " in the fast tier, " +
+                    mebibytes(memory_.blocks().used(Tier::slow)) + " in the slow one; moved " +
+                    mebibytes(moves.moved[index(Tier::fast)]) + " up and " +
+                    mebibytes(moves.moved[index(Tier::slow)]) + " down in " +
+                    std::to_string(moves.calls) + " calls, the longest of " +
+                    std::to_string(moves.longest.count() / 1000) + " us";
+  for (const auto& [error, pages] : moves.failed)
+    if (pages > 0)
+      out += "; " + std::to_string(pages) + " pages refused (" + std::strerror(error) + ")";
+  if (moves.no_room > 0) out += "; no room for " + std::to_string(moves.no_room) + " pages";
+  if (damon_.lost() > 0) out += "; " + std::to_string(damon_.lost()) + " records of DAMON lost";
+  return out;
+}
+
+}  // namespace tt::live

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+
+// Session: a policy on running processes, with DAMON as its eyes.
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/registry.hpp"
+#include "live/changes.hpp"
+#include "live/damon.hpp"
+#include "live/estimated_samples.hpp"
+#include "live/kernel_calls.hpp"
+#include "live/live_memory.hpp"
+#include "live/loop.hpp"
+#include "live/nodes.hpp"
+
+namespace tt::live {
+
+class Session {
+ public:
+  struct Options {
+    std::string policy;
+    KnobMap knobs;
+    Nodes nodes;
+    std::uint64_t fast_limit = LiveMemory::no_limit;  // pages
+    std::uint64_t seed = 0;
+    Damon::Options damon;
+    std::filesystem::path changes;  // the file that notes what is changed in the kernel
+  };
+
+  /// std::invalid_argument for an unknown policy or a knob's value, and naming what the policy
+  /// needs and cannot have of a running process; std::runtime_error when a node cannot be read.
+  /// `journal` may be null.
+  Session(KernelCalls& kernel, const Options& options, std::ostream* journal);
+  ~Session();
+
+  /// Watches this process. NotAllowed as Damon::start.
+  void start(int pid);
+  /// One turn; as Loop::turn. NotAllowed when there is no use in going on.
+  Nanos turn();
+  /// Whether all processes have ended.
+  [[nodiscard]] bool over() const { return memory_.pids().empty(); }
+  /// What has been moved and what was in the way, in a few lines.
+  [[nodiscard]] std::string summary() const;
+  [[nodiscard]] const LiveMemory& memory() const { return memory_; }
+
+ private:
+  void collect(std::vector<Sample>& out);
+
+  KernelCalls& kernel_;
+  EstimatedSamples samples_;
+  LiveMemory memory_;
+  std::unique_ptr<Policy> policy_;
+  Changes damons_, balancing_;
+  Damon damon_;
+  std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace tt::live

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+
+#include "perf/ring.hpp"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+namespace tt::perf {
+
+File::~File() {
+  if (number_ >= 0) ::close(number_);
+}
+
+int open_event(perf_event_attr& attributes, int pid, int cpu, int group, File& out) {
+  attributes.size = sizeof attributes;
+  const long file =
+      ::syscall(SYS_perf_event_open, &attributes, pid, cpu, group, PERF_FLAG_FD_CLOEXEC);
+  if (file < 0) return errno;
+  out = File{static_cast<int>(file)};
+  return 0;
+}
+
+Ring::Ring(int file, std::size_t bytes)
+    : page_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))), bytes_(bytes) {
+  void* const at = ::mmap(nullptr, page_ + bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (at == MAP_FAILED)
+    throw std::system_error(errno, std::generic_category(), "a ring buffer for perf events");
+  meta_ = static_cast<perf_event_mmap_page*>(at);
+}
+
+Ring::~Ring() {
+  if (meta_ != nullptr) ::munmap(meta_, page_ + bytes_);
+}
+
+void Ring::read(std::vector<std::byte>& out) const {
+  const std::uint64_t head = std::atomic_ref(meta_->data_head).load(std::memory_order_acquire);
+  const std::uint64_t tail = meta_->data_tail;
+  const auto* const data = reinterpret_cast<const std::byte*>(meta_) + page_;
+  out.resize(head - tail);
+  if (out.empty()) return;
+  const std::size_t from = tail % bytes_;
+  const std::size_t first = std::min(out.size(), bytes_ - from);
+  std::memcpy(out.data(), data + from, first);
+  std::memcpy(out.data() + first, data, out.size() - first);
+}
+
+void Ring::take(std::size_t bytes) {
+  std::atomic_ref(meta_->data_tail).store(meta_->data_tail + bytes, std::memory_order_release);
+}
+
+}  // namespace tt::perf

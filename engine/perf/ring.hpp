@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+
+// The kernel's perf events: opening one, and reading the ring buffer into which it writes records.
+#pragma once
+
+#include <linux/perf_event.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace tt::perf {
+
+/// A file descriptor of its own; closed with it.
+class File {
+ public:
+  explicit File(int number = -1) : number_(number) {}
+  ~File();
+  File(File&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  [[nodiscard]] int get() const { return number_; }
+  [[nodiscard]] bool is_open() const { return number_ >= 0; }
+
+ private:
+  int number_;
+};
+
+/// perf_event_open(2), closed on exec. Returns an errno.
+[[nodiscard]] int open_event(perf_event_attr& attributes, int pid, int cpu, int group, File& out);
+
+/// The ring buffer of an event, which others may share (PERF_EVENT_IOC_SET_OUTPUT).
+class Ring {
+ public:
+  static constexpr std::size_t default_bytes = std::size_t{1} << 19;  // a power of two
+  /// std::system_error when there is no memory for it, or too much is locked already.
+  explicit Ring(int file, std::size_t bytes = default_bytes);
+  ~Ring();
+  Ring(Ring&& other) noexcept
+      : meta_(std::exchange(other.meta_, nullptr)), page_(other.page_), bytes_(other.bytes_) {}
+  Ring& operator=(Ring&&) = delete;
+
+  /// What has been written and not been taken yet: `out` holds nothing else then.
+  void read(std::vector<std::byte>& out) const;
+  /// So much of it has been dealt with: the kernel may write there.
+  void take(std::size_t bytes);
+
+ private:
+  perf_event_mmap_page* meta_ = nullptr;
+  std::size_t page_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace tt::perf

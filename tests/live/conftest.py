@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""Tests on a real kernel with two memory nodes, in an emulated machine (`make test-live`)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from guest import Tools
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.slow)
+        item.add_marker(pytest.mark.timeout(900))
+        if "TIERTUNE_TIERD" not in os.environ:
+            item.add_marker(pytest.mark.skip(reason="`make test-live` runs it"))
+
+
+@pytest.fixture(scope="session")
+def tools() -> Tools:
+    return Tools.find()
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What runs in the guest, by its path there."""
+    hot = tmp_path_factory.mktemp("programs") / "hot"
+    source = Path(__file__).with_name("hot.c")
+    subprocess.run(["cc", "-O2", "-Wall", "-static", "-o", hot, source], check=True)
+    tierd = Path(os.environ["TIERTUNE_TIERD"])
+    return {"/hot": hot.read_bytes(), "/tierd": tierd.read_bytes()}

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MIT
+"""tierd on a real kernel: hot pages end in the fast tier, and no program is harmed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from guest import Tools, boot
+
+
+def fast_by_second(output: str) -> dict[int, int]:
+    """MiB of the hot set in the fast tier."""
+    said = re.findall(r"^second (\d+): (\d+) of \d+ MiB fast$", output, re.MULTILINE)
+    return {int(second): int(mib) for second, mib in said}
+
+
+@pytest.mark.parametrize("policy", ["hybridtier", "freqtier", "hemem", "memtis"])
+def test_a_hot_set_ends_fast_and_is_followed(
+    tools: Tools, programs: dict[str, bytes], policy: str
+) -> None:
+    ran = boot(
+        tools,
+        f"/tierd run --policy {policy} --fast-limit 80M -- /hot 160 64 40 20\n",
+        programs,
+    )
+    print(ran.output)
+    assert ran.status == 0
+    assert "every byte is right" in ran.output
+    fast = fast_by_second(ran.output)
+    assert max(mib for second, mib in fast.items() if second <= 8) >= 61  # 95 %
+    assert max(mib for second, mib in fast.items() if second > 20) >= 61
+
+
+def test_a_programs_end_is_its_own(tools: Tools, programs: dict[str, bytes]) -> None:
+    ran = boot(
+        tools,
+        """
+/tierd run -- sh -c 'exit 7'; echo "exit: $?"
+/tierd run -- sh -c 'kill -TERM $$'; echo "signal: $?"
+/tierd run -- /nowhere; echo "nowhere: $?"
+echo through | /tierd run --quiet -- cat
+/tierd run -- sh -c 'trap "echo told; exit 3" TERM; echo ready; while :; do :; done' > /out &
+until grep -q ready /out; do :; done
+kill -TERM $!; wait $!; echo "passed on: $?"
+cat /out
+echo "balancing $(cat /proc/sys/kernel/numa_balancing)"
+""",
+        programs,
+    )
+    print(ran.output)
+    for line in (
+        "exit: 7",
+        "signal: 143",
+        "nowhere: 127",
+        "through",
+        "told",
+        "passed on: 3",
+        "balancing 1",
+    ):
+        assert line in ran.output.splitlines(), line
+
+
+def test_a_program_outlives_its_daemon(tools: Tools, programs: dict[str, bytes]) -> None:
+    ran = boot(
+        tools,
+        """
+/hot 96 32 15 > /out & hot=$!
+/tierd attach --fast-limit 40M --pid $hot & tierd=$!
+until grep -q "second 7:" /out; do :; done
+kill -9 $tierd; wait $tierd
+wait $hot; echo "hot: $?"; cat /out
+/tierd attach --pid $$; echo "in use: $?"
+/tierd restore; echo "restored: $?"
+echo "kdamonds $(cat /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds)"
+echo "balancing $(cat /proc/sys/kernel/numa_balancing)"
+/hot 96 32 10 & hot=$!
+/tierd attach --fast-limit 40M --pid $hot; echo "tierd: $?"
+wait $hot; echo "again: $?"
+/tierd attach --pid $hot; echo "gone: $?"
+""",
+        programs,
+    )
+    print(ran.output)
+    expected = ("in use: 1", "restored: 0", "kdamonds 0", "balancing 1")
+    for line in (*expected, "hot: 0", "tierd: 0", "again: 0", "gone: 2"):
+        assert line in ran.output.splitlines(), line
+    assert ran.output.count("every byte is right") == 2
