@@ -129,7 +129,8 @@ bool Blocks::consistent() const {
     for (const auto& [address, number] : blocks)
       if (blocks_[number].pid != pid || blocks_[number].address != address) return false;
   }
-  return used == used_ && huge == huge_ && listed == in_use && in_use + free_.size() == blocks_.size();
+  return used == used_ && huge == huge_ && listed == in_use &&
+         in_use + free_.size() == blocks_.size();
 }
 
 }  // namespace tt::live

@@ -21,8 +21,8 @@ namespace tt::live {
 class EstimatedSamples final : public SampleSource {
  public:
   struct Options {
-    double most_hertz = 1e5;       // samples a second, whatever is asked for
-    double assumed_events = 10e6;  // a second, of all processes: what a period divides
+    double most_hertz = 1e5;      // samples a second, whatever is asked for
+    double assumed_events = 1e8;  // a second, of all processes: what a period divides
   };
   EstimatedSamples(const Options& options, std::uint64_t seed) : options_(options), rng_(seed) {}
 
