@@ -13,12 +13,16 @@ import argparse
 import errno
 import importlib
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tuner import foreign, output, screen
 from tuner.arguments import COMMANDS
+
+if TYPE_CHECKING:
+    from tuner.errors import WrongParameter
 
 MODULES = {"import": "import_"}
 """Of commands whose name a module cannot have."""
@@ -56,7 +60,7 @@ def _run(arguments: Sequence[str]) -> int:
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json = "--json" in own  # what follows -- belongs to a recorded program
     parser = parser_for(arguments)
-    from tuner.errors import UserError
+    from tuner.errors import UserError, WrongParameter
     from tuner.stop import Terminated, terminable
 
     try:
@@ -86,6 +90,8 @@ def _run(arguments: Sequence[str]) -> int:
         if as_json:
             _print_error(str(error), 2)
         error.parser.usage_error(str(error))
+    except WrongParameter as error:
+        return _ended(f"error: {_placed(error, args)}", error.code, as_json)
     except UserError as error:
         return _ended(f"error: {error}", error.code, as_json)
     except Terminated:
@@ -95,6 +101,16 @@ def _run(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _failed(error, as_json)
     return code
+
+
+def _placed(error: WrongParameter, args: Namespace) -> str:
+    """The message, behind the place in the file of the one workload that the command line names."""
+    from tuner.documents import catalog
+
+    given = getattr(args, "workload", None) or getattr(args, "workload_name", None)
+    if not isinstance(given, str):
+        return str(error)
+    return f"{catalog.place(catalog.Kind.workload, given, error.key)}: {error}"
 
 
 LIMITS = {errno.EMFILE: "-n", errno.EAGAIN: "-u", errno.ENOMEM: "-v"}

@@ -20,6 +20,16 @@ class UserError(Exception):
     code = 2
 
 
+class WrongParameter(UserError):
+    """A parameter of a workload's kernel that only the kernel can judge, by a scale or by other
+    parameters. The command line, which knows the workload's file, adds its place."""
+
+    def __init__(self, message: str, key: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.key = key
+        """In the document."""
+
+
 def as_object(message: str, exit: int) -> dict[str, dict[str, str | int]]:
     """What a command with --json prints of an error, and the exit code that it ends with."""
     return {"error": {"message": message, "exit": exit}}

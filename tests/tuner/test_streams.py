@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,8 @@ from typing import Any
 import pytest
 from conftest import FakeNative
 
-from tuner import engine
-from tuner.errors import UserError
+from tuner import cli, engine
+from tuner.errors import UserError, WrongParameter
 from tuner.run import settings, streams
 from tuner.run.trial import StreamRequest
 from tuner.text import size
@@ -259,6 +261,26 @@ def test_a_bad_parameter_is_the_users_error(fake: FakeNative) -> None:
     fake.on_record = fail
     with pytest.raises(UserError, match="workload walker, input big: keys: found 5"):
         streams.ensure(request_of())
+
+
+def test_a_parameter_that_the_kernel_refuses_is_named_with_its_place(
+    fake: FakeNative, user_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(partial: Path) -> None:
+        raise ValueError("walker: parameter keys: found 5, allowed 10 to 20")
+
+    fake.on_record = fail
+    written = (user_folder / "workloads/walker.yaml").read_text().splitlines()
+    line = 1 + next(i for i, text in enumerate(written) if "keys:" in text)
+    for given in ("walker", "workloads/walker.yaml"):
+        assert cli.main(["sim", "--workload", given, "--input", "big", "--policy", "toy"]) == 2
+        assert re.search(
+            rf"error: \S*workloads/walker.yaml:{line}: workload walker, input big: "
+            "walker: parameter keys: found 5, allowed 10 to 20$",
+            capsys.readouterr().err.strip(),
+        )
+    error = pickle.loads(pickle.dumps(WrongParameter("what", ("inputs", 0))))
+    assert str(error) == "what" and error.key == ("inputs", 0)
 
 
 def test_entries_and_clear(fake: FakeNative, monkeypatch: pytest.MonkeyPatch) -> None:

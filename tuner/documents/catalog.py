@@ -31,7 +31,7 @@ from tuner.documents.machine import Based, CurvesSpec, MachineSpec, TierSpec, ov
 from tuner.documents.reading import is_file, read_text
 from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.documents.workload import InputSpec, WorkloadSpec
-from tuner.errors import UserError, brief, nearest, unknown
+from tuner.errors import UserError, brief, nearest, one_line, unknown
 from tuner.files import shipped
 
 T = TypeVar("T")
@@ -108,6 +108,12 @@ def workload(name: str) -> Entry[WorkloadSpec]:
     if entry.spec.kernel is None:
         entry = replace(entry, spec=_with_recordings(document, entry))
     return entry
+
+
+def place(kind: Kind, name: str, key: Key) -> str:
+    """FILE:LINE of a key, or of the longest part of it that is written. UserError as of `find`."""
+    path, line = Document.read(find(kind, name)).place(key)
+    return f"{one_line(path)}:{line}"
 
 
 def machine(name: str) -> Entry[MachineSpec]:

@@ -21,6 +21,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -31,12 +32,14 @@ from typing import Any
 
 from tuner import engine, terminal, text
 from tuner.documents.reading import read_json
-from tuner.errors import UserError
+from tuner.errors import UserError, WrongParameter
 from tuner.files import make_room, plain, write_atomically
 from tuner.run.trial import RecordedStream, Stream, StreamRequest
 
 Progress = Callable[[float], None]
 
+PARAMETER = re.compile(r"\bparameter (\w+): ")
+"""In a kernel's complaint."""
 LARGEST_NOTE = 1_000_000
 """Bytes."""
 
@@ -400,7 +403,11 @@ def _run_kernel(request: StreamRequest, path: Path, progress: Progress | None) -
             progress=watch,
         )
     except ValueError as error:
-        raise UserError(f"workload {request.workload}, input {request.input}: {error}") from error
+        message = f"workload {request.workload}, input {request.input}: {error}"
+        if named := PARAMETER.search(str(error)):
+            key = ("inputs", request.input, "parameters", named[1])
+            raise WrongParameter(message, key) from error
+        raise UserError(message) from error
     except (RuntimeError, OSError) as error:
         if os.strerror(errno.EFBIG) in str(error):
             raise UserError(f"{error}: `ulimit -f` of this shell allows no larger file") from error
