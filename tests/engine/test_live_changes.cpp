@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+
+// What a live engine changes in the kernel's settings and undoes, whatever happens; what it refuses
+// to run; and programs that it starts.
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "check.hpp"
+#include "fake_kernel.hpp"
+#include "live/changes.hpp"
+#include "live/launcher.hpp"
+#include "live/probe.hpp"
+#include "live/session.hpp"
+#include "scratch.hpp"
+
+using namespace tt;
+using live::Changes;
+using live::Finding;
+using live::Session;
+using test::FakeKernel;
+
+namespace {
+
+const std::string balancing = "/proc/sys/kernel/numa_balancing";
+const std::string demotion = "/sys/kernel/mm/numa/demotion_enabled";
+
+FakeKernel with_settings() {
+  FakeKernel kernel{{100, 100}};
+  kernel.files = {{balancing, "2\n"}, {demotion, "true\n"}};
+  return kernel;
+}
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream in{path};
+  return {std::istreambuf_iterator<char>{in}, {}};
+}
+void write(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream{path} << text;
+  ::chmod(path.c_str(), 0600);
+}
+
+}  // namespace
+
+TEST("live changes: the last one is undone first, and what was not changed is left alone") {
+  const check::Scratch scratch;
+  const auto file = scratch.file("changes");
+  FakeKernel kernel = with_settings();
+  {
+    Changes changes{kernel, file};
+    CHECK_EQ(changes.replace(balancing, "2"), 0);
+    CHECK(changes.empty() && !std::filesystem::exists(file));
+    CHECK_EQ(changes.replace(balancing, "0"), 0);
+    CHECK_EQ(changes.write(demotion, "false", "true"), 0);
+    CHECK_EQ(text_of(file), "tierd changes 1\n" + balancing + "\t2\n" + demotion + "\ttrue\n");
+    CHECK_EQ(changes.replace("/sys/kernel/nothing", "1"), ENOENT);
+    CHECK_EQ(changes.write("/etc/passwd", "x", "y"), EINVAL);
+    CHECK_EQ(changes.write("/sys/../etc/passwd", "x", "y"), EINVAL);
+  }
+  CHECK_EQ(kernel.files[balancing], std::string{"2"});
+  CHECK_EQ(kernel.files[demotion], std::string{"true"});
+  CHECK_EQ(kernel.written[2].first, demotion);
+  CHECK(!std::filesystem::exists(file));
+}
+
+TEST("live changes: nothing is changed that could not be undone after a crash") {
+  const check::Scratch scratch;
+  FakeKernel kernel = with_settings();
+  Changes changes{kernel, scratch.file("missing") / "changes"};
+  CHECK_EQ(changes.replace(balancing, "0"), ENOENT);
+  CHECK(kernel.written.empty());
+  CHECK(changes.undo().empty());
+}
+
+TEST("live changes: what refuses is told, but for what has ended by itself") {
+  FakeKernel kernel = with_settings();
+  Changes changes{kernel, {}};
+  CHECK_EQ(changes.replace(balancing, "0"), 0);
+  CHECK_EQ(changes.replace(demotion, "false"), 0);
+  kernel.fail = [](FakeKernel::Call call) { return call == FakeKernel::Call::write ? EPERM : 0; };
+  kernel.files[demotion] = "true\n";  // as it was
+  CHECK(changes.undo() == std::vector{balancing});
+}
+
+TEST("live changes: those of a killed process are undone from their file") {
+  const check::Scratch scratch;
+  const auto file = scratch.file("4711.damon");
+  FakeKernel kernel = with_settings();
+  write(file, "tierd changes 1\n" + balancing + "\t1\n" + demotion + "\tfalse\n");
+  CHECK(Changes::undo_file(kernel, file).empty());
+  CHECK_EQ(kernel.files[balancing], std::string{"1"});
+  CHECK_EQ(kernel.files[demotion], std::string{"false"});
+  CHECK(!std::filesystem::exists(file));
+}
+
+TEST("live changes: a file that is somebody else's, or damaged, undoes nothing") {
+  const check::Scratch scratch;
+  const auto file = scratch.file("changes");
+  FakeKernel kernel = with_settings();
+  const auto refused = [&](const std::string& text, const std::string& fragment) {
+    write(file, text);
+    CHECK_THROWS(Changes::undo_file(kernel, file), fragment);
+  };
+  CHECK_THROWS(Changes::undo_file(kernel, file), "No such file");
+  refused("", "is no file of changes");
+  refused("tierd changes 1\n/etc/passwd\troot\n", "found /etc/passwd");
+  refused("tierd changes 1\n/sys/../etc/passwd\troot\n", "found /sys/../etc/passwd");
+  refused("tierd changes 1\n" + balancing + "\n", "byte 16: expected a file, a tab");
+  refused("tierd changes 1\n" + balancing + "\t1", "byte 16");
+  write(file, "tierd changes 1\n" + balancing + "\t1\n");
+  ::chmod(file.c_str(), 0666);
+  CHECK_THROWS(Changes::undo_file(kernel, file), "this user alone");
+  ::chmod(file.c_str(), 0600);
+  const auto link = scratch.file("link"), pipe = scratch.file("pipe");
+  std::filesystem::create_symlink(file, link);
+  CHECK_THROWS(Changes::undo_file(kernel, link), "link: ");
+  ::mkfifo(pipe.c_str(), 0600);
+  CHECK_THROWS(Changes::undo_file(kernel, pipe), "this user alone");
+  CHECK(kernel.written.empty());
+}
+
+TEST("live session: what a running process does not offer is refused by name") {
+  FakeKernel kernel{{100, 100}};
+  Session::Options options;
+  options.nodes.of = {std::vector{0}, std::vector{1}};
+  for (const auto& [name, need] :
+       std::map<std::string, std::string>{{"tpp", "hint faults"},
+                                          {"multiclock", "accessed bits"},
+                                          {"damon-goal", "probes"},
+                                          {"offline-optimal", "accesses of the whole run"},
+                                          {"lru", "unknown policy"}}) {
+    options.policy = name;
+    CHECK_THROWS((Session{kernel, options, nullptr}), need);
+  }
+  options.policy = "hybridtier";
+  options.knobs = {{"sample_batch", -1.0}};
+  CHECK_THROWS((Session{kernel, options, nullptr}), "sample_batch");
+}
+
+TEST("live session: DAMON and the kernel's balancing are taken, and given back") {
+  constexpr std::uint64_t heap = 1ULL << 40;
+  FakeKernel kernel{{8192, 8192}};
+  kernel.have_damon();
+  kernel.files[balancing] = "1\n";
+  kernel.map(7, heap, heap + 100 * FakeKernel::page);
+  for (std::uint64_t i = 0; i < 100; ++i) kernel.touch(7, heap + i * FakeKernel::page, 1);
+  Session::Options options;
+  options.policy = "hemem";
+  options.nodes.of = {std::vector{0}, std::vector{1}};
+  {
+    Session session{kernel, options, nullptr};
+    session.start(7);
+    CHECK_EQ(kernel.files[balancing], std::string{"0"});
+    CHECK(!session.over());
+    (void)session.turn();
+    CHECK(session.summary().starts_with("0 MiB in the fast tier, 0 MiB in the slow one"));
+    kernel.processes.erase(7);
+    kernel.clock += from_seconds(1);
+    (void)session.turn();
+    CHECK(session.over());
+  }
+  CHECK_EQ(kernel.files[balancing], std::string{"1"});
+  CHECK_EQ(kernel.files[FakeKernel::kdamonds + "nr_kdamonds"], std::string{"0"});
+}
+
+TEST("live probe: what is missing is told with what would help") {
+  FakeKernel kernel{{100, 100}};
+  const auto named = [&](const std::string& subject) {
+    for (const Finding& finding : live::probe(kernel))
+      if (finding.subject == subject) return finding;
+    return Finding{};
+  };
+  CHECK(named("memory tiers").kind == Finding::Kind::lacks);
+  CHECK(named("DAMON").cure.find("CONFIG_DAMON_SYSFS") != std::string::npos);
+  kernel.have_damon();
+  kernel.files["/sys/kernel/tracing/events/damon/damon_aggregated/id"] = "533\n";
+  kernel.files["/sys/devices/system/node/has_memory"] = "0-1\n";
+  kernel.files["/sys/devices/virtual/memory_tiering/memory_tier4/nodelist"] = "0\n";
+  kernel.files["/sys/devices/virtual/memory_tiering/memory_tier22/nodelist"] = "1\n";
+  kernel.files[balancing] = "1\n";
+  CHECK(named("memory tiers").kind == Finding::Kind::works);
+  CHECK_EQ(named("memory tiers").what, std::string{"fast 0, slow 1"});
+  CHECK(named("DAMON").kind == Finding::Kind::works);
+  CHECK(named("the kernel's own tiering").cure.find("numa_balancing=0") != std::string::npos);
+  kernel.files[FakeKernel::kdamonds + "nr_kdamonds"] = "1\n";
+  CHECK(named("DAMON").what.find("in use") != std::string::npos);
+  const std::string json = live::json_of(live::probe(kernel));
+  CHECK(json.find("{\"subject\": \"memory tiers\", \"works\": true, \"found\": \"fast 0, slow 1\", "
+                  "\"cure\": null}") != std::string::npos);
+  // On the machine that runs this, whatever it is.
+  live::Linux machine;
+  CHECK_EQ(live::probe(machine).size(), 6u);
+}
+
+TEST("live launcher: a program's end is told, and one that cannot run is an error") {
+  const live::Signals signals;
+  const auto status_of = [&](const std::string& script) {
+    const int child = live::launch({"sh", "-c", script}, signals);
+    int status = 0;
+    while (!live::ended(child, status)) (void)signals.wait(-1);
+    return status;
+  };
+  CHECK_EQ(WEXITSTATUS(status_of("exit 7")), 7);
+  CHECK_EQ(WTERMSIG(status_of("kill -KILL $$")), SIGKILL);
+  // Signals that are blocked here are not there.
+  CHECK_EQ(WTERMSIG(status_of("kill -TERM $$")), SIGTERM);
+  CHECK_THROWS(live::launch({"/nowhere"}, signals), "/nowhere: No such file");
+  CHECK_THROWS(live::launch({"/etc/passwd"}, signals), "/etc/passwd: Permission denied");
+  ::kill(::getpid(), SIGUSR1);
+  CHECK_EQ(signals.wait(-1), SIGUSR1);
+}
