@@ -259,13 +259,13 @@ TEST("live damon: whatever call refuses, nothing stays changed") {
   const std::string stat = "/sys/module/damon_stat/parameters/enabled";
   int refusals = 0;
   for (int which = 0;; ++which) {
+    int calls = 0;  // also of the calls that end it
+    bool refused = false;
     FakeKernel kernel{{100, 100}};
     kernel.have_damon();
     kernel.files[stat] = "Y";
     live::Changes changes{kernel, {}};
     live::Damon damon{kernel, changes, {}};
-    int calls = 0;
-    bool refused = false;
     kernel.fail = [&](FakeKernel::Call) {
       refused = refused || calls == which;
       return calls++ == which ? EACCES : 0;

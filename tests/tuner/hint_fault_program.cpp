@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,6 +61,11 @@ const volatile Spool* open_spool() {
                              (number == 0 ? "" : "." + std::to_string(number)) + ".spool";
     const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (file < 0) continue;
+    struct stat now{};
+    if (fstat(file, &now) != 0 || now.st_size < static_cast<off_t>(page)) {
+      close(file);  // it has just been made: reading it would be a bus error
+      return nullptr;
+    }
     void* const at = mmap(nullptr, page, PROT_READ, MAP_SHARED, file, 0);
     close(file);
     if (at == MAP_FAILED) wrong("the spool");
@@ -88,8 +94,8 @@ char* pages(std::size_t count) {
 }
 
 /// One half of an array gets 49 of 50 accesses. Prints where it is, its pages, and at the end the
-/// processor time that the process has used.
-int hot(std::size_t count) {
+/// processor time that the process has used. It ends with its child, if it has one.
+int hot(std::size_t count, pid_t child = 0) {
   auto* const array = static_cast<char*>(std::malloc(count * page));
   std::memset(array, 1, count * page);
   std::printf("%p %zu\n", static_cast<void*>(array), count);
@@ -106,6 +112,8 @@ int hot(std::size_t count) {
   if (sum == 0) wrong("sum");
   std::printf("%.6f\n", used());
   std::fflush(stdout);
+  while (child != 0 && waitpid(child, nullptr, 0) != child)
+    if (errno != EINTR) wrong("waitpid");
   std::_Exit(0);  // with the array
 }
 
@@ -202,9 +210,7 @@ int forks() {
 /// A child that lives long enough to be recorded too.
 int family() {
   const pid_t child = fork();
-  const int result = hot(child == 0 ? 600 : 900);
-  if (child != 0) waitpid(child, nullptr, 0);
-  return result;
+  return child == 0 ? hot(600) : hot(900, child);
 }
 
 /// What is dropped, unmapped, moved or protected while it is away.
