@@ -70,7 +70,7 @@ std::runtime_error wrong(const Line& line, const std::string& what) {
 }  // namespace
 
 KnobValue read_knob(const KnobDecl& knob, std::string_view text) {
-  const std::string found = scalar(text);
+  std::string found = scalar(text);
   const auto refuse = [&](const std::string& allowed) {
     return std::runtime_error("found " + quoted(found) + ", allowed is " + allowed);
   };

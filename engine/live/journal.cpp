@@ -439,7 +439,7 @@ class JournaledMemory final : public ForwardingMemory {
  private:
   template <typename Answer, typename... Asked>
   Answer noted(Kind kind, Answer answer, Asked... asked) const {
-    book_.write(kind, asked..., answer);
+    book_.write(kind, std::move(asked)..., answer);
     return answer;
   }
   Book& book_;
@@ -513,7 +513,7 @@ class JournaledPolicy final : private Pages, public ForwardingPolicy {
   }
   template <typename... Ts>
   [[nodiscard]] Book::Open told(Kind kind, Ts... all) {
-    book.write(kind, all...);
+    book.write(kind, std::move(all)...);
     return Book::Open{book};
   }
 };
@@ -624,13 +624,14 @@ class PlayedMemory final : public Memory {
   }
   template <typename Answer, typename... Ts>
   Answer answer(Kind kind, Ts... all) const {
-    asked(kind, all...);
+    asked(kind, std::move(all)...);
     return read<Answer>();
   }
   /// What the policy asks is what it asked then, to the byte.
   template <typename T>
   void same(Kind kind, T& now) const {
-    T then = read<T>();
+    T then = now;
+    value(reader_, then);
     Writer before, after;
     value(before, then);
     value(after, now);

@@ -76,7 +76,7 @@ std::string own_policies() {
   return {};
 }
 
-void say(const std::string& text) { std::cerr << "tierd: " << text << std::endl; }
+void say(const std::string& text) { std::cerr << "tierd: " << text << '\n'; }
 
 /// Words of the command line, each taken once.
 class Words {
