@@ -5,9 +5,10 @@
 #include <linux/perf_event.h>
 
 #include <charconv>
-#include <cstring>
 #include <stdexcept>
 #include <utility>
+
+#include "perf/records.hpp"
 
 namespace tt::live {
 namespace {
@@ -22,15 +23,7 @@ bool attribute(std::string_view line, std::string_view name, std::size_t& out) {
   return error == std::errc{} && behind != end && *behind == ';';
 }
 
-template <typename T>
-T get(std::span<const std::byte> bytes, std::size_t at = 0) {
-  T out;
-  if (bytes.size() < sizeof(T) || at > bytes.size() - sizeof(T))
-    throw std::runtime_error("a perf record of " + std::to_string(bytes.size()) +
-                             " bytes is too short for its type");
-  std::memcpy(&out, bytes.data() + at, sizeof(T));
-  return out;
-}
+using perf::get;
 
 std::uint64_t number(std::span<const std::byte> raw, TraceFormat::Field field) {
   switch (field.size) {
@@ -100,14 +93,7 @@ DamonDecoder::DamonDecoder(const TraceFormat& format)
       age_(format.number("age")) {}
 
 std::size_t DamonDecoder::feed(std::span<const std::byte> bytes) {
-  std::size_t at = 0;
-  while (bytes.size() - at >= sizeof(perf_event_header)) {
-    const auto header = get<perf_event_header>(bytes, at);
-    if (header.size < sizeof header || header.size % 8 != 0)
-      throw std::runtime_error("a perf record of " + std::to_string(header.size) +
-                               " bytes at byte " + std::to_string(at));
-    if (header.size > bytes.size() - at) break;
-    const auto body = bytes.subspan(at + sizeof header, header.size - sizeof header);
+  return perf::each_record(bytes, [this](const auto& header, auto body) {
     if (header.type == PERF_RECORD_SAMPLE) {
       const auto time = get<std::uint64_t>(body);
       const auto size = get<std::uint32_t>(body, 8);
@@ -119,9 +105,7 @@ std::size_t DamonDecoder::feed(std::span<const std::byte> bytes) {
       lost_ += get<std::uint64_t>(body, 8);  // behind the event's number
       close();
     }
-    at += header.size;
-  }
-  return at;
+  });
 }
 
 /// Regions come in order of addresses, target by target.

@@ -14,9 +14,12 @@
 #include <utility>
 #include <vector>
 
+#include "perf/records.hpp"
 #include "record/spool.hpp"
 
 namespace tt::record {
+
+using perf::get;
 
 const std::uint64_t perf_sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID |
                                        PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_PERIOD |
@@ -81,16 +84,6 @@ bool first_level_hit(std::uint64_t source) {
 }
 bool operation(std::uint64_t source, std::uint64_t op) {
   return (source >> PERF_MEM_OP_SHIFT & op) != 0;
-}
-
-template <typename T>
-T get(std::span<const std::byte> body, std::size_t at = 0) {
-  T out;
-  if (at + sizeof(T) > body.size())
-    throw std::runtime_error("a perf record of " + std::to_string(body.size()) +
-                             " bytes is too short for its type");
-  std::memcpy(&out, body.data() + at, sizeof(T));
-  return out;
 }
 
 /// A decoded record on its way to a spool.
@@ -312,17 +305,8 @@ PerfDecoder::~PerfDecoder() = default;
 void PerfDecoder::add(std::uint64_t id, const PerfEvent& event) { impl_->events[id] = event; }
 
 std::size_t PerfDecoder::feed(std::span<const std::byte> bytes) {
-  std::size_t at = 0;
-  while (bytes.size() - at >= sizeof(perf_event_header)) {
-    const auto header = get<perf_event_header>(bytes, at);
-    if (header.size < sizeof header || header.size % 8 != 0)
-      throw std::runtime_error("a perf record of " + std::to_string(header.size) +
-                               " bytes at byte " + std::to_string(at));
-    if (header.size > bytes.size() - at) break;
-    impl_->decode(header, bytes.subspan(at + sizeof header, header.size - sizeof header));
-    at += header.size;
-  }
-  return at;
+  return perf::each_record(bytes,
+                           [this](const auto& header, auto body) { impl_->decode(header, body); });
 }
 
 void PerfDecoder::flush(std::uint64_t until_ns) {
