@@ -109,11 +109,6 @@ void Blocks::place(PageId page, Residency at) {
     set(block.at[unit.first.value % block_pages + i], at);
 }
 
-std::uint64_t Blocks::metadata_bytes() const {
-  constexpr std::uint64_t tree_node = 64;  // of by_address_, as libstdc++ makes them
-  return blocks_.capacity() * sizeof(Block) + blocks_.size() * tree_node;
-}
-
 bool Blocks::consistent() const {
   std::array<std::uint64_t, tier_count> used{};
   std::uint64_t in_use = 0, huge = 0;

@@ -59,7 +59,6 @@ class Blocks {
   [[nodiscard]] std::uint64_t huge() const { return huge_; }
   /// Numbers that have been handed out, whether they are in use or not.
   [[nodiscard]] std::uint64_t numbers() const { return blocks_.size() * block_pages; }
-  [[nodiscard]] std::uint64_t metadata_bytes() const;
 
   /// The sums are those of the pages. For assertions.
   [[nodiscard]] bool consistent() const;

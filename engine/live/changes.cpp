@@ -49,21 +49,22 @@ int replace_file(const fs::path& path, const std::string& text) {
 
 }  // namespace
 
-int Changes::keep() const {
-  if (file_.empty()) return 0;
+int Changes::keep(const std::vector<Change>& made, const fs::path& file) {
+  if (file.empty()) return 0;
+  if (made.empty()) return ::unlink(file.c_str()) == 0 || errno == ENOENT ? 0 : errno;
   std::string text{head};
-  for (const Change& change : made_) text += change.path + '\t' + change.before + '\n';
-  return replace_file(file_, text);
+  for (const Change& change : made) text += change.path + '\t' + change.before + '\n';
+  return replace_file(file, text);
 }
 
 int Changes::write(const std::string& path, const std::string& text, const std::string& before) {
   if (!is_kernels(path) || before.find('\n') != std::string::npos) return EINVAL;
   made_.push_back({path, before});
-  int error = keep();
+  int error = keep(made_, file_);
   if (error == 0) error = kernel_.write(path, text);
   if (error != 0) {
     made_.pop_back();
-    (void)keep();  // it undoes one more than it has to
+    (void)keep(made_, file_);  // where it fails, a restore undoes one more than it has to
   }
   return error;
 }
@@ -75,25 +76,27 @@ int Changes::replace(const std::string& path, const std::string& text) {
   return before == text ? 0 : write(path, text, before);
 }
 
-std::vector<std::string> Changes::undo(KernelCalls& kernel, std::vector<Change>& made) {
+std::vector<std::string> Changes::undo(KernelCalls& kernel, std::vector<Change>& made,
+                                       const fs::path& file) {
+  if (made.empty()) return {};
   std::vector<std::string> left;
+  std::vector<Change> still;
   for (; !made.empty(); made.pop_back()) {
     const auto& [path, before] = made.back();
-    // What has ended by itself refuses to be ended.
+    // What has ended by itself refuses to be ended, or is not there any more.
     std::string now;
-    const bool undone = kernel.write(path, before) == 0 ||
-                        (kernel.read(path, now) == 0 && stripped(std::move(now)) == before);
-    if (!undone) left.push_back(path);
+    const int error = kernel.write(path, before);
+    if (error == 0 || error == ENOENT) continue;
+    if (kernel.read(path, now) == 0 && stripped(std::move(now)) == before) continue;
+    left.push_back(path);
+    still.push_back(made.back());
   }
+  made.assign(still.rbegin(), still.rend());
+  (void)keep(made, file);  // where it fails, a restore undoes more than it has to
   return left;
 }
 
-std::vector<std::string> Changes::undo() {
-  if (made_.empty()) return {};
-  std::vector<std::string> left = undo(kernel_, made_);
-  if (!file_.empty()) ::unlink(file_.c_str());
-  return left;
-}
+std::vector<std::string> Changes::undo() { return undo(kernel_, made_, file_); }
 
 std::vector<std::string> Changes::undo_file(KernelCalls& kernel, const fs::path& path) {
   const auto wrong = [&](const std::string& what) {
@@ -123,9 +126,7 @@ std::vector<std::string> Changes::undo_file(KernelCalls& kernel, const fs::path&
       throw wrong("found " + made.back().path + ", expected a file of /sys or /proc/sys");
     at = end + 1;
   }
-  std::vector<std::string> left = undo(kernel, made);
-  ::unlink(path.c_str());
-  return left;
+  return undo(kernel, made, path);
 }
 
 fs::path changes_folder() {

@@ -28,20 +28,21 @@ class Changes {
                           const std::string& before);
   /// The same, of a file that tells its old value itself; nothing if it has the new one.
   [[nodiscard]] int replace(const std::string& path, const std::string& text);
-  /// Undoes all, the last one first. Returns the files of which it could not.
+  /// Undoes all, the last one first. Returns the files of which it could not; they stay noted.
   std::vector<std::string> undo();
   [[nodiscard]] bool empty() const { return made_.empty(); }
 
   /// Undoes what is noted in a file of changes, and removes it. Returns the files of which it could
-  /// not. std::runtime_error if it is not ours, or not a file of changes.
+  /// not; then it stays, with these. std::runtime_error if it is not ours, or no file of changes.
   static std::vector<std::string> undo_file(KernelCalls& kernel, const std::filesystem::path& file);
 
  private:
   struct Change {
     std::string path, before;
   };
-  static std::vector<std::string> undo(KernelCalls& kernel, std::vector<Change>& made);
-  [[nodiscard]] int keep() const;
+  static std::vector<std::string> undo(KernelCalls& kernel, std::vector<Change>& made,
+                                       const std::filesystem::path& file);
+  static int keep(const std::vector<Change>& made, const std::filesystem::path& file);
 
   KernelCalls& kernel_;
   const std::filesystem::path file_;

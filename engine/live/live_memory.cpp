@@ -81,7 +81,7 @@ int LiveMemory::look(Policy& policy, Nanos now) {
     if (first_error == 0) first_error = error;
     return ended;
   });
-  for (const PageRange range : changes.unmapped) mover_.forget(range);
+  mover_.forget(changes.unmapped);
   mover_.settle_doubtful();
   unplaced_.assign(changes.unplaced.rbegin(), changes.unplaced.rend());
   place_error_ = 0;

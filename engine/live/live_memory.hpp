@@ -73,7 +73,6 @@ class LiveMemory final : public Memory {
   [[nodiscard]] bool sample(int pid, std::uint64_t address, AccessKind kind, Sample& out) const;
   [[nodiscard]] const Blocks& blocks() const { return blocks_; }
   [[nodiscard]] const MoveCounts& moves() const { return mover_.counts(); }
-  [[nodiscard]] std::uint64_t metadata_bytes() const { return blocks_.metadata_bytes(); }
 
   // The seam.
 

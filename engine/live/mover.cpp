@@ -58,10 +58,16 @@ void Mover::took(const Ask& ask) {
   asked_[index(ask.to)].erase(ask.page);
 }
 
-void Mover::forget(PageRange range) {
-  std::erase_if(doubtful_, [&](PageId page) { return range.contains(page); });
+void Mover::forget(std::span<const PageRange> blocks) {
+  if (blocks.empty() || (queue_.empty() && doubtful_.empty())) return;
+  std::unordered_set<PageId> gone;
+  for (const PageRange block : blocks) gone.insert(block.first);
+  const auto is_gone = [&](PageId page) {
+    return gone.contains({page.value - page.value % block_pages});
+  };
+  std::erase_if(doubtful_, is_gone);
   std::erase_if(queue_, [&](const Ask& ask) {
-    if (!range.contains(ask.page)) return false;
+    if (!is_gone(ask.page)) return false;
     took(ask);
     return true;
   });

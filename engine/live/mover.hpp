@@ -67,8 +67,8 @@ class Mover {
   /// As Memory::request and Memory::pending.
   std::size_t request(Tier to, std::span<const PageId> pages);
   [[nodiscard]] std::uint64_t pending(Tier to) const { return pending_[index(to)]; }
-  /// Pages that are not known any more: what waits for them is never reported.
-  void forget(PageRange range);
+  /// Blocks that are not known any more: what waits for their pages is never reported.
+  void forget(std::span<const PageRange> blocks);
 
   /// Moves the pages at the front of the queue that go one way, a batch of them at most, as far as
   /// `room` pages of that tier allow; results join `out`. Returns whether anything waited.
@@ -78,10 +78,8 @@ class Mover {
   /// Asks where these known pages are. Those of which nothing can be said stay where they were.
   /// Returns an errno; ESRCH when their process has ended.
   int locate(std::span<const PageId> pages);
-  /// Pages of which a move's outcome is not known because the kernel did not answer: they count as
-  /// fast until they are located, so that no budget is exceeded by them.
-  [[nodiscard]] std::size_t doubtful() const { return doubtful_.size(); }
-  /// Asks for them again.
+  /// Asks again for pages of which a move's outcome is not known because the kernel did not answer:
+  /// they count as fast until then, so that no budget is exceeded by them.
   void settle_doubtful();
 
   [[nodiscard]] const MoveCounts& counts() const { return counts_; }

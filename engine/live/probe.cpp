@@ -93,7 +93,7 @@ Finding damon(KernelCalls& kernel) {
   }
   if (stripped(text) != "0") {
     out.what = "is in use by somebody else (" + stripped(text) + " kdamonds)";
-    out.cure = "echo 0 > /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
+    out.cure = "end what uses it; it writes 0 to /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
     return out;
   }
   error = kernel.read("/sys/kernel/tracing/events/damon/damon_aggregated/id", text);

@@ -59,7 +59,15 @@ void Session::start(int pid) {
       kernel_.now());
 }
 
-Nanos Session::turn() { return loop_->turn(); }
+Nanos Session::turn() {
+  const Nanos wait = loop_->turn();
+  const int error = loop_->look_error();
+  if (error == EPERM || error == EACCES)
+    throw NotAllowed(std::string{"looking at the process's pages: "} + std::strerror(error) +
+                     "; it takes CAP_SYS_PTRACE, or a process of the same user");
+  if (error != 0) unseen_ = error;
+  return wait;
+}
 
 void Session::collect(std::vector<Sample>& out) {
   for (const DamonAggregation& each : damon_.collect())
@@ -74,11 +82,15 @@ std::string Session::summary() const {
                     mebibytes(moves.moved[index(Tier::fast)]) + " up and " +
                     mebibytes(moves.moved[index(Tier::slow)]) + " down in " +
                     std::to_string(moves.calls) + " calls, the longest of " +
-                    std::to_string(moves.longest.count() / 1000) + " us";
+                    std::to_string(moves.longest.count() / 1000) +
+                    " us; samples were estimated from DAMON's regions";
   for (const auto& [error, pages] : moves.failed)
     if (pages > 0)
       out += "; " + std::to_string(pages) + " pages refused (" + std::strerror(error) + ")";
   if (moves.no_room > 0) out += "; no room for " + std::to_string(moves.no_room) + " pages";
+  if (unseen_ != 0)
+    out +=
+        std::string{"; not every look at the process succeeded ("} + std::strerror(unseen_) + ")";
   if (damon_.lost() > 0) out += "; " + std::to_string(damon_.lost()) + " records of DAMON lost";
   return out;
 }

@@ -40,13 +40,13 @@ class Session {
 
   /// Watches this process. NotAllowed as Damon::start.
   void start(int pid);
-  /// One turn; as Loop::turn. NotAllowed when there is no use in going on.
+  /// One turn; as Loop::turn. NotAllowed when there is no use in going on, also where the process
+  /// may not be looked at.
   Nanos turn();
   /// Whether all processes have ended.
   [[nodiscard]] bool over() const { return memory_.pids().empty(); }
   /// What has been moved and what was in the way, in a few lines.
   [[nodiscard]] std::string summary() const;
-  [[nodiscard]] const LiveMemory& memory() const { return memory_; }
 
  private:
   void collect(std::vector<Sample>& out);
@@ -58,6 +58,7 @@ class Session {
   Changes damons_, balancing_;
   Damon damon_;
   std::unique_ptr<Loop> loop_;
+  int unseen_ = 0;  // the errno of the last look that failed
 };
 
 }  // namespace tt::live

@@ -226,13 +226,14 @@ Arguments arguments(Words& words, KernelCalls& kernel, bool launches) {
   return out;
 }
 
-/// Turns until the process has ended or we are told to; returns its status where it is our child.
+/// A session that may fail at any time: then it says why, and lets the program be.
 class Watch {
  public:
   Watch(KernelCalls& kernel, const Arguments& arguments) : quiet_(arguments.quiet) {
     if (!arguments.journal.empty()) {
       journal_.open(arguments.journal, std::ios::binary);
       if (!journal_) throw Wrong(arguments.journal + ": " + std::strerror(errno));
+      journal_path_ = arguments.journal;
     }
     session_.emplace(kernel, arguments.session, arguments.journal.empty() ? nullptr : &journal_);
   }
@@ -252,7 +253,9 @@ class Watch {
   void end() {
     if (goes_on_ && !quiet_) say(session_->summary());
     session_.reset();  // DAMON is given back
+    if (!journal_.is_open()) return;
     journal_.close();
+    if (!journal_) say(journal_path_ + ": not all of the journal could be written");
   }
 
  private:
@@ -269,6 +272,7 @@ class Watch {
   bool quiet_;
   bool goes_on_ = true;
   std::ofstream journal_;
+  std::string journal_path_;
   std::optional<Session> session_;
 };
 

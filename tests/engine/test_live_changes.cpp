@@ -75,13 +75,23 @@ TEST("live changes: nothing is changed that could not be undone after a crash") 
 }
 
 TEST("live changes: what refuses is told, but for what has ended by itself") {
+  const check::Scratch scratch;
+  const auto file = scratch.file("changes");
   FakeKernel kernel = with_settings();
-  Changes changes{kernel, {}};
+  Changes changes{kernel, file};
   CHECK_EQ(changes.replace(balancing, "0"), 0);
   CHECK_EQ(changes.replace(demotion, "false"), 0);
   kernel.fail = [](FakeKernel::Call call) { return call == FakeKernel::Call::write ? EPERM : 0; };
   kernel.files[demotion] = "true\n";  // as it was
   CHECK(changes.undo() == std::vector{balancing});
+  // It stays noted, and is undone when that is possible.
+  CHECK_EQ(text_of(file), "tierd changes 1\n" + balancing + "\t2\n");
+  CHECK(Changes::undo_file(kernel, file) == std::vector{balancing});
+  CHECK(std::filesystem::exists(file));
+  kernel.fail = nullptr;
+  CHECK(changes.undo().empty());
+  CHECK_EQ(kernel.files[balancing], std::string{"2"});
+  CHECK(!std::filesystem::exists(file));
 }
 
 TEST("live changes: those of a killed process are undone from their file") {
@@ -163,6 +173,29 @@ TEST("live session: DAMON and the kernel's balancing are taken, and given back")
   }
   CHECK_EQ(kernel.files[balancing], std::string{"1"});
   CHECK_EQ(kernel.files[FakeKernel::kdamonds + "nr_kdamonds"], std::string{"0"});
+}
+
+TEST("live session: a process that may not be looked at is told, and so is a look that fails") {
+  for (const int error : {EACCES, EPERM, EIO}) {
+    FakeKernel kernel{{8192, 8192}};
+    kernel.have_damon();
+    kernel.map(7, 1ULL << 40, (1ULL << 40) + FakeKernel::page);
+    Session::Options options;
+    options.policy = "hemem";
+    options.nodes.of = {std::vector{0}, std::vector{1}};
+    Session session{kernel, options, nullptr};
+    session.start(7);
+    kernel.fail = [error](FakeKernel::Call call) {
+      return call == FakeKernel::Call::populated ? error : 0;
+    };
+    if (error != EIO) {
+      CHECK_THROWS(session.turn(), "CAP_SYS_PTRACE");
+      continue;
+    }
+    (void)session.turn();
+    CHECK(session.summary().find("look at the process succeeded (Input/output") !=
+          std::string::npos);
+  }
 }
 
 TEST("live probe: what is missing is told with what would help") {

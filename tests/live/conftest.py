@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from guest import Tools
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

@@ -139,7 +139,6 @@ def boot(
     *,
     fast_mib: int = 384,
     slow_mib: int = 768,
-    arguments: str = "",
     seconds: float = 300,
 ) -> Ran:
     """Runs a shell script as root in a new guest: node 0 is fast and has the processor, node 1 is
@@ -169,7 +168,7 @@ def boot(
             command += ["-numa", f"{where}access-bandwidth,bandwidth={bandwidth}"]
         command += [
             *("-kernel", str(tools.kernel), "-initrd", str(image), "-append"),
-            f"console=ttyS0 quiet panic=1 {arguments}",
+            "console=ttyS0 quiet panic=1",
             *("-nodefaults", "-display", "none", "-serial", "stdio", "-no-reboot"),
         ]
         try:

@@ -49,6 +49,7 @@ def test_a_programs_end_is_its_own(tools: Tools, programs: dict[str, bytes]) -> 
 /tierd run -- sh -c 'kill -TERM $$'; echo "signal: $?"
 /tierd run -- /nowhere; echo "nowhere: $?"
 echo through | /tierd run --quiet -- cat
+/tierd run --quiet --journal /dev/full -- true; echo "full: $?"
 /tierd run -- sh -c 'trap "echo told; exit 3" TERM; echo ready; while :; do :; done' > /out &
 until grep -q ready /out; do :; done
 kill -TERM $!; wait $!; echo "passed on: $?"
@@ -63,6 +64,8 @@ echo "balancing $(cat /proc/sys/kernel/numa_balancing)"
         "signal: 143",
         "nowhere: 127",
         "through",
+        "tierd: /dev/full: not all of the journal could be written",
+        "full: 0",
         "told",
         "passed on: 3",
         "balancing 1",
