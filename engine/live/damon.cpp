@@ -2,9 +2,12 @@
 
 #include "live/damon.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <stdexcept>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "live/mover.hpp"
 
@@ -12,6 +15,8 @@ namespace tt::live {
 namespace {
 
 const std::string kdamonds = "/sys/kernel/mm/damon/admin/kdamonds/";
+const std::string context = kdamonds + "0/contexts/0/";
+const std::string state = kdamonds + "0/state";
 // Since 6.17 the kernel watches itself by default, and keeps others out.
 const std::string stat_enabled = "/sys/module/damon_stat/parameters/enabled";
 
@@ -19,6 +24,16 @@ std::string microseconds(Nanos time) { return std::to_string(time.count() / 1000
 
 std::string first_word(const std::string& text) {
   return text.substr(0, text.find_first_of(" \n"));
+}
+
+/// What names the processes to watch: files and what is written to them, in order.
+std::vector<std::pair<std::string, std::string>> targets(std::span<const int> pids) {
+  const std::string folder = context + "targets/";
+  std::vector<std::pair<std::string, std::string>> out{
+      {folder + "nr_targets", std::to_string(pids.size())}};
+  for (std::size_t i = 0; i < pids.size(); ++i)
+    out.emplace_back(folder + std::to_string(i) + "/pid_target", std::to_string(pids[i]));
+  return out;
 }
 
 }  // namespace
@@ -72,7 +87,6 @@ void Damon::set_up(std::span<const int> pids) {
   if (kernel_.read(stat_enabled, stat) == 0 && first_word(stat) == "Y")
     noted(changes_.replace(stat_enabled, "N"), stat_enabled);
   noted(changes_.write(kdamonds + "nr_kdamonds", "1", "0"), kdamonds + "nr_kdamonds");
-  const std::string context = kdamonds + "0/contexts/0/";
   write(kdamonds + "0/contexts/nr_contexts", "1");
   write(context + "operations", "vaddr", "; it takes a kernel with CONFIG_DAMON_VADDR");
   const std::string attributes = context + "monitoring_attrs/";
@@ -81,18 +95,42 @@ void Damon::set_up(std::span<const int> pids) {
   write(attributes + "intervals/update_us", microseconds(options_.update));
   write(attributes + "nr_regions/min", std::to_string(options_.min_regions));
   write(attributes + "nr_regions/max", std::to_string(options_.max_regions));
-  write(context + "targets/nr_targets", std::to_string(pids.size()));
-  for (std::size_t i = 0; i < pids.size(); ++i)
-    write(context + "targets/" + std::to_string(i) + "/pid_target", std::to_string(pids[i]));
+  for (const auto& [path, text] : targets(pids)) write(path, text);
   // It cannot be taken away while it runs.
-  noted(changes_.write(kdamonds + "0/state", "on", "off"), kdamonds + "0/state");
+  noted(changes_.write(state, "on", "off"), state);
   pids_.assign(pids.begin(), pids.end());
-  const std::string thread = read(kdamonds + "0/pid");
-  error =
-      kernel_.trace(TraceFormat{format}.id(), std::stoi(thread), DamonDecoder::sample_type, ring_);
+  thread_ = std::stoi(read(kdamonds + "0/pid"));
+  error = kernel_.trace(TraceFormat{format}.id(), thread_, DamonDecoder::sample_type, ring_);
   if (error != 0)
     throw NotAllowed("DAMON: a ring for its tracepoint: " + std::generic_category().message(error) +
                      "; it takes CAP_PERFMON");
+}
+
+int Damon::commit(std::span<const int> pids) {
+  for (const auto& [path, text] : targets(pids))
+    if (const int error = kernel_.write(path, text); error != 0) return error;
+  // This returns when the kernel has taken them: what is in the ring is by the old numbers.
+  return kernel_.write(state, "commit");
+}
+
+int Damon::follow(std::span<const int> pids) {
+  if (std::ranges::equal(pids, pids_)) return 0;
+  if (pids.empty()) {
+    stop();
+    return 0;
+  }
+  std::string text;
+  const bool on = runs() && kernel_.read(state, text) == 0 && first_word(text) == "on";
+  if (!on) {
+    start(pids);
+    return 0;
+  }
+  if (const int error = commit(pids); error != 0) return error;
+  pids_.assign(pids.begin(), pids.end());
+  ring_->read(bytes_);
+  ring_->take(bytes_.size());
+  decoder_->forget();
+  return 0;
 }
 
 void Damon::stop() {

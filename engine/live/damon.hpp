@@ -34,8 +34,14 @@ class Damon {
   /// Watches these processes from now on. NotAllowed naming what this kernel lacks, what refuses,
   /// or who uses DAMON already; nothing has changed then.
   void start(std::span<const int> pids);
+  /// Watches these and no others, from now on. It starts again where its last process had ended,
+  /// and stops without any. Returns an errno when the kernel refuses the new ones, as it does where
+  /// one has just ended: those before are watched then. NotAllowed as start().
+  int follow(std::span<const int> pids);
   /// Undoes all of `changes`.
   void stop();
+  /// The kernel's thread that watches; 0 while none does.
+  [[nodiscard]] int thread() const { return runs() ? thread_ : 0; }
   [[nodiscard]] bool runs() const { return ring_ != nullptr; }
 
   /// Aggregations that are over since the last call.
@@ -49,6 +55,7 @@ class Damon {
 
  private:
   void set_up(std::span<const int> pids);
+  [[nodiscard]] int commit(std::span<const int> pids);
   void write(const std::string& path, const std::string& text, const char* hint = "");
   void noted(int error, const std::string& path) const;
   [[nodiscard]] std::string read(const std::string& path, const char* hint = "");
@@ -57,6 +64,7 @@ class Damon {
   Changes& changes_;
   const Options options_;
   std::vector<int> pids_;
+  int thread_ = 0;
   std::unique_ptr<DamonDecoder> decoder_;
   std::unique_ptr<TraceRing> ring_;
   std::vector<std::byte> bytes_;

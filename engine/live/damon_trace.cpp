@@ -133,6 +133,11 @@ void DamonDecoder::close() {
   over_.push_back(std::exchange(open_, {}));
 }
 
+void DamonDecoder::forget() {
+  over_.clear();
+  open_ = {};
+}
+
 std::vector<DamonAggregation> DamonDecoder::take() { return std::exchange(over_, {}); }
 
 }  // namespace tt::live

@@ -62,6 +62,8 @@ class DamonDecoder {
   std::size_t feed(std::span<const std::byte> bytes);
   /// Aggregations that are over.
   [[nodiscard]] std::vector<DamonAggregation> take();
+  /// What has come so far, but for what was lost.
+  void forget();
   [[nodiscard]] std::uint64_t lost() const { return lost_; }
 
  private:

@@ -44,17 +44,26 @@ void EstimatedSamples::spread(const DamonAggregation& aggregation, double all, d
   }
 }
 
+void EstimatedSamples::follow(std::span<const int> pids) {
+  std::erase_if(accessed_, [&](const auto& process) {
+    return std::ranges::find(pids, process.first) == pids.end();
+  });
+}
+
 void EstimatedSamples::draw(const DamonAggregation& aggregation, int pid, double seconds,
                             const LiveMemory& memory, std::vector<Sample>& out) {
   constexpr double looked_up = 256;  // pages, for the shares of the tiers
-  double all = 0;
+  double all = 0, of_all_processes = 0;
   for (const DamonRegion& region : aggregation.regions) all += weight(region);
-  owed_ += hertz_ * seconds;
+  accessed_[pid] = all;
+  for (const auto& [process, accessed] : accessed_) of_all_processes += accessed;
   if (all <= 0) return;
+  const double share = all / of_all_processes;
+  owed_ += hertz_ * seconds * share;
   Sample sample{};
   spread(aggregation, all, looked_up, [&](std::uint64_t address) {
     if (memory.sample(pid, address, AccessKind::load, sample))
-      loads_[index(sample.tier)] += options_.assumed_events * seconds / looked_up;
+      loads_[index(sample.tier)] += options_.assumed_events * seconds * share / looked_up;
   });
   const double count = std::floor(owed_);
   if (count < 1) return;

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -33,9 +34,12 @@ class EstimatedSamples final : public SampleSource {
   void count(Counters& counters) const override;
 
   /// Appends the samples of one aggregation of a process, which has lasted so long, in random
-  /// order. Those of pages that are not known are left out.
+  /// order: of all that are granted the process's share, by how much was accessed in each process's
+  /// last one. Those of pages that are not known are left out.
   void draw(const DamonAggregation& aggregation, int pid, double seconds, const LiveMemory& memory,
             std::vector<Sample>& out);
+  /// These processes have a share, and no others.
+  void follow(std::span<const int> pids);
   /// Samples a second, as granted.
   [[nodiscard]] double hertz() const { return hertz_; }
 
@@ -47,6 +51,7 @@ class EstimatedSamples final : public SampleSource {
 
   Options options_;
   Rng rng_;
+  std::map<int, double> accessed_;  // weight of each process's last aggregation
   double hertz_ = 0;
   double owed_ = 0;  // of a sample, from one aggregation to the next
   std::uint64_t taken_ = 0;

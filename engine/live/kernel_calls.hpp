@@ -44,8 +44,12 @@ class KernelCalls {
 
   /// CLOCK_MONOTONIC.
   [[nodiscard]] virtual Nanos now() = 0;
+  /// Processor time that this process has had.
+  [[nodiscard]] virtual Nanos processor_time() = 0;
   /// The text of a file of /proc or /sys.
   [[nodiscard]] virtual int read(const std::string& path, std::string& text) = 0;
+  /// The names of the folders in a folder.
+  [[nodiscard]] virtual int folders(const std::string& path, std::vector<std::string>& names) = 0;
   /// Writes to such a file, in one call.
   [[nodiscard]] virtual int write(const std::string& path, const std::string& text) = 0;
   /// A ring into which this thread's hits of a tracepoint go, with perf's `sample_type`.
@@ -66,7 +70,9 @@ class KernelCalls {
 class Linux final : public KernelCalls {
  public:
   Nanos now() override;
+  Nanos processor_time() override;
   int read(const std::string& path, std::string& text) override;
+  int folders(const std::string& path, std::vector<std::string>& names) override;
   int write(const std::string& path, const std::string& text) override;
   int trace(std::uint64_t tracepoint, int thread, std::uint64_t sample_type,
             std::unique_ptr<TraceRing>& out) override;

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "core/assert.hpp"
 #include "live/mappings.hpp"
@@ -71,10 +72,18 @@ int LiveMemory::look_at(int pid, BlockChanges& changes, bool& ended) {
   return 0;
 }
 
+void LiveMemory::follow(std::span<const int> pids) {
+  thread_.check();
+  for (const int pid : pids_)
+    if (std::ranges::find(pids, pid) == pids.end()) left_.push_back(pid);
+  pids_.assign(pids.begin(), pids.end());
+}
+
 int LiveMemory::look(Policy& policy, Nanos now) {
   thread_.check();
   int first_error = 0;
   BlockChanges changes;
+  for (const int pid : std::exchange(left_, {})) blocks_.update(pid, {}, changes);
   std::erase_if(pids_, [&](int pid) {
     bool ended = false;
     const int error = look_at(pid, changes, ended);

@@ -7,7 +7,6 @@
 // theirs. One thread makes all calls.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -49,10 +48,9 @@ class LiveMemory final : public Memory {
 
   // For the loop.
 
-  /// From the next look on. A process that has ended is forgotten by itself.
-  void add(int pid) {
-    if (std::ranges::find(pids_, pid) == pids_.end()) pids_.push_back(pid);
-  }
+  /// From the next look on these processes, and no others. One that has ended is forgotten by
+  /// itself.
+  void follow(std::span<const int> pids);
   [[nodiscard]] std::span<const int> pids() const { return pids_; }
   /// Looks at all processes, and tells the policy what has come and gone. Returns the first errno
   /// of a process that could not be looked at and has not ended; what is known of it stays.
@@ -104,7 +102,7 @@ class LiveMemory final : public Memory {
   const Nodes nodes_;
   const Options options_;
   SampleSource* const source_;
-  std::vector<int> pids_;
+  std::vector<int> pids_, left_;  // followed; not any more, since the last look
   Blocks blocks_;
   Mover mover_;
   Watermarks marks_;

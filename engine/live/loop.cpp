@@ -7,12 +7,13 @@
 
 namespace tt::live {
 
-Loop::Loop(KernelCalls& kernel, LiveMemory& memory, Policy& policy, Collect collect,
+Loop::Loop(KernelCalls& kernel, LiveMemory& memory, Policy& policy, Collect collect, Follow follow,
            const Options& options, Nanos start)
     : kernel_(kernel),
       memory_(memory),
       policy_(policy),
       collect_(std::move(collect)),
+      follow_(std::move(follow)),
       options_(options),
       start_(start),
       ticker_(policy.tick_period()),
@@ -21,6 +22,7 @@ Loop::Loop(KernelCalls& kernel, LiveMemory& memory, Policy& policy, Collect coll
 Nanos Loop::turn() {
   const Nanos begin = now();
   if (!looked_ || looks_.due(begin)) {
+    follow_(memory_);
     look_error_ = memory_.look(policy_, begin);
     const double took = seconds(now() - begin);
     looks_.set_period(std::max(options_.look_every, from_seconds(took / options_.most_looking)));

@@ -24,23 +24,26 @@ class Loop {
   /// Appends the samples that have come since it was called last.
   using Collect =
       std::function<void(const LiveMemory& memory, Nanos now, std::vector<Sample>& out)>;
+  /// Called before each look, to tell the memory which processes to look at.
+  using Follow = std::function<void(LiveMemory& memory)>;
 
   /// `start`: the clock's time that the policy takes for 0.
-  Loop(KernelCalls& kernel, LiveMemory& memory, Policy& policy, Collect collect,
+  Loop(KernelCalls& kernel, LiveMemory& memory, Policy& policy, Collect collect, Follow follow,
        const Options& options, Nanos start);
 
   /// One turn. Returns how long nothing is due then; 0 if moves still wait.
   Nanos turn();
   /// Of the last look: the errno of a process that could not be looked at, 0 if there was none.
   [[nodiscard]] int look_error() const { return look_error_; }
-
- private:
+  /// Since the start.
   [[nodiscard]] Nanos now() { return kernel_.now() - start_; }
 
+ private:
   KernelCalls& kernel_;
   LiveMemory& memory_;
   Policy& policy_;
   const Collect collect_;
+  const Follow follow_;
   const Options options_;
   const Nanos start_;
   Ticker<Nanos> ticker_, looks_;

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "live/nodes.hpp"
+#include "live/status.hpp"
 
 namespace tt::live {
 namespace {
@@ -139,15 +140,6 @@ Finding kernels_own(KernelCalls& kernel) {
   if (first == 0 && stripped(balancing) != "0")
     out.cure = "sysctl kernel.numa_balancing=0, while pages are moved from outside";
   return out;
-}
-
-std::string json_text(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return out + '"';
 }
 
 }  // namespace

@@ -29,13 +29,16 @@ std::string mebibytes(std::uint64_t pages) {
 
 }  // namespace
 
-Session::Session(KernelCalls& kernel, const Options& options, std::ostream* journal)
+Session::Session(KernelCalls& kernel, const Options& options, std::ostream* journal,
+                 std::ostream* series)
     : kernel_(kernel),
       samples_({}, options.seed),
       memory_(kernel, options.nodes, memory_options(options), &samples_),
       damons_(kernel, beside(options.changes, ".damon")),
       balancing_(kernel, beside(options.changes, ".balancing")),
-      damon_(kernel, damons_, options.damon) {
+      damon_(kernel, damons_, options.damon),
+      policy_name_(options.policy),
+      series_(series) {
   const PolicyInfo& info = policy(options.policy);
   const Knobs knobs = resolve(info.knobs, options.knobs);
   require_needs(info, knobs, Need::samples, "a running process");
@@ -45,22 +48,36 @@ Session::Session(KernelCalls& kernel, const Options& options, std::ostream* jour
 
 Session::~Session() = default;
 
-void Session::start(int pid) {
-  memory_.add(pid);
+void Session::start(Target target) {
+  target_ = std::move(target);
+  if (const int error = target_.find(kernel_); error != 0)
+    throw NotAllowed(target_.text() + ": " + std::strerror(error));
+  if (target_.over()) throw NotAllowed(target_.text() + ": not there");
   // The kernel's own balancing would move pages back, and count them against the program.
   const std::string balancing = "/proc/sys/kernel/numa_balancing";
   const int error = balancing_.replace(balancing, "0");
   if (error != 0 && error != ENOENT)
     throw NotAllowed(balancing + ": " + std::strerror(error) + "; it takes root");
-  damon_.start(memory_.pids());
+  if (!target_.pids().empty()) damon_.start(target_.pids());
+  meter_ = std::make_unique<Meter>(kernel_, memory_, *policy_, series_);
   loop_ = std::make_unique<Loop>(
       kernel_, memory_, *policy_,
-      [this](const LiveMemory&, Nanos, std::vector<Sample>& out) { collect(out); }, Loop::Options{},
-      kernel_.now());
+      [this](const LiveMemory&, Nanos, std::vector<Sample>& out) { collect(out); },
+      [this](LiveMemory& memory) { follow(memory); }, Loop::Options{}, kernel_.now());
+}
+
+/// Which processes there are. One that ends between this and what is told of it is left out next.
+void Session::follow(LiveMemory& memory) {
+  const int error = target_.find(kernel_);
+  if (error != 0) unseen_ = error;
+  memory.follow(target_.pids());
+  samples_.follow(target_.pids());
+  unwatched_ = damon_.follow(target_.pids());
 }
 
 Nanos Session::turn() {
   const Nanos wait = loop_->turn();
+  meter_->turn(loop_->now(), damon_.thread(), damon_.lost());
   const int error = loop_->look_error();
   if (error == EPERM || error == EACCES)
     throw NotAllowed(std::string{"looking at the process's pages: "} + std::strerror(error) +
@@ -73,6 +90,16 @@ void Session::collect(std::vector<Sample>& out) {
   for (const DamonAggregation& each : damon_.collect())
     if (each.whole)
       samples_.draw(each, damon_.pid(each), seconds(damon_.options().aggregation), memory_, out);
+}
+
+Status Session::status() const {
+  Status out{policy_name_, target_.text(), "samples estimated from DAMON's regions", {}};
+  meter_->figures(loop_->now(), out.figures);
+  out.figures.push_back({"look_error", "errno of the last look at a process that failed",
+                         static_cast<double>(unseen_)});
+  out.figures.push_back({"unwatched_error", "errno for which processes are not watched yet",
+                         static_cast<double>(unwatched_)});
+  return out;
 }
 
 std::string Session::summary() const {
@@ -91,6 +118,9 @@ std::string Session::summary() const {
   if (unseen_ != 0)
     out +=
         std::string{"; not every look at the process succeeded ("} + std::strerror(unseen_) + ")";
+  if (unwatched_ != 0)
+    out += std::string{"; DAMON refuses the processes that came last ("} +
+           std::strerror(unwatched_) + ")";
   if (damon_.lost() > 0) out += "; " + std::to_string(damon_.lost()) + " records of DAMON lost";
   return out;
 }

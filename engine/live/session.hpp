@@ -16,7 +16,9 @@
 #include "live/kernel_calls.hpp"
 #include "live/live_memory.hpp"
 #include "live/loop.hpp"
+#include "live/meter.hpp"
 #include "live/nodes.hpp"
+#include "live/target.hpp"
 
 namespace tt::live {
 
@@ -34,22 +36,29 @@ class Session {
 
   /// std::invalid_argument for an unknown policy or a knob's value, and naming what the policy
   /// needs and cannot have of a running process; std::runtime_error when a node cannot be read.
-  /// `journal` may be null.
-  Session(KernelCalls& kernel, const Options& options, std::ostream* journal);
+  /// `journal` and `series` may be null; a row of the latter is written every second.
+  Session(KernelCalls& kernel, const Options& options, std::ostream* journal,
+          std::ostream* series = nullptr);
   ~Session();
 
-  /// Watches this process. NotAllowed as Damon::start.
-  void start(int pid);
+  /// Watches the target's processes. NotAllowed as Damon::start, and where there is no such
+  /// target.
+  void start(Target target);
   /// One turn; as Loop::turn. NotAllowed when there is no use in going on, also where the process
   /// may not be looked at.
   Nanos turn();
-  /// Whether all processes have ended.
-  [[nodiscard]] bool over() const { return memory_.pids().empty(); }
+  /// Whether the target has ended.
+  [[nodiscard]] bool over() const { return target_.over(); }
   /// What has been moved and what was in the way, in a few lines.
   [[nodiscard]] std::string summary() const;
+  /// After start().
+  [[nodiscard]] Status status() const;
+  /// An operator changes what the fast tier may hold: pages.
+  void limit_fast(std::uint64_t pages) { memory_.limit_fast(pages, *policy_, loop_->now()); }
 
  private:
   void collect(std::vector<Sample>& out);
+  void follow(LiveMemory& memory);
 
   KernelCalls& kernel_;
   EstimatedSamples samples_;
@@ -57,8 +66,13 @@ class Session {
   std::unique_ptr<Policy> policy_;
   Changes damons_, balancing_;
   Damon damon_;
+  const std::string policy_name_;
+  std::ostream* const series_;
+  Target target_;
+  std::unique_ptr<Meter> meter_;
   std::unique_ptr<Loop> loop_;
-  int unseen_ = 0;  // the errno of the last look that failed
+  int unwatched_ = 0;  // the errno for which some processes are not watched
+  int unseen_ = 0;     // the errno of the last look that failed
 };
 
 }  // namespace tt::live

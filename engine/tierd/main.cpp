@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 // tierd: a tiering policy on running processes.
-#include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,11 +25,17 @@
 #include "build_id.hpp"
 #include "live/changes.hpp"
 #include "live/config.hpp"
+#include "live/control.hpp"
 #include "live/journal.hpp"
 #include "live/launcher.hpp"
 #include "live/mover.hpp"
+#include "live/notify.hpp"
 #include "live/probe.hpp"
 #include "live/session.hpp"
+#include "live/status.hpp"
+#include "live/target.hpp"
+#include "live/words.hpp"
+#include "tierd/ask.hpp"
 
 namespace tt::live {
 namespace {
@@ -43,8 +47,17 @@ const char* const usage =
     "tiers;\n"
     "                                              its streams, signals and exit status are its "
     "own\n"
-    "  tierd attach [options] --pid PID            the same of a running process, until it or\n"
-    "                                              tierd ends (SIGTERM, Ctrl-C)\n"
+    "  tierd attach [options] --pid PID            the same of a running process and its "
+    "descendants,\n"
+    "                                              until they or tierd end (SIGTERM, Ctrl-C); "
+    "--pid may\n"
+    "                                              be repeated: they share the fast tier\n"
+    "  tierd attach [options] --cgroup NAME        the same of all processes of a cgroup, as they "
+    "come and go\n"
+    "  tierd status [--json|--prometheus] [--of TIERD]\n"
+    "                                              what the engines that run see and do\n"
+    "  tierd limit SIZE [--of TIERD]               changes the --fast-limit of one that runs\n"
+    "  tierd stop [--of TIERD]                     ends one that runs; its program goes on\n"
     "  tierd probe [--json]                        what this machine can do, and what would help\n"
     "  tierd restore                               undo what a tierd that was killed has changed "
     "in the\n"
@@ -61,6 +74,7 @@ const char* const usage =
     "kernel's)\n"
     "  --slow NODES         those of the slow tier\n"
     "  --journal FILE       write down all that the policy is told, and decides\n"
+    "  --series FILE        write figures of every second, as CSV (tune report draws them)\n"
     "  --quiet              say nothing but errors\n";
 
 /// What the user has got wrong.
@@ -115,6 +129,13 @@ std::uint64_t size_of(const std::string& option, const std::string& text) {
   return static_cast<std::uint64_t>(value * units.at(letter));
 }
 
+int process_of(const std::string& option, const std::string& text) {
+  const auto pid = number<int>(text);
+  if (!pid || *pid <= 0)
+    throw Wrong(option + ": found '" + text + "', expected the number of a process");
+  return *pid;
+}
+
 std::string file_text(const std::string& path) {
   std::ifstream in{path, std::ios::binary};
   if (!in) throw Wrong(path + ": " + std::strerror(errno));
@@ -128,9 +149,11 @@ std::string file_text(const std::string& path) {
 
 struct Arguments {
   Session::Options session;
-  std::string journal;
+  std::string journal, series;
   bool quiet = false;
-  std::optional<int> pid;
+  std::vector<int> pids;
+  std::string cgroup;
+  std::filesystem::path socket;  // empty: nobody can ask
   std::vector<std::string> command;
 };
 
@@ -163,15 +186,14 @@ Arguments arguments(Words& words, KernelCalls& kernel, bool launches) {
       slow = value();
     } else if (option == "--journal") {
       out.journal = value();
+    } else if (option == "--series") {
+      out.series = value();
     } else if (option == "--quiet") {
       out.quiet = true;
     } else if (option == "--pid" && !launches) {
-      const std::string text = value();
-      int pid = 0;
-      const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), pid);
-      if (error != std::errc{} || at != text.data() + text.size() || pid <= 0)
-        throw Wrong("--pid: found '" + text + "', expected the number of a process");
-      out.pid = pid;
+      out.pids.push_back(process_of(option, value()));
+    } else if (option == "--cgroup" && !launches) {
+      out.cgroup = value();
     } else {
       throw Wrong("unknown option " + word + "; `tierd help` lists them");
     }
@@ -221,44 +243,108 @@ Arguments arguments(Words& words, KernelCalls& kernel, bool launches) {
     out.session.nodes.of[index(Tier::fast)] = node_list(fast);
     out.session.nodes.of[index(Tier::slow)] = node_list(slow);
   }
-  if (const std::filesystem::path folder = changes_folder(); !folder.empty())
+  if (const std::filesystem::path folder = changes_folder(); !folder.empty()) {
     out.session.changes = folder / std::to_string(::getpid());
+    out.socket = socket_of(folder, ::getpid());
+  }
   return out;
 }
 
 /// A session that may fail at any time: then it says why, and lets the program be.
 class Watch {
  public:
-  Watch(KernelCalls& kernel, const Arguments& arguments) : quiet_(arguments.quiet) {
-    if (!arguments.journal.empty()) {
-      journal_.open(arguments.journal, std::ios::binary);
-      if (!journal_) throw Wrong(arguments.journal + ": " + std::strerror(errno));
-      journal_path_ = arguments.journal;
+  Watch(KernelCalls& kernel, const Arguments& arguments)
+      : kernel_(kernel),
+        quiet_(arguments.quiet),
+        journal_(arguments.journal),
+        series_(arguments.series) {
+    session_.emplace(kernel, arguments.session, journal_.stream(), series_.stream());
+    if (arguments.socket.empty()) return;
+    try {
+      control_.emplace(arguments.socket);
+    } catch (const std::system_error& error) {
+      say(std::string{error.what()} + "; tierd status and stop cannot reach this one");
     }
-    session_.emplace(kernel, arguments.session, arguments.journal.empty() ? nullptr : &journal_);
   }
 
-  void start(int pid) {
-    attempt([&] { session_->start(pid); });
+  void start(Target target) {
+    attempt([&] { session_->start(std::move(target)); });
+    if (goes_on_) notify_.tell("READY=1\nSTATUS=" + session_->status().target);
   }
+  /// What can be waited for besides signals; -1 if nothing can.
+  [[nodiscard]] int file() const { return control_ ? control_->file() : -1; }
   /// Milliseconds until the next turn; -1 for ever: what cannot go on lets the program be.
   int turn() {
     if (!goes_on_) return -1;
     Nanos wait{};
     attempt([&] { wait = session_->turn(); });
     if (!goes_on_) return -1;
+    attempt([&] {
+      if (control_)
+        control_->serve([this](auto method, auto path) { return answer(method, path); });
+    });
+    if (!goes_on_) return -1;
+    notify_.alive(kernel_.now());
+    wait = std::min(wait, notify_.patience());
     return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(wait).count());
   }
+  /// The target has ended.
+  [[nodiscard]] bool over() const { return goes_on_ && session_->over(); }
+  /// Somebody has told us to.
+  [[nodiscard]] bool stopped() const { return stopped_; }
   [[nodiscard]] bool goes_on() const { return goes_on_; }
   void end() {
     if (goes_on_ && !quiet_) say(session_->summary());
+    notify_.tell("STOPPING=1");
+    goes_on_ = false;
     session_.reset();  // DAMON is given back
-    if (!journal_.is_open()) return;
-    journal_.close();
-    if (!journal_) say(journal_path_ + ": not all of the journal could be written");
+    control_.reset();
+    journal_.close("the journal");
+    series_.close("the series");
   }
 
  private:
+  /// A file that is written as we go on; none if it has no name.
+  class Out {
+   public:
+    explicit Out(std::string path) : path_(std::move(path)) {
+      if (path_.empty()) return;
+      file_.open(path_, std::ios::binary);
+      if (!file_) throw Wrong(path_ + ": " + std::strerror(errno));
+    }
+    std::ostream* stream() { return path_.empty() ? nullptr : &file_; }
+    void close(const std::string& what) {
+      if (path_.empty()) return;
+      file_.close();
+      if (!file_) say(path_ + ": not all of " + what + " could be written");
+    }
+
+   private:
+    std::string path_;
+    std::ofstream file_;
+  };
+
+  Answer answer(std::string_view method, std::string_view path) {
+    if (!goes_on_) return {.code = 503, .body = "it cannot go on\n"};
+    const std::string_view limit = "/limit?fast=";
+    if (method == "GET" && path == "/status") return {.body = text_of(session_->status())};
+    if (method == "GET" && path == "/status.json")
+      return {.type = "application/json", .body = json_of(session_->status())};
+    if (method == "GET" && path == "/metrics")
+      return {.type = "text/plain; version=0.0.4", .body = prometheus_of(session_->status())};
+    if (method == "POST" && path == "/stop") {
+      stopped_ = true;
+      return {.body = "ends\n"};
+    }
+    if (method == "POST" && path.starts_with(limit)) {
+      const auto bytes = number<std::uint64_t>(path.substr(limit.size()));
+      if (!bytes) return {.code = 400, .body = "expected a number of bytes\n"};
+      session_->limit_fast(*bytes / base_page_bytes);
+      return {.body = "the fast tier may hold " + std::to_string(*bytes >> 20) + " MiB\n"};
+    }
+    return {.code = 404, .body = "expected GET /status, /status.json or /metrics, or POST /stop\n"};
+  }
+
   void attempt(const std::function<void()>& step) {
     try {
       step();
@@ -266,14 +352,17 @@ class Watch {
       goes_on_ = false;
       say(std::string{"error: "} + error.what());
       session_.reset();
+      control_.reset();
     }
   }
 
+  KernelCalls& kernel_;
   bool quiet_;
-  bool goes_on_ = true;
-  std::ofstream journal_;
-  std::string journal_path_;
+  bool goes_on_ = true, stopped_ = false;
+  Out journal_, series_;
   std::optional<Session> session_;
+  std::optional<Control> control_;
+  Notify notify_;
 };
 
 int run(Words& words, KernelCalls& kernel) {
@@ -288,11 +377,15 @@ int run(Words& words, KernelCalls& kernel) {
     say(error.what());
     return error.code() == std::errc::no_such_file_or_directory ? 127 : 126;
   }
-  watch.start(child);
+  watch.start(Target::processes({child}));
   if (!watch.goes_on()) say("the program goes on without tiering");
   int status = 0;
   while (!ended(child, status)) {
-    const int signal = signals.wait(watch.turn());
+    const int signal = signals.wait(watch.turn(), watch.file());
+    if (watch.stopped() && watch.goes_on()) {
+      watch.end();
+      say("told to stop; the program goes on without tiering");
+    }
     // Ctrl-C reaches the program by itself: it is of the same group.
     if (signal != 0 && signal != SIGCHLD && signal != SIGINT && signal != SIGQUIT)
       ::kill(child, signal);
@@ -303,19 +396,16 @@ int run(Words& words, KernelCalls& kernel) {
 
 int attach(Words& words, KernelCalls& kernel) {
   const Arguments given = arguments(words, kernel, false);
-  if (!given.pid) throw Wrong("found no --pid");
-  const perf::File target{static_cast<int>(::syscall(SYS_pidfd_open, *given.pid, 0))};
-  if (!target.is_open())
-    throw Wrong("process " + std::to_string(*given.pid) + ": " + std::strerror(errno));
+  if (given.pids.empty() == given.cgroup.empty())
+    throw Wrong("expected one --pid or more, or one --cgroup");
+  for (const int pid : given.pids)
+    if (::kill(pid, 0) != 0 && errno == ESRCH)
+      throw Wrong("process " + std::to_string(pid) + ": " + std::strerror(errno));
   Watch watch{kernel, given};
   const Signals signals;
-  watch.start(*given.pid);
-  const auto has_ended = [&] {
-    pollfd file{target.get(), POLLIN, 0};
-    return ::poll(&file, 1, 0) > 0;
-  };
-  while (watch.goes_on() && !has_ended()) {
-    const int signal = signals.wait(watch.turn(), target.get());
+  watch.start(given.cgroup.empty() ? Target::processes(given.pids) : Target::cgroup(given.cgroup));
+  while (watch.goes_on() && !watch.over() && !watch.stopped()) {
+    const int signal = signals.wait(watch.turn(), watch.file());
     if (signal != 0 && signal != SIGCHLD) break;
   }
   const int code = watch.goes_on() ? 0 : 1;
@@ -338,6 +428,53 @@ int probe_machine(Words& words, KernelCalls& kernel) {
              : 0;
 }
 
+/// What `tierd status`, `limit` and `stop` have in common.
+struct Asked {
+  int of = 0;  // 0: not said
+  std::string form = "text";
+  std::optional<std::string> word;
+};
+
+Asked asked(Words& words) {
+  Asked out;
+  while (!words.empty()) {
+    const std::string word = words.next();
+    const std::size_t equals = word.find('=');
+    const std::string option = word.substr(0, equals);
+    std::optional<std::string> behind;
+    if (equals != std::string::npos) behind = word.substr(equals + 1);
+    if (option == "--of") {
+      out.of = process_of(option, words.value(option, behind));
+    } else if (word == "--json" || word == "--prometheus") {
+      out.form = word.substr(2);
+    } else if (!word.starts_with("-") && !out.word) {
+      out.word = word;
+    } else {
+      throw Wrong("unknown option " + word + "; `tierd help` lists them");
+    }
+  }
+  return out;
+}
+
+int status(Words& words) {
+  const Asked given = asked(words);
+  if (given.word) throw Wrong("unknown option " + *given.word);
+  return print_status(changes_folder(), given.of, given.form);
+}
+
+int limit(Words& words) {
+  const Asked given = asked(words);
+  if (!given.word) throw Wrong("limit: expected a size such as 512M or 16G");
+  const std::uint64_t bytes = size_of("limit", *given.word);
+  return tell(changes_folder(), given.of, "/limit?fast=" + std::to_string(bytes));
+}
+
+int stop(Words& words) {
+  const Asked given = asked(words);
+  if (given.word) throw Wrong("unknown option " + *given.word);
+  return tell(changes_folder(), given.of, "/stop");
+}
+
 /// Files of changes are named by the process that made them.
 int restore(KernelCalls& kernel) {
   int code = 0, found = 0;
@@ -347,7 +484,8 @@ int restore(KernelCalls& kernel) {
     const std::string name = entry.path().filename().string();
     int pid = 0;
     const auto [at, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc{} || std::string_view{at}.ends_with(".partial")) continue;
+    const std::string_view ending{at};
+    if (error != std::errc{} || ending.ends_with(".partial") || ending == ".socket") continue;
     if (::kill(pid, 0) == 0 || errno == EPERM) {
       say(name + ": its tierd runs");
       continue;
@@ -391,6 +529,9 @@ int main_of(int count, char** arguments) {
   if (command == "run") return run(words, kernel);
   if (command == "attach") return attach(words, kernel);
   if (command == "probe") return probe_machine(words, kernel);
+  if (command == "status") return status(words);
+  if (command == "limit") return limit(words);
+  if (command == "stop") return stop(words);
   if (command == "replay") return replay(words);
   if (command == "restore") return restore(kernel);
   if (command == "version" || command == "--version") {

@@ -34,6 +34,8 @@ class FakeKernel final : public live::KernelCalls {
     std::set<std::uint64_t> huge;                     // addresses of huge pages
     std::set<int> nodes{0, 1};                        // its cpuset
     bool foreign = false;                             // another user's
+    int parent = 1;
+    std::uint64_t started = 0;
   };
   /// What a call is, for the one that lets it fail.
   enum class Call : std::uint8_t { read, write, trace, populated, move, query };
@@ -46,7 +48,7 @@ class FakeKernel final : public live::KernelCalls {
   std::vector<std::uint64_t> sizes;  // pages of each node
   bool has_scan = true;              // tells huge pages and zeros
   std::function<int(Call)> fail;     // an errno instead of the call, or 0
-  Nanos clock{};
+  Nanos clock{}, processor{};
 
   void map(int pid, std::uint64_t begin, std::uint64_t end) {
     processes[pid].mappings[begin] = end;
@@ -96,6 +98,7 @@ class FakeKernel final : public live::KernelCalls {
   // The kernel.
 
   Nanos now() override { return clock; }
+  Nanos processor_time() override { return processor; }
 
   int read(const std::string& path, std::string& text) override {
     text.clear();
@@ -116,6 +119,12 @@ class FakeKernel final : public live::KernelCalls {
       return 0;
     }
     for (const auto& [pid, process] : processes) {
+      if (path == "/proc/" + std::to_string(pid) + "/stat") {
+        text = std::to_string(pid) + " (a) name) S " + std::to_string(process.parent);
+        for (int field = 5; field < 22; ++field) text += " 0";
+        text += " " + std::to_string(process.started) + " 4096 1\n";
+        return 0;
+      }
       if (path != "/proc/" + std::to_string(pid) + "/maps") continue;
       for (const auto& [begin, end] : process.mappings) {
         char line[100];
@@ -127,6 +136,26 @@ class FakeKernel final : public live::KernelCalls {
     return ENOENT;
   }
   std::map<std::string, std::string> files;  // others, by path
+
+  /// Those that `files` has below it.
+  int folders(const std::string& path, std::vector<std::string>& names) override {
+    names.clear();
+    if (const int error = failed(Call::read)) return error;
+    if (path == "/proc") {
+      names = {"self"};
+      for (const auto& [pid, process] : processes) names.push_back(std::to_string(pid));
+      return 0;
+    }
+    const std::string start = path + "/";
+    for (auto file = files.lower_bound(start);
+         file != files.end() && file->first.starts_with(start); ++file) {
+      const std::size_t end = file->first.find('/', start.size());
+      if (end == std::string::npos) continue;
+      const std::string name = file->first.substr(start.size(), end - start.size());
+      if (names.empty() || names.back() != name) names.push_back(name);
+    }
+    return names.empty() ? ENOENT : 0;
+  }
 
   int write(const std::string& path, const std::string& text) override {
     if (const int error = failed(Call::write)) return error;

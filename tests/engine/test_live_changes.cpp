@@ -21,6 +21,7 @@ using namespace tt;
 using live::Changes;
 using live::Finding;
 using live::Session;
+using live::Target;
 using test::FakeKernel;
 
 namespace {
@@ -161,7 +162,7 @@ TEST("live session: DAMON and the kernel's balancing are taken, and given back")
   options.nodes.of = {std::vector{0}, std::vector{1}};
   {
     Session session{kernel, options, nullptr};
-    session.start(7);
+    session.start(Target::processes({7}));
     CHECK_EQ(kernel.files[balancing], std::string{"0"});
     CHECK(!session.over());
     (void)session.turn();
@@ -184,7 +185,7 @@ TEST("live session: a process that may not be looked at is told, and so is a loo
     options.policy = "hemem";
     options.nodes.of = {std::vector{0}, std::vector{1}};
     Session session{kernel, options, nullptr};
-    session.start(7);
+    session.start(Target::processes({7}));
     kernel.fail = [error](FakeKernel::Call call) {
       return call == FakeKernel::Call::populated ? error : 0;
     };

@@ -10,6 +10,7 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
+#include "damon_records.hpp"
 #include "fake_kernel.hpp"
 #include "fake_memory.hpp"
 #include "live/damon.hpp"
@@ -23,38 +24,16 @@ using live::DamonDecoder;
 using live::DamonRegion;
 using live::EstimatedSamples;
 using live::TraceFormat;
+using test::Bytes;
 using test::FakeKernel;
+using test::put;
+using test::record;
+using test::region;
 
 namespace {
 
 const std::string& format_text = FakeKernel::damon_format;
 
-using Bytes = std::vector<std::byte>;
-
-template <typename T>
-void put(Bytes& out, T value) {
-  const auto* const at = reinterpret_cast<const std::byte*>(&value);
-  out.insert(out.end(), at, at + sizeof value);
-}
-void record(Bytes& out, std::uint32_t type, const Bytes& body) {
-  put(out, perf_event_header{type, 0, static_cast<std::uint16_t>(8 + body.size())});
-  out.insert(out.end(), body.begin(), body.end());
-}
-void region(Bytes& out, std::uint64_t time, std::uint64_t target, std::uint32_t count,
-            const DamonRegion& each) {
-  Bytes body;
-  put(body, time);
-  put(body, std::uint32_t{52});  // the fields, and four bytes of padding
-  put(body, std::uint64_t{533});
-  put(body, target);
-  put(body, std::uint64_t{count});
-  put(body, each.begin);
-  put(body, each.end);
-  put(body, static_cast<std::uint32_t>(each.accesses));
-  put(body, static_cast<std::uint32_t>(each.age));
-  put(body, std::uint32_t{0});
-  record(out, PERF_RECORD_SAMPLE, body);
-}
 void lost(Bytes& out, std::uint64_t count) {
   Bytes body;
   put(body, std::uint64_t{1});
@@ -161,7 +140,7 @@ TEST("live samples: estimated ones fall where DAMON found accesses, as often as 
   test::Rig rig{"first-touch", {}, 1, 1};
   kernel.map(pid, heap, heap + 1000 * FakeKernel::page);
   for (std::uint64_t i = 0; i < 900; ++i) kernel.touch(pid, heap + i * FakeKernel::page, 1);
-  memory.add(pid);
+  memory.follow(std::vector{pid});
   CHECK_EQ(memory.look(*rig.policy, {}), 0);
 
   using Mode = SamplingRequest::Mode;
@@ -255,6 +234,73 @@ TEST("live damon: it is set up by sysfs, and what it took is given back") {
   CHECK(damon.collect().empty());
 }
 
+TEST("live damon: processes come and go while it runs") {
+  FakeKernel kernel{{100, 100}};
+  kernel.have_damon();
+  live::Changes changes{kernel, {}};
+  live::Damon damon{kernel, changes, {}};
+  const std::string state = FakeKernel::kdamonds + "0/state";
+  CHECK_EQ(damon.follow(std::vector{7}), 0);
+  CHECK_EQ(kernel.files[state], std::string{"on"});
+  region(kernel.traced->bytes, 5, 0, 2, at(1, 2, 3));  // by the old numbers
+  CHECK_EQ(damon.follow(std::vector{7, 9}), 0);
+  CHECK_EQ(kernel.files[state], std::string{"commit"});
+  CHECK_EQ(kernel.files[FakeKernel::kdamonds + "0/contexts/0/targets/1/pid_target"],
+           std::string{"9"});
+  CHECK(damon.collect().empty());
+  region(kernel.traced->bytes, 6, 1, 1, at(1, 2, 3));
+  const auto found = damon.collect();
+  CHECK_EQ(found.size(), 1u);
+  CHECK_EQ(damon.pid(found[0]), 9);
+
+  // The kernel refuses one that has just ended: it goes on with those before.
+  kernel.files[state] = "on\n";
+  kernel.fail = [](FakeKernel::Call call) { return call == FakeKernel::Call::write ? EINVAL : 0; };
+  CHECK_EQ(damon.follow(std::vector{9, 11}), EINVAL);
+  kernel.fail = {};
+  region(kernel.traced->bytes, 7, 1, 1, at(1, 2, 3));
+  CHECK_EQ(damon.pid(damon.collect().at(0)), 9);
+
+  // It ended with its last process: another one comes.
+  kernel.files[state] = "off\n";
+  CHECK_EQ(damon.follow(std::vector{12}), 0);
+  CHECK_EQ(kernel.files[state], std::string{"on"});
+  CHECK_EQ(damon.follow({}), 0);
+  CHECK(!damon.runs());
+  CHECK(changes.empty());
+}
+
+TEST("live samples: processes share what is granted by how much they access") {
+  constexpr std::uint64_t heap = 1ULL << 40;
+  FakeKernel kernel{{8192, 8192}};
+  live::Nodes nodes;
+  nodes.of = {std::vector{0}, std::vector{1}};
+  EstimatedSamples source{{.most_hertz = 50000, .assumed_events = 1e6}, 1};
+  live::LiveMemory memory{kernel, nodes, {}, &source};
+  test::Rig rig{"first-touch", {}, 1, 1};
+  for (const int pid : {7, 8}) {
+    kernel.map(pid, heap, heap + 100 * FakeKernel::page);
+    for (std::uint64_t i = 0; i < 100; ++i) kernel.touch(pid, heap + i * FakeKernel::page, 1);
+  }
+  memory.follow(std::vector{7, 8});
+  CHECK_EQ(memory.look(*rig.policy, {}), 0);
+  SamplingRequest asked;
+  asked.loads = {SamplingRequest::Mode::frequency, 20000};
+  (void)memory.set_sampling(asked);
+  const auto drawn = [&](int pid, std::uint64_t pages, double seconds) {
+    std::vector<Sample> samples;
+    DamonAggregation aggregation;
+    aggregation.regions.push_back({heap, heap + pages * FakeKernel::page, 20, 1});
+    source.draw(aggregation, pid, seconds, memory, samples);
+    return samples.size();
+  };
+  CHECK_EQ(drawn(7, 75, 0.1), 2000u);  // the other one is not known yet
+  CHECK_EQ(drawn(8, 25, 0.1), 500u);
+  CHECK_EQ(drawn(7, 75, 0.1), 1500u);
+  source.follow(std::vector{8});
+  CHECK_EQ(drawn(8, 25, 0.1), 2000u);
+}
+
 TEST("live damon: whatever call refuses, nothing stays changed") {
   const std::string stat = "/sys/module/damon_stat/parameters/enabled";
   int refusals = 0;
@@ -311,14 +357,15 @@ struct HotSet {
     policy = info.make({memory, knobs, nullptr, 1});
     kernel.map(pid, heap, heap + 4096 * page);
     for (std::uint64_t i = 0; i < 4096; ++i) kernel.touch(pid, heap + i * page, 1);
-    memory.add(pid);
+    memory.follow(std::vector{pid});
     damon.start(std::vector{pid});
     const auto collect = [this](const live::LiveMemory& from, Nanos, std::vector<Sample>& out) {
       for (const DamonAggregation& each : damon.collect())
         source.draw(each, damon.pid(each), 0.1, from, out);
     };
-    loop = std::make_unique<live::Loop>(kernel, memory, *policy, collect, live::Loop::Options{},
-                                        kernel.clock);
+    loop = std::make_unique<live::Loop>(
+        kernel, memory, *policy, collect, [](live::LiveMemory&) {}, live::Loop::Options{},
+        kernel.clock);
   }
   static live::Nodes nodes() {
     live::Nodes out;

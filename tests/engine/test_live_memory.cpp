@@ -75,7 +75,7 @@ struct Scene {
   explicit Scene(std::uint64_t fast = 4096, std::uint64_t slow = 8192,
                  std::uint64_t limit = LiveMemory::no_limit)
       : kernel({fast, slow}), memory(kernel, two_nodes(), options(limit)) {
-    memory.add(pid);
+    memory.follow(std::vector{pid});
   }
   static LiveMemory::Options options(std::uint64_t limit) {
     LiveMemory::Options all;
@@ -293,7 +293,7 @@ TEST("live moves: a call has one target and one process, and names a huge page o
   scene.fill(heap, 100, 1);
   scene.kernel.map(pid, heap + (1 << 30), heap + (1 << 30) + huge);
   scene.kernel.touch_huge(pid, heap + (1 << 30), 1);
-  scene.memory.add(pid + 1);
+  scene.memory.follow(std::vector{pid, pid + 1});
   scene.fill(heap, 100, 1, pid + 1);
   scene.look();
   scene.ask(Tier::fast, {scene.id(heap), scene.id(heap, pid + 1), scene.id(heap + page)});
@@ -412,7 +412,7 @@ TEST("live moves: a node keeps its spare pages, and the next one is taken") {
   nodes.of[index(Tier::slow)] = {1, 2};
   LiveMemory memory(kernel, nodes, Scene::options(LiveMemory::no_limit));
   Listener policy;
-  memory.add(pid);
+  memory.follow(std::vector{pid});
   kernel.map(pid, heap, heap + 500 * page);
   kernel.processes[pid].nodes.insert(2);
   for (std::uint64_t i = 0; i < 500; ++i) kernel.touch(pid, heap + i * page, 0);
@@ -528,8 +528,7 @@ Life live_on(const PolicyInfo& info, std::uint64_t seed, int error) {
   std::uint64_t placed = 0;  // on node 0 by first touches and others, at most
   kernel.processes[pid];
   kernel.processes[pid + 1];
-  memory.add(pid);
-  memory.add(pid + 1);
+  memory.follow(std::vector{pid, pid + 1});
   const auto address = [](std::uint64_t mapping) { return heap + mapping * 4 * huge; };
   for (int turn = 0; turn < 300; ++turn) {
     const int process = pid + static_cast<int>(rng.below(2));
@@ -578,8 +577,7 @@ Life live_on(const PolicyInfo& info, std::uint64_t seed, int error) {
     placed = std::max(placed, kernel.used(0));
   }
   failing = false;
-  memory.add(pid);  // again, where an error said that it had ended
-  memory.add(pid + 1);
+  memory.follow(std::vector{pid, pid + 1});  // again, where an error said that they had ended
   kernel.clock += from_millis(2000);
   (void)memory.look(*policy, kernel.clock);
   memory.verify(memory.blocks().numbers());

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+
+#include "live/meter.hpp"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "live/process_stat.hpp"
+#include "live/words.hpp"
+
+namespace tt::live {
+namespace {
+
+const char* name(Tier tier) { return tier == Tier::fast ? "fast" : "slow"; }
+
+double bytes(std::uint64_t pages) { return static_cast<double>(pages * base_page_bytes); }
+
+/// Memory that this process holds, in bytes (/proc/self/statm, proc_pid_statm(5)); 0 if it is not
+/// told.
+double resident(KernelCalls& kernel) {
+  std::string text;
+  if (kernel.read("/proc/self/statm", text) != 0) return 0;
+  std::vector<std::string_view> fields;
+  each_part(text, ' ', [&](std::string_view field) { fields.push_back(field); });
+  const auto pages = fields.size() < 2 ? std::nullopt : number<std::uint64_t>(fields[1]);
+  return pages ? static_cast<double>(*pages) * static_cast<double>(::sysconf(_SC_PAGESIZE)) : 0;
+}
+
+}  // namespace
+
+Meter::Meter(KernelCalls& kernel, const LiveMemory& memory, const Policy& policy,
+             std::ostream* series)
+    : kernel_(kernel),
+      memory_(memory),
+      policy_(policy),
+      processor_before_(kernel.processor_time()) {
+  if (series != nullptr) series_.emplace(*series);
+}
+
+double Meter::Sums::fast_share_since(const Sums& before, double otherwise) const {
+  std::array<double, tier_count> accesses{};
+  for (std::size_t t = 0; t < tier_count; ++t)
+    accesses[t] = loads[t] + stores[t] - before.loads[t] - before.stores[t];
+  const double all = accesses[index(Tier::fast)] + accesses[index(Tier::slow)];
+  return all > 0 ? accesses[index(Tier::fast)] / all : otherwise;
+}
+
+Meter::Sums Meter::sums(Nanos now) const {
+  const Counters counters = memory_.counters();
+  Sums out;
+  out.loads = counters.loads;
+  out.stores = counters.stores;
+  for (std::size_t t = 0; t < tier_count; ++t)
+    out.moved[t] = static_cast<double>(memory_.moves().moved[t]);
+  out.samples = counters.samples_taken;
+  out.lost = counters.samples_lost + lost_;
+  out.seconds = seconds(now);
+  out.own = seconds(kernel_.processor_time() - processor_before_);
+  out.monitor = seconds(monitor_time_);
+  return out;
+}
+
+/// It may have been started again, as another thread.
+void Meter::watch(int monitor) {
+  const auto stat = monitor == 0 ? std::nullopt : process_stat(kernel_, monitor);
+  if (!stat) return;
+  const bool same = monitor == monitor_ && stat->processor >= monitor_seen_;
+  monitor_time_ += same ? stat->processor - monitor_seen_ : stat->processor;
+  monitor_ = monitor;
+  monitor_seen_ = stat->processor;
+}
+
+void Meter::turn(Nanos now, int monitor, std::uint64_t lost) {
+  if (!seconds_.due(now)) return;
+  seconds_.tick(now);
+  watch(monitor);
+  lost_ = static_cast<double>(lost);
+  const Sums here = sums(now);
+  const double time = here.seconds - last_.seconds;
+  hit_ratio_ = here.fast_share_since(last_, hit_ratio_);
+  shares_[0] = (here.own - last_.own) / time;
+  shares_[1] = (here.monitor - last_.monitor) / time;
+  if (series_) {
+    const double up = here.moved[index(Tier::fast)] - last_.moved[index(Tier::fast)];
+    const double down = here.moved[index(Tier::slow)] - last_.moved[index(Tier::slow)];
+    const auto used = static_cast<double>(memory_.blocks().used(Tier::fast));
+    const auto most = static_cast<double>(memory_.capacity(Tier::fast));
+    std::map<std::string, double> cells{
+        {"second", here.seconds},
+        {"fast_hit_ratio", hit_ratio_},
+        {"promotions", up},
+        {"demotions", down},
+        {"migrated_bytes", (up + down) * static_cast<double>(base_page_bytes)},
+        {"samples", here.samples - last_.samples},
+        {"samples_lost", here.lost - last_.lost},
+        {"fast_used_share", most > 0 ? used / most : 0},
+        {"policy_cpu_share", shares_[0]},
+        {"monitor_cpu_share", shares_[1]},
+        {"metadata_bytes", static_cast<double>(policy_.metadata_bytes())},
+    };
+    Gauges gauges;
+    policy_.gauges(gauges);
+    for (const auto& [gauge, value] : gauges) cells["policy." + gauge] = value;
+    series_->row(cells);
+  }
+  last_ = here;
+}
+
+void Meter::figures(Nanos now, std::vector<Figure>& out) const {
+  const Sums here = sums(now);
+  const Counters counters = memory_.counters();
+  const MoveCounts& moves = memory_.moves();
+  const auto add = [&](std::string name, std::string help, double value, std::string label = {}) {
+    out.push_back({std::move(name), std::move(help), value, std::move(label)});
+  };
+  const auto by_tier = [&](const std::string& figure, const std::string& help, auto value) {
+    for (const Tier tier : {Tier::fast, Tier::slow})
+      add(figure, help, value(tier), std::string{"tier=\""} + name(tier) + "\"");
+  };
+  add("uptime_seconds", "since the session began", here.seconds);
+  add("processes", "that are followed", static_cast<double>(memory_.pids().size()));
+  by_tier("used_bytes", "of the processes' known memory",
+          [&](Tier tier) { return bytes(memory_.blocks().used(tier)); });
+  by_tier("capacity_bytes", "that the tier may hold",
+          [&](Tier tier) { return bytes(memory_.capacity(tier)); });
+  by_tier("free_bytes", "that the tier has left",
+          [&](Tier tier) { return bytes(memory_.free_pages(tier)); });
+  by_tier("accesses_total", "as the source counts or estimates them",
+          [&](Tier tier) { return here.loads[index(tier)] + here.stores[index(tier)]; });
+  add("fast_hit_ratio", "share of accesses that went to the fast tier, in the last second",
+      hit_ratio_);
+  by_tier("moved_bytes_total", "by the tier that they went to",
+          [&](Tier tier) { return bytes(moves.moved[index(tier)]); });
+  by_tier("pending_bytes", "that wait to be moved, by where to",
+          [&](Tier tier) { return bytes(memory_.pending(tier)); });
+  add("move_calls_total", "of move_pages(2)", static_cast<double>(moves.calls));
+  add("move_seconds_total", "inside these calls", seconds(moves.busy));
+  add("longest_move_seconds", "of one call: no page of it waited longer", seconds(moves.longest));
+  for (const auto& [error, pages] : moves.failed)
+    add("failed_moves_bytes_total", "by the kernel's reason", bytes(pages),
+        std::string{"reason=\""} + std::strerror(error) + "\"");
+  add("no_room_bytes_total", "not tried because the tier was full", bytes(moves.no_room));
+  add("moved_by_others_bytes_total", "pages that somebody else has moved, as far as is known",
+      counters.moved_by_others * static_cast<double>(base_page_bytes));
+  add("samples_total", "that the policy was given", here.samples);
+  add("samples_lost_total", "samples or records that the kernel dropped", here.lost);
+  add("processor_seconds_total", "of tierd itself", here.own);
+  add("monitor_seconds_total", "of the kernel's thread that watches for it", here.monitor);
+  add("processor_share", "of one processor, in the last second", shares_[0]);
+  add("monitor_share", "of one processor, in the last second", shares_[1]);
+  add("resident_bytes", "of tierd itself", resident(kernel_));
+  add("metadata_bytes", "of the policy's tracking", static_cast<double>(policy_.metadata_bytes()));
+  Gauges gauges;
+  policy_.gauges(gauges);
+  for (const auto& [gauge, value] : gauges) add("policy_" + gauge, "as the policy shows it", value);
+}
+
+}  // namespace tt::live

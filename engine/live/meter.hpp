@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+
+// Meter: figures of a running session, summed up and by the second.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <vector>
+
+#include "core/policy.hpp"
+#include "core/ticker.hpp"
+#include "live/kernel_calls.hpp"
+#include "live/live_memory.hpp"
+#include "live/status.hpp"
+
+namespace tt::live {
+
+class Meter {
+ public:
+  /// `series` may be null; else it gets a row every second, with the columns of a simulated run's
+  /// series where they mean the same.
+  Meter(KernelCalls& kernel, const LiveMemory& memory, const Policy& policy, std::ostream* series);
+
+  /// Once in each turn. `monitor`: the kernel thread that watches for us, 0 if there is none.
+  /// `lost`: samples or records, since the start.
+  void turn(Nanos now, int monitor, std::uint64_t lost);
+  /// Appends what it knows, at this time.
+  void figures(Nanos now, std::vector<Figure>& out) const;
+
+ private:
+  struct Sums {
+    std::array<double, tier_count> loads{}, stores{}, moved{};  // moved: pages, by where they went
+    double samples = 0, lost = 0;
+    double seconds = 0, own = 0, monitor = 0;  // of the clock; of processors
+    [[nodiscard]] double fast_share_since(const Sums& before, double otherwise) const;
+  };
+  [[nodiscard]] Sums sums(Nanos now) const;
+  void watch(int monitor);
+
+  KernelCalls& kernel_;
+  const LiveMemory& memory_;
+  const Policy& policy_;
+  std::optional<SeriesFile> series_;
+  const Nanos processor_before_;
+  Ticker<Nanos> seconds_{from_seconds(1)};
+  Sums last_;             // at the last full second
+  double hit_ratio_ = 0;  // of the second before it
+  double shares_[2]{};    // of a processor, in that second: own, the monitor's
+  double rows_ = 0;
+  int monitor_ = 0;
+  Nanos monitor_seen_{}, monitor_time_{};
+  double lost_ = 0;
+};
+
+}  // namespace tt::live

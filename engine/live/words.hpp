@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+
+// Words: parts and numbers of the kernel's texts.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+namespace tt::live {
+
+/// The whole text as a number; none if it is anything else.
+template <typename Number>
+std::optional<Number> number(std::string_view text) {
+  Number out{};
+  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc{} || at != text.data() + text.size()) return {};
+  return out;
+}
+
+/// Calls with each part of the text that `end` separates.
+template <typename Visit>
+void each_part(std::string_view text, char end, Visit visit) {
+  while (!text.empty()) {
+    const std::size_t length = std::min(text.find(end), text.size());
+    if (length > 0) visit(text.substr(0, length));
+    text.remove_prefix(std::min(length + 1, text.size()));
+  }
+}
+
+}  // namespace tt::live
