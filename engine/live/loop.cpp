@@ -17,16 +17,22 @@ Loop::Loop(KernelCalls& kernel, LiveMemory& memory, Policy& policy, Collect coll
       options_(options),
       start_(start),
       ticker_(policy.tick_period()),
-      looks_(options.look_every) {}
+      looks_(options.look_every),
+      finds_(options.find_every) {}
 
 Nanos Loop::turn() {
   const Nanos begin = now();
+  if (finds_.due(begin)) {
+    if (follow_(memory_)) looked_ = false;
+    const double took = seconds(now() - begin);
+    finds_.set_period(std::max(options_.find_every, from_seconds(took / options_.most_finding)));
+    finds_.tick(begin);
+  }
   if (!looked_ || looks_.due(begin)) {
-    follow_(memory_);
     look_error_ = memory_.look(policy_, begin);
     const double took = seconds(now() - begin);
     looks_.set_period(std::max(options_.look_every, from_seconds(took / options_.most_looking)));
-    if (looked_) looks_.tick(begin);
+    if (looks_.due(begin)) looks_.tick(begin);
     looked_ = true;
   }
   const bool unplaced = memory_.place_some();
@@ -47,7 +53,7 @@ Nanos Loop::turn() {
     verified_ = begin;
   }
   if (waits || unplaced) return Nanos{};
-  const Nanos next = std::min(ticker_.next(), looks_.next());
+  const Nanos next = std::min({ticker_.next(), looks_.next(), finds_.next()});
   return std::clamp(next - now(), Nanos{}, memory_.quantum());
 }
 

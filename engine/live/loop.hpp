@@ -16,16 +16,17 @@ namespace tt::live {
 class Loop {
  public:
   struct Options {
-    Nanos look_every = from_millis(500);  // longer where looks take long
-    double most_looking = 0.02;           // of the time
+    // Both are longer where they take more of the time than this.
+    Nanos look_every = from_millis(500), find_every = from_millis(500);
+    double most_looking = 0.02, most_finding = 0.01;
     double verified_per_second = 8192;    // pages: under a hundredth of a core
     Nanos most_moving = from_millis(50);  // in a turn: samples wait no longer
   };
   /// Appends the samples that have come since it was called last.
   using Collect =
       std::function<void(const LiveMemory& memory, Nanos now, std::vector<Sample>& out)>;
-  /// Called before each look, to tell the memory which processes to look at.
-  using Follow = std::function<void(LiveMemory& memory)>;
+  /// Finds which processes there are and tells the memory; whether others than before.
+  using Follow = std::function<bool(LiveMemory& memory)>;
 
   /// `start`: the clock's time that the policy takes for 0.
   Loop(KernelCalls& kernel, LiveMemory& memory, Policy& policy, Collect collect, Follow follow,
@@ -46,7 +47,7 @@ class Loop {
   const Follow follow_;
   const Options options_;
   const Nanos start_;
-  Ticker<Nanos> ticker_, looks_;
+  Ticker<Nanos> ticker_, looks_, finds_;
   std::vector<Sample> samples_;
   Nanos verified_{};
   bool looked_ = false;

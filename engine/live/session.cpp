@@ -58,21 +58,24 @@ void Session::start(Target target) {
   const int error = balancing_.replace(balancing, "0");
   if (error != 0 && error != ENOENT)
     throw NotAllowed(balancing + ": " + std::strerror(error) + "; it takes root");
+  memory_.follow(target_.pids());
   if (!target_.pids().empty()) damon_.start(target_.pids());
   meter_ = std::make_unique<Meter>(kernel_, memory_, *policy_, series_);
   loop_ = std::make_unique<Loop>(
       kernel_, memory_, *policy_,
       [this](const LiveMemory&, Nanos, std::vector<Sample>& out) { collect(out); },
-      [this](LiveMemory& memory) { follow(memory); }, Loop::Options{}, kernel_.now());
+      [this](LiveMemory&) { return follow(); }, Loop::Options{}, kernel_.now());
 }
 
 /// Which processes there are. One that ends between this and what is told of it is left out next.
-void Session::follow(LiveMemory& memory) {
+bool Session::follow() {
+  const std::vector<int> before = target_.pids();
   const int error = target_.find(kernel_);
   if (error != 0) unseen_ = error;
-  memory.follow(target_.pids());
+  memory_.follow(target_.pids());
   samples_.follow(target_.pids());
   unwatched_ = damon_.follow(target_.pids());
+  return target_.pids() != before;
 }
 
 Nanos Session::turn() {

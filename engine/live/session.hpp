@@ -58,7 +58,7 @@ class Session {
 
  private:
   void collect(std::vector<Sample>& out);
-  void follow(LiveMemory& memory);
+  bool follow();
 
   KernelCalls& kernel_;
   EstimatedSamples samples_;

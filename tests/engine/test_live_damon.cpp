@@ -364,7 +364,7 @@ struct HotSet {
         source.draw(each, damon.pid(each), 0.1, from, out);
     };
     loop = std::make_unique<live::Loop>(
-        kernel, memory, *policy, collect, [](live::LiveMemory&) {}, live::Loop::Options{},
+        kernel, memory, *policy, collect, [](live::LiveMemory&) { return false; }, live::Loop::Options{},
         kernel.clock);
   }
   static live::Nodes nodes() {
