@@ -470,6 +470,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("find good knobs for a workload", _run),
     "sim": ("run one configuration", _sim),
     "best": ("print the best known configuration of a workload", _best),
+    "exec": ("run a program on real memory with a study's best configuration", upkeep.exec_),
     "check": ("tell whether a study, a stream or a store is undamaged", upkeep.check),
     "export": ("write a study to one file", upkeep.export),
     "unpack": ("read a study from such a file", upkeep.unpack),
