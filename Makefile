@@ -28,7 +28,7 @@ OR_EXPLAIN = || { cmake/pip_failed.sh $(PIP_LOG); exit 1; }
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # one pip at a time; the compiler runs in JOBS processes as it is
 .PHONY: help setup run test test-quick engine-test lint tidy format docs hooks sanitize fuzz-build fuzz \
-	torture bench smoke wheel image cluster cluster-down test-docker test-cluster test-live lock clean preflight
+	torture bench smoke wheel tierd image cluster cluster-down test-docker test-cluster test-live lock clean preflight
 
 help: ## Show this list
 	@echo "make run tunes the cachelib workload, make test runs the tests; both install what they need."
@@ -140,6 +140,20 @@ bench: setup ## Measure all speed figures, beside a native build; writes results
 wheel: $(VENV)/.pip ## Build dist/*.whl, which runs without compiler and checkout
 	@$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .
 
+# Of another architecture it needs a cross compiler: g++-aarch64-linux-gnu for ARCH=aarch64.
+MACHINE := $(shell uname -m)
+ARCH ?= $(MACHINE)
+TIERD := $(if $(filter $(MACHINE),$(ARCH)),$(BUILD),build/$(ARCH))
+TIERD_MOST := 8388608 # bytes
+tierd: setup ## Write dist/tierd-ARCH, a static program that runs on any Linux of its kind (ARCH=aarch64)
+	@test $(ARCH) = $(MACHINE) || $(BIN)/cmake --preset $(ARCH) --log-level=WARNING
+	@$(BIN)/cmake --build $(TIERD) --target tierd
+	@grep -q '^TIERTUNE_STATIC:.*=1$$' $(TIERD)/CMakeCache.txt || \
+	  { echo "error: no static libraries of C and C++ here: apt install libc6-dev, dnf install glibc-static libstdc++-static"; exit 1; }
+	@install -D -m 755 $(TIERD)/tierd dist/tierd-$(ARCH)
+	@bytes=$$(stat -c %s dist/tierd-$(ARCH)); echo "dist/tierd-$(ARCH): $$bytes bytes"; \
+	  test "$$bytes" -le $(TIERD_MOST) || { echo "error: must have at most $(TIERD_MOST)"; exit 1; }
+
 lock: $(VENV)/.pip ## Write constraints.txt: the newest versions that pyproject.toml allows
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/python cmake/lock.py
@@ -168,7 +182,6 @@ test-cluster: image-if-docker $(VENV)/.test ## Run those of the cluster alone: f
 	@$(BIN)/python -m pytest -rs tests/docker/test_cluster.py $(ARGS)
 
 test-live: setup $(VENV)/.test ## Run tierd on a real kernel with two memory nodes, in an emulated machine
-	@$(BIN)/cmake --build $(BUILD) --target tierd
 	@TIERTUNE_TIERD=$(CURDIR)/$(BUILD)/tierd $(BIN)/python -m pytest -rs tests/live $(ARGS)
 
 clean: ## Remove build products and the virtual environment

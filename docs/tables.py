@@ -556,6 +556,12 @@ def recorded_curves() -> str:
     )
 
 
+def service() -> str:
+    """The systemd unit, without its licence."""
+    text = (ROOT / "engine/tierd/tierd@.service").read_text(encoding="utf-8")
+    return f"```ini\n{text.split(chr(10), 1)[1].rstrip()}\n```"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "first-result": first_result,
     "study-command": study_command,
@@ -579,6 +585,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "fleets": fleets,
     "recorded-studies": recorded_studies,
     "recorded-curves": recorded_curves,
+    "service": service,
 }
 
 

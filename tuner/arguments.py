@@ -132,16 +132,6 @@ def _sim(parser: argparse.ArgumentParser) -> None:
     json(parser)
 
 
-def _report(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Draws time series over each other: of live runs (tierd run --series) and of simulated "
-        "ones (tune sim --series). Columns that both have mean the same."
-    )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a CSV with a column 'second'")
-    parser.add_argument("--output", "-o", metavar="PNG", help="(default: beside the first file)")
-    json(parser)
-
-
 def _best(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Prints the best configuration that the studies of a folder have found. Only results of "
@@ -480,7 +470,8 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("find good knobs for a workload", _run),
     "sim": ("run one configuration", _sim),
     "best": ("print the best known configuration of a workload", _best),
-    "report": ("draw the time series of live and simulated runs", _report),
+    "exec": ("run a program on real memory with a study's best configuration", upkeep.exec_),
+    "report": ("draw the time series of live and simulated runs", upkeep.report),
     "check": ("tell whether a study, a stream or a store is undamaged", upkeep.check),
     "export": ("write a study to one file", upkeep.export),
     "unpack": ("read a study from such a file", upkeep.unpack),

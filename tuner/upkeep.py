@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The arguments of the commands that look after what there is: machines, streams, studies."""
+"""The arguments of the commands that look after what there is, machines, streams and studies, or
+put it to use."""
 
 from __future__ import annotations
 
@@ -38,6 +39,16 @@ def check(parser: argparse.ArgumentParser) -> None:
         help="mend what can be: lines of a log that cannot be read are moved to a file beside it, "
         "a stream of the cache is made again, a store as by `tune repair`",
     )
+    json(parser)
+
+
+def report(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Draws time series over each other: of live runs (tierd run --series) and of simulated "
+        "ones (tune sim --series). Columns that both have mean the same."
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a CSV with a column 'second'")
+    parser.add_argument("--output", "-o", metavar="PNG", help="(default: beside the first file)")
     json(parser)
 
 
@@ -109,6 +120,24 @@ def repair(parser: argparse.ArgumentParser) -> None:
     out(parser)
     mlflow_uri(parser)
     json(parser)
+
+
+def exec_(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Runs a program on this machine's memory with the best configuration of a study: becomes "
+        "`tierd run`, whose program keeps its standard streams, its signals and its exit status. "
+        "With --pid PID, or --cgroup PATH, in place of a program it becomes `tierd attach`. What "
+        "stands between STUDY and -- is for tierd: --fast-limit SIZE, --fast NODES --slow NODES, "
+        "--set KNOB=VALUE, --journal FILE, --quiet, and what else `tierd help` lists."
+    )
+    parser.usage = "tune exec [--out DIR] STUDY [options of tierd] -- command [args...]"
+    out(parser)
+    parser.add_argument(  # with all that follows: argparse would take the -- away
+        "words",
+        nargs=argparse.REMAINDER,
+        metavar="STUDY",
+        help="name, path of its folder, or path of a best.yaml",
+    )
 
 
 def machines(parser: argparse.ArgumentParser) -> None:

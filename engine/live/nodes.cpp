@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <iterator>
 #include <map>
-#include <stdexcept>
 #include <system_error>
+#include <utility>
 
 namespace tt::live {
 namespace {
@@ -36,7 +37,30 @@ bool kilobytes(std::string_view text, std::string_view name, std::uint64_t& out)
   return error == std::errc{} && std::string_view{behind, end}.starts_with(" kB");
 }
 
+std::string of_all_nodes(const char* name) {
+  return std::string{"/sys/devices/system/node/"} + name;
+}
+
+/// Which of the nodes are of which tier, as far as one can guess: memory without processors is what
+/// a CXL device or persistent memory adds.
+std::string by_processors(KernelCalls& kernel, const std::vector<int>& all) {
+  std::string text;
+  std::vector<int> near, far;
+  if (kernel.read(of_all_nodes("has_cpu"), text) == 0)
+    std::ranges::set_intersection(all, node_list(text), std::back_inserter(near));
+  std::ranges::set_difference(all, near, std::back_inserter(far));
+  if (near.empty() || far.empty())
+    return "--fast NODES --slow NODES; `numactl --hardware` tells their distances";
+  return "--fast " + node_text(near) + " --slow " + node_text(far) +
+         ", of which the latter have no processors";
+}
+
 }  // namespace
+
+NoTiers::NoTiers(std::string why_not, std::string what_helps)
+    : std::runtime_error(what_helps.empty() ? why_not : why_not + "; what helps: " + what_helps),
+      why(std::move(why_not)),
+      cure(std::move(what_helps)) {}
 
 bool Nodes::tier(int node, Tier& out) const {
   for (const Tier tier : {Tier::fast, Tier::slow}) {
@@ -85,14 +109,24 @@ int node_pages(KernelCalls& kernel, int node, NodePages& out) {
   return 0;
 }
 
+std::string node_text(const std::vector<int>& nodes) {
+  std::string out;
+  for (const int node : nodes) {
+    if (!out.empty()) out += ',';
+    out += std::to_string(node);
+  }
+  return out;
+}
+
 Nodes find_nodes(KernelCalls& kernel) {
   std::string text;
-  if (const int error = kernel.read("/sys/devices/system/node/has_memory", text); error != 0)
-    throw std::runtime_error("this machine's nodes are not known: " + error_text(error) +
-                             " for /sys/devices/system/node/has_memory");
+  if (const int error = kernel.read(of_all_nodes("has_memory"), text); error != 0)
+    throw NoTiers("this machine's nodes are not known: " + error_text(error) + " for " +
+                      of_all_nodes("has_memory"),
+                  "mount -t sysfs none /sys");
   const std::vector<int> all = node_list(text);
   if (all.size() < 2)
-    throw std::runtime_error("this machine has one memory node: there is nothing to move between");
+    throw NoTiers("this machine has one memory node: there is nothing to move between", {});
   // Tiers are numbered from the fastest on: memory_tier4 is DRAM where nothing else is said.
   std::map<int, std::vector<int>> tiers;
   for (int tier = 0; tier < most_nodes; ++tier) {
@@ -101,19 +135,32 @@ Nodes find_nodes(KernelCalls& kernel) {
     if (kernel.read(path, text) == 0) tiers[tier] = node_list(text);
   }
   if (tiers.empty())
-    throw std::runtime_error(
-        "this kernel tells no memory tiers (/sys/devices/virtual/memory_tiering, since 6.1): name "
-        "the nodes yourself");
+    throw NoTiers(
+        "this kernel tells no memory tiers (/sys/devices/virtual/memory_tiering, since 6.1)",
+        by_processors(kernel, all));
   if (tiers.size() == 1)
-    throw std::runtime_error(
-        "all memory nodes stand in one memory tier, because the firmware's HMAT does not tell "
-        "their "
-        "speed: name the nodes yourself");
+    throw NoTiers("all memory nodes stand in one memory tier (memory_tier" +
+                      std::to_string(tiers.begin()->first) +
+                      "): the firmware tells no difference between them (HMAT), and the kernel "
+                      "promotes and demotes nothing",
+                  by_processors(kernel, all));
   Nodes out;
   out.of[index(Tier::fast)] = tiers.begin()->second;
   for (auto tier = std::next(tiers.begin()); tier != tiers.end(); ++tier)
     out.of[index(Tier::slow)].insert(out.of[index(Tier::slow)].end(), tier->second.begin(),
                                      tier->second.end());
+  return out;
+}
+
+std::vector<int> empty_nodes(KernelCalls& kernel) {
+  std::string possible, memory, processors;
+  if (kernel.read(of_all_nodes("possible"), possible) != 0 ||
+      kernel.read(of_all_nodes("has_memory"), memory) != 0 ||
+      kernel.read(of_all_nodes("has_cpu"), processors) != 0)
+    return {};  // of a kernel without NUMA
+  std::vector<int> without, out;
+  std::ranges::set_difference(node_list(possible), node_list(memory), std::back_inserter(without));
+  std::ranges::set_difference(without, node_list(processors), std::back_inserter(out));
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,12 +30,25 @@ struct Nodes {
   [[nodiscard]] std::string text() const;
 };
 
+/// There are not two tiers.
+class NoTiers : public std::runtime_error {
+ public:
+  NoTiers(std::string why_not, std::string what_helps);
+  std::string why;
+  std::string cure;  // options of tierd, or a command; empty if nothing helps
+};
+
 /// The tiers that the kernel has found (/sys/devices/virtual/memory_tiering, 6.1 or newer): the
-/// first one is fast, all others are slow. std::runtime_error telling why there are not two: a
-/// machine with one node, or one that has all its nodes in one tier (skhynix/hmsdk #2).
+/// first one is fast, all others are slow. NoTiers on a machine with one node, or one that has all
+/// its nodes in one tier (skhynix/hmsdk #2); std::runtime_error for a list that is none.
 [[nodiscard]] Nodes find_nodes(KernelCalls& kernel);
+/// Nodes that the firmware has announced and that have neither memory nor processors: as those of
+/// a CXL device whose memory is not online (skhynix/hmsdk #5).
+[[nodiscard]] std::vector<int> empty_nodes(KernelCalls& kernel);
 /// A list of numbers as the kernel writes them: "0-2,5". std::runtime_error for any other text.
 [[nodiscard]] std::vector<int> node_list(std::string_view text);
+/// "0,1,2,5", which `node_list` reads.
+[[nodiscard]] std::string node_text(const std::vector<int>& nodes);
 /// What /sys/devices/system/node/nodeN/meminfo says. Returns an errno, EINVAL for an unknown text.
 [[nodiscard]] int node_pages(KernelCalls& kernel, int node, NodePages& out);
 

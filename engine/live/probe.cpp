@@ -48,12 +48,31 @@ Finding tiers(KernelCalls& kernel) {
   Finding out{Kind::works, "memory tiers", {}, {}};
   try {
     out.what = find_nodes(kernel).text();
+  } catch (const NoTiers& error) {
+    out.kind = Kind::lacks;
+    out.what = error.why;
+    out.cure = error.cure;
   } catch (const std::runtime_error& error) {
     out.kind = Kind::lacks;
     out.what = error.what();
-    out.cure = "--fast NODES --slow NODES";
   }
   return out;
+}
+
+/// Memory that the firmware has announced and that is not there, if any.
+void absent(KernelCalls& kernel, std::vector<Finding>& out) {
+  Finding found{Kind::note, "nodes without memory", {}, {}};
+  try {
+    const std::vector<int> nodes = empty_nodes(kernel);
+    if (nodes.empty()) return;
+    found.what = node_text(nodes) + ", which could have some";
+    found.cure =
+        "`cxl list` and `daxctl list` show memory of CXL devices that is not in use; "
+        "daxctl reconfigure-device --mode=system-ram DEVICE takes it into use";
+  } catch (const std::runtime_error& error) {
+    found.what = error.what();
+  }
+  out.push_back(found);
 }
 
 Finding moves(KernelCalls& kernel) {
@@ -66,11 +85,11 @@ Finding moves(KernelCalls& kernel) {
     const std::vector<int> nodes{status[0]};
     result = kernel.move_pages(pid, addresses, nodes, status);
     if (result == 0 && status[0] >= 0)
-      return {Kind::works, "moving pages", "of our own; another user's take CAP_SYS_NICE", {}};
+      return {Kind::works, "moving pages", "of our own; another user's take CAP_SYS_PTRACE", {}};
   }
   const int error = result < 0 ? static_cast<int>(-result) : -status[0];
   return {Kind::lacks, "moving pages", message(error),
-          "in a container: --security-opt seccomp=... that allows move_pages, and CAP_SYS_NICE"};
+          "in a container: --security-opt seccomp=... that allows move_pages, and CAP_SYS_PTRACE"};
 }
 
 Finding populated(KernelCalls& kernel) {
@@ -145,8 +164,11 @@ Finding kernels_own(KernelCalls& kernel) {
 }  // namespace
 
 std::vector<Finding> probe(KernelCalls& kernel) {
-  return {tiers(kernel), moves(kernel),    populated(kernel),
-          damon(kernel), sampling(kernel), kernels_own(kernel)};
+  std::vector<Finding> out{tiers(kernel)};
+  absent(kernel, out);
+  for (const auto& look : {moves, populated, damon, sampling, kernels_own})
+    out.push_back(look(kernel));
+  return out;
 }
 
 std::string text_of(const std::vector<Finding>& findings) {

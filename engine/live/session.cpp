@@ -57,7 +57,8 @@ void Session::start(Target target) {
   const std::string balancing = "/proc/sys/kernel/numa_balancing";
   const int error = balancing_.replace(balancing, "0");
   if (error != 0 && error != ENOENT)
-    throw NotAllowed(balancing + ": " + std::strerror(error) + "; it takes root");
+    throw NotAllowed(balancing + ": " + std::strerror(error) +
+                     "; it takes CAP_SYS_ADMIN, or `sysctl kernel.numa_balancing=0` before");
   memory_.follow(target_.pids());
   if (!target_.pids().empty()) damon_.start(target_.pids());
   meter_ = std::make_unique<Meter>(kernel_, memory_, *policy_, series_);
@@ -84,7 +85,8 @@ Nanos Session::turn() {
   const int error = loop_->look_error();
   if (error == EPERM || error == EACCES)
     throw NotAllowed(std::string{"looking at the process's pages: "} + std::strerror(error) +
-                     "; it takes CAP_SYS_PTRACE, or a process of the same user");
+                     "; it takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or a process of the same "
+                     "user");
   if (error != 0) unseen_ = error;
   return wait;
 }

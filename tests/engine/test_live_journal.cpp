@@ -2,6 +2,11 @@
 
 // Journals: a policy that is told the same decides the same, whoever told it first. Journals of
 // simulated runs are those of every policy that does not know the future.
+//
+// With TIERTUNE_JOURNALS=FOLDER in the environment they are left there, for a tierd of another
+// processor.
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
@@ -78,6 +83,10 @@ TEST("live journal: every policy decides again what it decided in a simulation")
       if (aol && !has) continue;
       const std::string text =
           simulated(info, stream, aol ? KnobMap{{"aol.enabled", true}} : KnobMap{});
+      if (const char* const folder = std::getenv("TIERTUNE_JOURNALS"); folder != nullptr) {
+        const std::string path = std::string{folder} + "/" + info.name + (aol ? "-aol" : "");
+        CHECK((std::ofstream{path, std::ios::binary} << text).flush().good());
+      }
       const Playback playback = played(text);
       CHECK_EQ(playback.policy, info.name);
       CHECK_EQ(playback.diverged, std::string{});

@@ -166,7 +166,24 @@ TEST("live nodes: lists and tiers as the kernel writes them") {
   kernel.files["/sys/devices/system/node/has_memory"] = "0-2\n";
   CHECK_THROWS(live::find_nodes(kernel), "tells no memory tiers");
   kernel.files[tiers + "4/nodelist"] = "0-2\n";
-  CHECK_THROWS(live::find_nodes(kernel), "stand in one memory tier");
+  CHECK_THROWS(live::find_nodes(kernel), "stand in one memory tier (memory_tier4)");
+  // What to say instead is guessed where processors tell the nodes apart.
+  const auto cure = [&] {
+    try {
+      (void)live::find_nodes(kernel);
+    } catch (const live::NoTiers& error) {
+      return error.cure;
+    }
+    return std::string{"none is needed"};
+  };
+  CHECK(cure().starts_with("--fast NODES --slow NODES; "));
+  kernel.files["/sys/devices/system/node/has_cpu"] = "0-2\n";
+  CHECK(cure().starts_with("--fast NODES --slow NODES; "));
+  kernel.files["/sys/devices/system/node/has_cpu"] = "0-1\n";
+  CHECK(cure().starts_with("--fast 0,1 --slow 2, "));
+  CHECK(live::empty_nodes(kernel).empty());
+  kernel.files["/sys/devices/system/node/possible"] = "0-4\n";
+  CHECK(live::empty_nodes(kernel) == (std::vector{3, 4}));
   kernel.files[tiers + "4/nodelist"] = "0\n";
   kernel.files[tiers + "22/nodelist"] = "1-2\n";
   CHECK_EQ(live::find_nodes(kernel).text(), std::string{"fast 0, slow 1 2"});

@@ -14,7 +14,9 @@ def fast_by_second(output: str, name: str) -> dict[int, tuple[int, int]]:
     it."""
     lines = re.search(rf"^== {name}\n((?:(?!==).*\n)*)", output, re.MULTILINE)
     assert lines, name
-    said = re.findall(r"^second (\d+): (\d+) of \d+ MiB fast, (\d+) in all$", lines[1], re.MULTILINE)
+    said = re.findall(
+        r"^second (\d+): (\d+) of \d+ MiB fast, (\d+) in all$", lines[1], re.MULTILINE
+    )
     return {int(second): (int(hot), int(every)) for second, hot, every in said}
 
 

@@ -79,6 +79,7 @@ def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "run",
         "sim",
         "best",
+        "exec",
         "report",
         "check",
         "doctor",

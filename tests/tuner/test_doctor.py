@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from conftest import python_path
 
-from tuner import engine
+from tuner import engine, tierd
 from tuner.errors import UserError
 from tuner.report import doctor, remote
 from tuner.run import contained, container, local_ray
@@ -47,7 +47,7 @@ def test_every_part_is_looked_at_and_nothing_is_left_behind(run: Any, tmp_path: 
     found = findings(outcome)
     expected = {"tune", "loops", "Python", "smac", "ray", "mlflow", "cache", "results", "memory"}
     expected |= {"temporary files", "shared memory", "open files", "size of a file", "CPUs"}
-    expected |= {"Ray", "MLflow store", "clock", "monotonic clock", *doctor.TOOLS}
+    expected |= {"tierd", "Ray", "MLflow store", "clock", "monotonic clock", *doctor.TOOLS}
     assert expected <= found.keys()
     ids = ", ".join(f"{name} {id}" for name, id in engine.ids().items())
     assert found["tune"] == [("ok", f"{engine.version()}, {ids}")]
@@ -162,6 +162,44 @@ def test_tools_are_optional(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [found[name][0][0] for name in doctor.TOOLS] == ["warning"] * 3
     assert found["perf"] == [
         ("warning", "not found; it records what `tune import --format perf-script` reads")
+    ]
+
+
+PROBED = """\
+#!/bin/sh
+case $1 in
+  version) echo "tierd 1.2.3, policies abc" ;;
+  probe) echo '[{"subject": "memory tiers", "works": false, "found": "one", "cure": "--fast 0"},
+    {"subject": "moving pages", "works": true, "found": "of our own", "cure": null},
+    {"subject": "populated pages", "works": true, "found": "are told", "cure": null},
+    {"subject": "hardware samples", "works": false, "found": "none", "cure": null},
+    {"subject": "balancing", "works": null, "found": "is 1", "cure": "0"},
+    {"subject": "demotion", "works": null, "found": "is 0", "cure": null}]'; exit 1 ;;
+esac
+"""
+
+
+def test_what_tierd_misses_is_no_problem_of_a_study(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "tierd"
+    monkeypatch.setattr(tierd, "find", lambda: program if program.exists() else None)
+    said = findings(run("doctor", "--json"))
+    assert said["tierd"] == [("warning", "not found; it runs the policies on real memory")]
+    assert "real memory" not in said
+    program.write_text(PROBED)
+    program.chmod(0o644)
+    assert findings(run("doctor", "--json"))["tierd"] == [
+        ("warning", f"{program}: Permission denied")
+    ]
+    program.chmod(0o755)
+    said = findings(run("doctor", "--json"))
+    assert said["tierd"] == [("ok", f"{program}: tierd 1.2.3, policies abc")]
+    assert said["real memory"] == [
+        ("ok", "moving pages, populated pages"),
+        ("warning", "memory tiers: one; --fast 0"),
+        ("warning", "hardware samples: none"),
+        ("warning", "balancing: is 1; 0"),
     ]
 
 

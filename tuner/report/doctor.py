@@ -20,7 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from tuner import engine, foreign
+from tuner import engine, foreign, tierd
 from tuner.errors import UserError
 from tuner.report import remote, store
 from tuner.run import local_ray, streams
@@ -239,6 +239,26 @@ def _tools(_: Path) -> Iterator[Finding]:
         yield Finding(name, "ok" if path else "warning", path or f"not found; it {purpose}")
 
 
+def _real_memory(_: Path) -> Iterator[Finding]:
+    """What is missing stops no study."""
+    program = tierd.find()
+    if program is None:
+        yield Finding("tierd", "warning", "not found; it runs the policies on real memory")
+        return
+    try:
+        version, told = tierd.version(program), tierd.probe(program)
+    except UserError as error:
+        yield Finding("tierd", "warning", str(error))
+        return
+    yield Finding("tierd", "ok", f"{program}: {version}")
+    if works := [each.subject for each in told if each.works]:
+        yield Finding("real memory", "ok", ", ".join(works))
+    for each in told:
+        if each.works is False or (each.works is None and each.cure):
+            cure = f"; {each.cure}" if each.cure else ""
+            yield Finding("real memory", "warning", f"{each.subject}: {each.found}{cure}")
+
+
 def _containers(_: Path) -> Iterator[Finding]:
     from tuner.run.container import Failed, image_id
 
@@ -382,6 +402,7 @@ CHECKS: dict[str, Callable[[Path], Iterator[Finding]]] = {
     "limits": _limits,
     "memory": _memory,
     "tools": _tools,
+    "real memory": _real_memory,
     "containers": _containers,
     "Ray": _ray,
     "MLflow store": _store,
