@@ -28,7 +28,7 @@ def test_processes_share_the_fast_tier_and_a_cgroup_is_followed(
         """
 touch /a /b /c /d
 /tierd run --policy hemem --fast-limit 80M --series /series -- \
-  sh -c '/hot 96 32 60 >> /a & /hot 96 32 60 >> /b; wait' &
+  sh -c '/hot 96 32 40 >> /a & /hot 96 32 60 >> /b; wait' &
 run=$!
 for name in a b; do tail -n +1 -f /$name | grep -q '3[0-2] of 32 MiB fast'; done
 /tierd status > /status; /tierd status --json > /json; /tierd status --prometheus > /prometheus
@@ -43,9 +43,9 @@ head -n 3 /series
 mount -t cgroup2 none /sys/fs/cgroup && mkdir /sys/fs/cgroup/shop
 within() { echo 0 > /sys/fs/cgroup/shop/cgroup.procs && exec "$@"; }
 /tierd attach --policy hemem --fast-limit 80M --cgroup shop & tierd=$!
-(within /hot 96 32 60 >> /c) & c=$!
+(within /hot 96 32 40 >> /c) & c=$!
 tail -n +1 -f /c | grep -q '3[0-2] of 32 MiB fast'
-(within /hot 96 32 60 >> /d) & d=$!
+(within /hot 96 32 40 >> /d) & d=$!
 tail -n +1 -f /d | grep -q '3[0-2] of 32 MiB fast'
 /tierd limit 20M
 /tierd status | grep capacity
