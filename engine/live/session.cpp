@@ -31,14 +31,13 @@ std::string mebibytes(std::uint64_t pages) {
 
 Session::Session(KernelCalls& kernel, const Options& options, std::ostream* journal)
     : kernel_(kernel),
-      samples_({}, options.seed),
-      memory_(kernel, options.nodes, memory_options(options), &samples_),
       damons_(kernel, beside(options.changes, ".damon")),
       balancing_(kernel, beside(options.changes, ".balancing")),
-      damon_(kernel, damons_, options.damon) {
+      source_(make_source(options.source, kernel, damons_, options.damon, options.seed)),
+      memory_(kernel, options.nodes, memory_options(options), source_.get()) {
   const PolicyInfo& info = policy(options.policy);
   const Knobs knobs = resolve(info.knobs, options.knobs);
-  require_needs(info, knobs, Need::samples, "a running process");
+  require_needs(info, knobs, source_->serves(), "a running process");
   const PolicyContext context{memory_, knobs, nullptr, options.seed};
   policy_ = journal == nullptr ? info.make(context) : journaled(info, context, *journal);
 }
@@ -52,11 +51,13 @@ void Session::start(int pid) {
   const int error = balancing_.replace(balancing, "0");
   if (error != 0 && error != ENOENT)
     throw NotAllowed(balancing + ": " + std::strerror(error) + "; it takes root");
-  damon_.start(memory_.pids());
+  source_->start(memory_.pids());
   loop_ = std::make_unique<Loop>(
       kernel_, memory_, *policy_,
-      [this](const LiveMemory&, Nanos, std::vector<Sample>& out) { collect(out); }, Loop::Options{},
-      kernel_.now());
+      [this](const LiveMemory& memory, Nanos now, std::vector<Sample>& out) {
+        source_->collect(memory, now, out);
+      },
+      Loop::Options{}, kernel_.now());
 }
 
 Nanos Session::turn() {
@@ -69,12 +70,6 @@ Nanos Session::turn() {
   return wait;
 }
 
-void Session::collect(std::vector<Sample>& out) {
-  for (const DamonAggregation& each : damon_.collect())
-    if (each.whole)
-      samples_.draw(each, damon_.pid(each), seconds(damon_.options().aggregation), memory_, out);
-}
-
 std::string Session::summary() const {
   const MoveCounts& moves = memory_.moves();
   std::string out = mebibytes(memory_.blocks().used(Tier::fast)) + " in the fast tier, " +
@@ -83,7 +78,7 @@ std::string Session::summary() const {
                     mebibytes(moves.moved[index(Tier::slow)]) + " down in " +
                     std::to_string(moves.calls) + " calls, the longest of " +
                     std::to_string(moves.longest.count() / 1000) +
-                    " us; samples were estimated from DAMON's regions";
+                    " us; " + source_->text();
   for (const auto& [error, pages] : moves.failed)
     if (pages > 0)
       out += "; " + std::to_string(pages) + " pages refused (" + std::strerror(error) + ")";
@@ -91,7 +86,6 @@ std::string Session::summary() const {
   if (unseen_ != 0)
     out +=
         std::string{"; not every look at the process succeeded ("} + std::strerror(unseen_) + ")";
-  if (damon_.lost() > 0) out += "; " + std::to_string(damon_.lost()) + " records of DAMON lost";
   return out;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Session: a policy on running processes, with DAMON as its eyes.
+// Session: a policy on running processes, and what tells it of their accesses.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "core/registry.hpp"
+#include "live/access_source.hpp"
 #include "live/changes.hpp"
 #include "live/damon.hpp"
-#include "live/estimated_samples.hpp"
 #include "live/kernel_calls.hpp"
 #include "live/live_memory.hpp"
 #include "live/loop.hpp"
@@ -28,17 +28,18 @@ class Session {
     Nodes nodes;
     std::uint64_t fast_limit = LiveMemory::no_limit;  // pages
     std::uint64_t seed = 0;
+    std::string source = "auto";  // of source_names
     Damon::Options damon;
     std::filesystem::path changes;  // the file that notes what is changed in the kernel
   };
 
-  /// std::invalid_argument for an unknown policy or a knob's value, and naming what the policy
+  /// std::invalid_argument for an unknown policy, source or knob's value, and naming what the policy
   /// needs and cannot have of a running process; std::runtime_error when a node cannot be read.
   /// `journal` may be null.
   Session(KernelCalls& kernel, const Options& options, std::ostream* journal);
   ~Session();
 
-  /// Watches this process. NotAllowed as Damon::start.
+  /// Watches this process. NotAllowed as AccessSource::start.
   void start(int pid);
   /// One turn; as Loop::turn. NotAllowed when there is no use in going on, also where the process
   /// may not be looked at.
@@ -49,14 +50,11 @@ class Session {
   [[nodiscard]] std::string summary() const;
 
  private:
-  void collect(std::vector<Sample>& out);
-
   KernelCalls& kernel_;
-  EstimatedSamples samples_;
+  Changes damons_, balancing_;
+  const std::unique_ptr<AccessSource> source_;
   LiveMemory memory_;
   std::unique_ptr<Policy> policy_;
-  Changes damons_, balancing_;
-  Damon damon_;
   std::unique_ptr<Loop> loop_;
   int unseen_ = 0;  // the errno of the last look that failed
 };

@@ -60,6 +60,7 @@ const char* const usage =
     "  --fast NODES         memory nodes of the fast tier, such as 0 or 0-1 (default: the "
     "kernel's)\n"
     "  --slow NODES         those of the slow tier\n"
+    "  --source NAME        what tells of accesses: auto (default) or damon\n"
     "  --journal FILE       write down all that the policy is told, and decides\n"
     "  --quiet              say nothing but errors\n";
 
@@ -161,6 +162,8 @@ Arguments arguments(Words& words, KernelCalls& kernel, bool launches) {
       fast = value();
     } else if (option == "--slow") {
       slow = value();
+    } else if (option == "--source") {
+      out.session.source = value();
     } else if (option == "--journal") {
       out.journal = value();
     } else if (option == "--quiet") {

@@ -116,7 +116,9 @@ class FakeKernel final : public live::KernelCalls {
       return 0;
     }
     for (const auto& [pid, process] : processes) {
-      if (path != "/proc/" + std::to_string(pid) + "/maps") continue;
+      const std::string folder = "/proc/" + std::to_string(pid) + "/";
+      if (path == folder + "stat") return 0;
+      if (path != folder + "maps") continue;
       for (const auto& [begin, end] : process.mappings) {
         char line[100];
         std::snprintf(line, sizeof line, "%lx-%lx rw-p 00000000 00:00 0 \n", begin, end);

@@ -16,6 +16,7 @@
 #include "live/damon_trace.hpp"
 #include "live/estimated_samples.hpp"
 #include "live/loop.hpp"
+#include "perf_bytes.hpp"
 
 using namespace tt;
 using live::DamonAggregation;
@@ -29,38 +30,11 @@ namespace {
 
 const std::string& format_text = FakeKernel::damon_format;
 
-using Bytes = std::vector<std::byte>;
+using test::Bytes;
+using test::lost;
+using test::put;
+using test::region;
 
-template <typename T>
-void put(Bytes& out, T value) {
-  const auto* const at = reinterpret_cast<const std::byte*>(&value);
-  out.insert(out.end(), at, at + sizeof value);
-}
-void record(Bytes& out, std::uint32_t type, const Bytes& body) {
-  put(out, perf_event_header{type, 0, static_cast<std::uint16_t>(8 + body.size())});
-  out.insert(out.end(), body.begin(), body.end());
-}
-void region(Bytes& out, std::uint64_t time, std::uint64_t target, std::uint32_t count,
-            const DamonRegion& each) {
-  Bytes body;
-  put(body, time);
-  put(body, std::uint32_t{52});  // the fields, and four bytes of padding
-  put(body, std::uint64_t{533});
-  put(body, target);
-  put(body, std::uint64_t{count});
-  put(body, each.begin);
-  put(body, each.end);
-  put(body, static_cast<std::uint32_t>(each.accesses));
-  put(body, static_cast<std::uint32_t>(each.age));
-  put(body, std::uint32_t{0});
-  record(out, PERF_RECORD_SAMPLE, body);
-}
-void lost(Bytes& out, std::uint64_t count) {
-  Bytes body;
-  put(body, std::uint64_t{1});
-  put(body, count);
-  record(out, PERF_RECORD_LOST, body);
-}
 DamonRegion at(std::uint64_t first, std::uint64_t last, std::uint64_t accesses) {
   return {first << 12, last << 12, accesses, 3};
 }

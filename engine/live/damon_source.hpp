@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+
+// DamonSource: samples of pages that are estimated from the regions of the kernel's DAMON.
+#pragma once
+
+#include <vector>
+
+#include "live/access_source.hpp"
+#include "live/estimated_samples.hpp"
+
+namespace tt::live {
+
+class DamonSource final : public AccessSource {
+ public:
+  DamonSource(KernelCalls& kernel, Changes& changes, const Damon::Options& options,
+              std::uint64_t seed)
+      : kernel_(kernel), damon_(kernel, changes, options), samples_({}, seed) {}
+
+  std::string_view name() const override { return "damon"; }
+  /// No Need::tier_counters: a count of accesses can be estimated, but no latency and no bandwidth.
+  Need serves() const override { return Need::samples; }
+  void start(std::span<const int> pids) override;
+  /// DAMON begins anew with one more process, at most once a second: what it knows of the regions
+  /// of the others is lost, and comes again within seconds.
+  void follow(int pid) override;
+  void leave(int pid) override;
+  void collect(const LiveMemory& memory, Nanos now, std::vector<Sample>& out) override;
+  std::uint64_t lost() const override { return lost_before_ + damon_.lost(); }
+  std::string text() const override;
+
+  SamplingRequest grant(const SamplingRequest& request) override {
+    return samples_.grant(request);
+  }
+  void count(Counters& counters) const override { samples_.count(counters); }
+
+ private:
+  void restart(Nanos now);
+
+  KernelCalls& kernel_;
+  Damon damon_;
+  EstimatedSamples samples_;
+  std::vector<int> pids_;
+  bool grown_ = false;  // by a process that DAMON does not watch yet
+  Nanos started_{};
+  std::uint64_t lost_before_ = 0;  // the last start
+};
+
+}  // namespace tt::live
