@@ -17,7 +17,9 @@ class DamonSource final : public AccessSource {
       : kernel_(kernel), damon_(kernel, changes, options), samples_({}, seed) {}
 
   std::string_view name() const override { return "damon"; }
-  /// No Need::tier_counters: a count of accesses can be estimated, but no latency and no bandwidth.
+  /// No Need::tier_counters: how many accesses a tier serves can be estimated, and is told in
+  /// Counters::loads. How long it takes for them, and how many wait at a time, cannot: a policy
+  /// that goes by that (arms, pact, colloid) would see tiers that answer at once.
   Need serves() const override { return Need::samples; }
   void start(std::span<const int> pids) override;
   /// DAMON begins anew with one more process, at most once a second: what it knows of the regions

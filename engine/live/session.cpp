@@ -2,8 +2,10 @@
 
 #include "live/session.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -23,6 +25,14 @@ std::filesystem::path beside(std::filesystem::path path, const char* ending) {
   return path;
 }
 
+/// Alto goes by counts of outstanding reads. Without them it would admit all, and not say so.
+void refuse_alto(const PolicyInfo& info, const Knobs& knobs) {
+  const bool has = std::ranges::find(info.knobs, "aol.enabled", &KnobDecl::name) != info.knobs.end();
+  if (has && knobs.flag("aol.enabled"))
+    throw std::invalid_argument(
+        "aol.enabled: found true; of a running process nobody here counts outstanding reads");
+}
+
 std::string mebibytes(std::uint64_t pages) {
   return std::to_string(pages * base_page_bytes >> 20) + " MiB";
 }
@@ -38,6 +48,7 @@ Session::Session(KernelCalls& kernel, const Options& options, std::ostream* jour
   const PolicyInfo& info = policy(options.policy);
   const Knobs knobs = resolve(info.knobs, options.knobs);
   require_needs(info, knobs, source_->serves(), "a running process");
+  refuse_alto(info, knobs);
   const PolicyContext context{memory_, knobs, nullptr, options.seed};
   policy_ = journal == nullptr ? info.make(context) : journaled(info, context, *journal);
 }

@@ -331,7 +331,7 @@ constexpr std::uint64_t most_of_it = 486;  // 95 of 100
 }  // namespace
 
 TEST("live loop: a hot set that DAMON sees ends in the fast tier, within its budget") {
-  for (const char* const name : {"hybridtier", "freqtier", "hemem", "memtis"}) {
+  for (const char* const name : {"hybridtier", "freqtier", "hemem", "memtis", "unified"}) {
     HotSet set{name};
     set.run(8);
     CHECK(set.fast() >= most_of_it);
@@ -342,7 +342,7 @@ TEST("live loop: a hot set that DAMON sees ends in the fast tier, within its bud
 }
 
 TEST("live loop: a hot set that moves is followed") {
-  for (const char* const name : {"hybridtier", "hemem"}) {
+  for (const char* const name : {"hybridtier", "hemem", "unified"}) {
     HotSet set{name};
     set.run(8);
     set.hot = 3000;
