@@ -43,7 +43,8 @@ void DamonSource::collect(const LiveMemory& memory, Nanos now, std::vector<Sampl
 }
 
 std::string DamonSource::text() const {
-  std::string out = "samples, and the tiers' shares of accesses, were estimated from DAMON's regions";
+  std::string out =
+      "samples, and the tiers' shares of accesses, were estimated from DAMON's regions";
   if (lost() > 0) out += "; " + std::to_string(lost()) + " records of DAMON lost";
   return out;
 }

@@ -30,9 +30,7 @@ class DamonSource final : public AccessSource {
   std::uint64_t lost() const override { return lost_before_ + damon_.lost(); }
   std::string text() const override;
 
-  SamplingRequest grant(const SamplingRequest& request) override {
-    return samples_.grant(request);
-  }
+  SamplingRequest grant(const SamplingRequest& request) override { return samples_.grant(request); }
   void count(Counters& counters) const override { samples_.count(counters); }
 
  private:

@@ -27,7 +27,8 @@ std::filesystem::path beside(std::filesystem::path path, const char* ending) {
 
 /// Alto goes by counts of outstanding reads. Without them it would admit all, and not say so.
 void refuse_alto(const PolicyInfo& info, const Knobs& knobs) {
-  const bool has = std::ranges::find(info.knobs, "aol.enabled", &KnobDecl::name) != info.knobs.end();
+  const bool has =
+      std::ranges::find(info.knobs, "aol.enabled", &KnobDecl::name) != info.knobs.end();
   if (has && knobs.flag("aol.enabled"))
     throw std::invalid_argument(
         "aol.enabled: found true; of a running process nobody here counts outstanding reads");
@@ -88,8 +89,7 @@ std::string Session::summary() const {
                     mebibytes(moves.moved[index(Tier::fast)]) + " up and " +
                     mebibytes(moves.moved[index(Tier::slow)]) + " down in " +
                     std::to_string(moves.calls) + " calls, the longest of " +
-                    std::to_string(moves.longest.count() / 1000) +
-                    " us; " + source_->text();
+                    std::to_string(moves.longest.count() / 1000) + " us; " + source_->text();
   for (const auto& [error, pages] : moves.failed)
     if (pages > 0)
       out += "; " + std::to_string(pages) + " pages refused (" + std::strerror(error) + ")";

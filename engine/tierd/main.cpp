@@ -60,7 +60,8 @@ const char* const usage =
     "  --fast NODES         memory nodes of the fast tier, such as 0 or 0-1 (default: the "
     "kernel's)\n"
     "  --slow NODES         those of the slow tier\n"
-    "  --source NAME        what tells of accesses: auto (default) or damon\n"
+    "  --source NAME        what tells of accesses: auto (default), pebs, ibs or\n"
+    "                       damon; `tierd probe` tries them\n"
     "  --journal FILE       write down all that the policy is told, and decides\n"
     "  --quiet              say nothing but errors\n";
 

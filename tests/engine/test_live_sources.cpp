@@ -63,10 +63,13 @@ TEST("live sources: one that is not known is refused with those that are") {
   FakeKernel kernel{{100, 100}};
   live::Changes changes{kernel, {}};
   CHECK_THROWS(live::make_source("pmu", kernel, changes, {}, 1), "unknown source pmu; known: auto");
-  for (const std::string_view name : live::source_names)
-    if (name != "auto")
+  for (const std::string_view name : live::source_names) {
+    if (name == "auto" || name == "damon")
       CHECK_EQ(std::string{live::make_source(name, kernel, changes, {}, 1)->name()},
-               std::string{name});
+               std::string{"damon"});
+    else
+      CHECK_THROWS(live::make_source(name, kernel, changes, {}, 1), std::string{name} + ": ");
+  }
 }
 
 TEST("live sources: DAMON begins anew with processes that join, at most once a second") {
