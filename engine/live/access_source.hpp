@@ -38,6 +38,11 @@ class AccessSource : public SampleSource {
   /// more.
   virtual void collect(const LiveMemory& memory, Nanos now, std::vector<Sample>& out) = 0;
 
+  /// Takes samples so many times as seldom as policies ask for, from now on; 1 for as often.
+  virtual void spare(unsigned times) = 0;
+  /// Processor time that threads of the kernel have used for it; false if that cannot be read.
+  [[nodiscard]] virtual bool kernel_time(Nanos& out) = 0;
+
   /// Records that were lost on their way here.
   [[nodiscard]] virtual std::uint64_t lost() const = 0;
   /// For people: where samples come from, whether they are estimated, and what became of those that

@@ -2,7 +2,10 @@
 
 #include "live/damon.hpp"
 
+#include <unistd.h>
+
 #include <cerrno>
+#include <sstream>
 #include <stdexcept>
 #include <system_error>
 
@@ -76,8 +79,7 @@ void Damon::set_up(std::span<const int> pids) {
   write(kdamonds + "0/contexts/nr_contexts", "1");
   write(context + "operations", "vaddr", "; it takes a kernel with CONFIG_DAMON_VADDR");
   const std::string attributes = context + "monitoring_attrs/";
-  write(attributes + "intervals/sample_us", microseconds(options_.sampling));
-  write(attributes + "intervals/aggr_us", microseconds(options_.aggregation));
+  write_intervals();
   write(attributes + "intervals/update_us", microseconds(options_.update));
   write(attributes + "nr_regions/min", std::to_string(options_.min_regions));
   write(attributes + "nr_regions/max", std::to_string(options_.max_regions));
@@ -87,12 +89,42 @@ void Damon::set_up(std::span<const int> pids) {
   // It cannot be taken away while it runs.
   noted(changes_.write(kdamonds + "0/state", "on", "off"), kdamonds + "0/state");
   pids_.assign(pids.begin(), pids.end());
-  const std::string thread = read(kdamonds + "0/pid");
+  thread_ = read(kdamonds + "0/pid");
   error =
-      kernel_.trace(TraceFormat{format}.id(), std::stoi(thread), DamonDecoder::sample_type, ring_);
+      kernel_.trace(TraceFormat{format}.id(), std::stoi(thread_), DamonDecoder::sample_type, ring_);
   if (error != 0)
     throw NotAllowed("DAMON: a ring for its tracepoint: " + std::generic_category().message(error) +
                      "; it takes CAP_PERFMON");
+}
+
+void Damon::write_intervals() {
+  const std::string intervals = kdamonds + "0/contexts/0/monitoring_attrs/intervals/";
+  write(intervals + "sample_us", microseconds(options_.sampling * stretched_));
+  write(intervals + "aggr_us", microseconds(aggregation()));
+}
+
+void Damon::stretch(unsigned times) {
+  if (times == stretched_) return;
+  stretched_ = times;
+  if (!runs()) return;
+  write_intervals();
+  write(kdamonds + "0/state", "commit");
+}
+
+/// The 14th and 15th field of its stat, behind a name that may hold anything.
+bool Damon::thread_time(Nanos& out) {
+  std::string text;
+  if (!runs() || kernel_.read("/proc/" + thread_ + "/stat", text) != 0) return false;
+  const std::size_t name_ends = text.rfind(')');
+  if (name_ends == std::string::npos) return false;
+  std::istringstream fields{text.substr(name_ends + 1)};
+  std::string skipped;
+  for (int field = 3; field < 14; ++field) fields >> skipped;
+  std::uint64_t user = 0, system = 0;
+  if (!(fields >> user >> system)) return false;
+  out = from_seconds(static_cast<double>(user + system) /
+                     static_cast<double>(::sysconf(_SC_CLK_TCK)));
+  return true;
 }
 
 void Damon::stop() {

@@ -45,10 +45,16 @@ class Damon {
     return aggregation.target < pids_.size() ? pids_[aggregation.target] : 0;
   }
   [[nodiscard]] std::uint64_t lost() const { return decoder_ ? decoder_->lost() : 0; }
-  [[nodiscard]] const Options& options() const { return options_; }
+  /// Intervals so many times as long as the options' from now on, also after another start.
+  /// NotAllowed when the kernel refuses.
+  void stretch(unsigned times);
+  [[nodiscard]] Nanos aggregation() const { return options_.aggregation * stretched_; }
+  /// Processor time of the kernel's thread, in steps of 10 ms; false if it cannot be read.
+  [[nodiscard]] bool thread_time(Nanos& out);
 
  private:
   void set_up(std::span<const int> pids);
+  void write_intervals();
   void write(const std::string& path, const std::string& text, const char* hint = "");
   void noted(int error, const std::string& path) const;
   [[nodiscard]] std::string read(const std::string& path, const char* hint = "");
@@ -56,6 +62,8 @@ class Damon {
   KernelCalls& kernel_;
   Changes& changes_;
   const Options options_;
+  unsigned stretched_ = 1;
+  std::string thread_;
   std::vector<int> pids_;
   std::unique_ptr<DamonDecoder> decoder_;
   std::unique_ptr<TraceRing> ring_;

@@ -30,6 +30,7 @@ void DamonSource::restart(Nanos now) {
   });
   grown_ = false;
   lost_before_ = lost();
+  (void)kernel_time(time_before_);  // its thread ends
   if (!pids_.empty()) damon_.start(pids_);
 }
 
@@ -37,9 +38,16 @@ void DamonSource::collect(const LiveMemory& memory, Nanos now, std::vector<Sampl
   for (const DamonAggregation& each : damon_.collect()) {
     const int pid = damon_.pid(each);
     if (each.whole && std::ranges::find(pids_, pid) != pids_.end())
-      samples_.draw(each, pid, seconds(damon_.options().aggregation), memory, out);
+      samples_.draw(each, pid, seconds(damon_.aggregation()), memory, out);
   }
   if (grown_ && now - started_ >= from_seconds(1)) restart(now);
+}
+
+bool DamonSource::kernel_time(Nanos& out) {
+  Nanos now{};
+  if (!damon_.thread_time(now)) return false;
+  out = time_before_ + now;
+  return true;
 }
 
 std::string DamonSource::text() const {

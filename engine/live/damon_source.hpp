@@ -3,6 +3,7 @@
 // DamonSource: samples of pages that are estimated from the regions of the kernel's DAMON.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "live/access_source.hpp"
@@ -27,6 +28,10 @@ class DamonSource final : public AccessSource {
   void follow(int pid) override;
   void leave(int pid) override;
   void collect(const LiveMemory& memory, Nanos now, std::vector<Sample>& out) override;
+  /// DAMON's intervals become so many times as long, 16 times at most: it tells of accesses less
+  /// than once in two seconds then.
+  void spare(unsigned times) override { damon_.stretch(std::min(times, 16U)); }
+  bool kernel_time(Nanos& out) override;
   std::uint64_t lost() const override { return lost_before_ + damon_.lost(); }
   std::string text() const override;
 
@@ -42,6 +47,7 @@ class DamonSource final : public AccessSource {
   std::vector<int> pids_;
   bool grown_ = false;  // by a process that DAMON does not watch yet
   Nanos started_{};
+  Nanos time_before_{};            // of DAMON's threads until then
   std::uint64_t lost_before_ = 0;  // the last start
 };
 

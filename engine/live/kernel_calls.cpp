@@ -32,6 +32,12 @@ struct PageScan {
 constexpr unsigned long pagemap_scan = _IOWR('f', 16, PageScan);
 constexpr std::uint64_t page_present = 1 << 3, page_zero = 1 << 5, page_huge = 1 << 6;
 
+Nanos time_of(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return std::chrono::seconds{now.tv_sec} + Nanos{now.tv_nsec};
+}
+
 perf::File open(const std::string& path, int flags) {
   return perf::File{::open(path.c_str(), flags | O_CLOEXEC)};
 }
@@ -123,11 +129,8 @@ int read_entries(int pagemap, std::uint64_t begin, std::uint64_t end, std::vecto
 
 }  // namespace
 
-Nanos Linux::now() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return std::chrono::seconds{now.tv_sec} + Nanos{now.tv_nsec};
-}
+Nanos Linux::now() { return time_of(CLOCK_MONOTONIC); }
+Nanos Linux::processor_time() { return time_of(CLOCK_PROCESS_CPUTIME_ID); }
 
 int Linux::read(const std::string& path, std::string& text) {
   text.clear();

@@ -59,6 +59,8 @@ class KernelCalls {
 
   /// CLOCK_MONOTONIC.
   [[nodiscard]] virtual Nanos now() = 0;
+  /// CLOCK_PROCESS_CPUTIME_ID: what this process has used of processors.
+  [[nodiscard]] virtual Nanos processor_time() = 0;
   /// The text of a file of /proc or /sys.
   [[nodiscard]] virtual int read(const std::string& path, std::string& text) = 0;
   /// Writes to such a file, in one call.
@@ -84,6 +86,7 @@ class KernelCalls {
 class Linux final : public KernelCalls {
  public:
   Nanos now() override;
+  Nanos processor_time() override;
   int read(const std::string& path, std::string& text) override;
   int write(const std::string& path, const std::string& text) override;
   int trace(std::uint64_t tracepoint, int thread, std::uint64_t sample_type,

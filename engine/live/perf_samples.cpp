@@ -46,6 +46,10 @@ void PerfSamples::start(std::span<const int> pids) {
 void PerfSamples::follow(int pid) {
   if (std::ranges::find(pids_, pid) == pids_.end()) pids_.push_back(pid);
 }
+void PerfSamples::spare(unsigned times) {
+  spared_ = times;
+  set_periods();
+}
 void PerfSamples::leave(int pid) { std::erase(pids_, pid); }
 
 SamplingRequest PerfSamples::grant(const SamplingRequest& request) {
@@ -61,9 +65,9 @@ SamplingRequest::Event PerfSamples::grant(Kind& kind, const SamplingRequest::Eve
   kind.owed = 0;
   if (!kind.event || asked.mode == Mode::off || !(asked.value > 0)) return {};
   if (asked.mode == Mode::period) {
-    kind.wanted = std::clamp(asked.value, static_cast<double>(event(kind).least_period),
-                             longest_period);
-    kind.asked = {Mode::period, kind.wanted * longer_};
+    kind.wanted =
+        std::clamp(asked.value, static_cast<double>(event(kind).least_period), longest_period);
+    kind.asked = {Mode::period, kind.wanted * stretched()};
   } else {
     kind.asked = {Mode::frequency, std::min(asked.value, options_.most_hertz)};
   }
@@ -83,7 +87,8 @@ void PerfSamples::set_periods() {
     double wanted = longest_period;
     for (const Kind& kind : kinds_)
       if (kind.event == i) wanted = std::min(wanted, kind.wanted);
-    wanted = std::clamp(wanted * longer_, static_cast<double>(event.least_period), longest_period);
+    wanted =
+        std::clamp(wanted * stretched(), static_cast<double>(event.least_period), longest_period);
     const std::uint64_t period = static_cast<std::uint64_t>(wanted) / event.step * event.step;
     if (period == periods_[i]) continue;
     periods_[i] = period;
@@ -113,7 +118,7 @@ void PerfSamples::sample(const perf_event_header& header, std::span<const std::b
   events_[index(found.kind)][index(known.tier)] += events;
   if (kind.asked.mode == Mode::off) return;
   // Longer periods than are wanted cannot be helped; of shorter ones a part is handed on.
-  kind.owed += std::min(1.0, events / (kind.wanted * longer_));
+  kind.owed += std::min(1.0, events / (kind.wanted * stretched()));
   if (kind.owed < 1) return;
   kind.owed -= 1;
   ++taken_;

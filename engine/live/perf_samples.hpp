@@ -41,6 +41,12 @@ class PerfSamples final : public AccessSource {
   void follow(int pid) override;
   void leave(int pid) override;
   void collect(const LiveMemory& memory, Nanos now, std::vector<Sample>& out) override;
+  void spare(unsigned times) override;
+  /// The kernel writes records in interrupts, which it counts for whom they interrupt.
+  bool kernel_time(Nanos& out) override {
+    out = {};
+    return true;
+  }
   std::uint64_t lost() const override { return lost_; }
   std::string text() const override;
 
@@ -73,6 +79,8 @@ class PerfSamples final : public AccessSource {
               const LiveMemory& memory, std::vector<Sample>& out);
   void steer(Nanos now);
   void set_periods();
+  /// Times as long as is asked for.
+  [[nodiscard]] double stretched() const { return static_cast<double>(longer_) * spared_; }
 
   KernelCalls& kernel_;
   const Pmu pmu_;
@@ -82,7 +90,7 @@ class PerfSamples final : public AccessSource {
   std::vector<int> pids_;
   std::array<Kind, 2> kinds_;           // by AccessKind
   std::vector<std::uint64_t> periods_;  // of each event, as set
-  unsigned longer_ = 1;
+  unsigned longer_ = 1, spared_ = 1;
   bool disturbed_ = false;  // in this window something was lost
   Nanos window_{}, disturbance_{};
   int period_error_ = 0;

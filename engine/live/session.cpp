@@ -3,7 +3,9 @@
 #include "live/session.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -34,6 +36,12 @@ void refuse_alto(const PolicyInfo& info, const Knobs& knobs) {
         "aol.enabled: found true; of a running process nobody here counts outstanding reads");
 }
 
+std::string percent(double share) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
+  return text.data();
+}
+
 std::string mebibytes(std::uint64_t pages) {
   return std::to_string(pages * base_page_bytes >> 20) + " MiB";
 }
@@ -45,7 +53,8 @@ Session::Session(KernelCalls& kernel, const Options& options, std::ostream* jour
       damons_(kernel, beside(options.changes, ".damon")),
       balancing_(kernel, beside(options.changes, ".balancing")),
       source_(make_source(options.source, kernel, damons_, options.damon, options.seed)),
-      memory_(kernel, options.nodes, memory_options(options), source_.get()) {
+      memory_(kernel, options.nodes, memory_options(options), source_.get()),
+      share_(options.cpu) {
   const PolicyInfo& info = policy(options.policy);
   const Knobs knobs = resolve(info.knobs, options.knobs);
   require_needs(info, knobs, source_->serves(), "a running process");
@@ -64,6 +73,7 @@ void Session::start(int pid) {
   if (error != 0 && error != ENOENT)
     throw NotAllowed(balancing + ": " + std::strerror(error) + "; it takes root");
   source_->start(memory_.pids());
+  share_.begin(kernel_.now(), used());
   loop_ = std::make_unique<Loop>(
       kernel_, memory_, *policy_,
       [this](const LiveMemory& memory, Nanos now, std::vector<Sample>& out) {
@@ -79,7 +89,15 @@ Nanos Session::turn() {
     throw NotAllowed(std::string{"looking at the process's pages: "} + std::strerror(error) +
                      "; it takes CAP_SYS_PTRACE, or a process of the same user");
   if (error != 0) unseen_ = error;
+  if (const Nanos now = kernel_.now(); share_.due(now) && share_.update(now, used()))
+    source_->spare(share_.times());
   return wait;
+}
+
+Nanos Session::used() {
+  Nanos kernels{};
+  kernel_time_known_ = source_->kernel_time(kernels);
+  return kernel_.processor_time() + kernels;
 }
 
 std::string Session::summary() const {
@@ -90,6 +108,14 @@ std::string Session::summary() const {
                     mebibytes(moves.moved[index(Tier::slow)]) + " down in " +
                     std::to_string(moves.calls) + " calls, the longest of " +
                     std::to_string(moves.longest.count() / 1000) + " us; " + source_->text();
+  if (share_.share() > 0) out += "; " + percent(share_.share()) + " of a processor used";
+  if (!kernel_time_known_) out += ", without what the kernel's thread takes";
+  if (share_.limit() > 0) {
+    out += ", of " + percent(share_.limit()) + " allowed";
+    if (share_.times() > 1)
+      out += ": sampled " + std::to_string(share_.times()) + " times as seldom for that";
+    if (share_.exceeded()) out += "; at last it took more than that";
+  }
   for (const auto& [error, pages] : moves.failed)
     if (pages > 0)
       out += "; " + std::to_string(pages) + " pages refused (" + std::strerror(error) + ")";

@@ -12,6 +12,7 @@
 #include "core/registry.hpp"
 #include "live/access_source.hpp"
 #include "live/changes.hpp"
+#include "live/cpu_share.hpp"
 #include "live/damon.hpp"
 #include "live/kernel_calls.hpp"
 #include "live/live_memory.hpp"
@@ -30,6 +31,7 @@ class Session {
     std::uint64_t seed = 0;
     std::string source = "auto";  // of source_names
     Damon::Options damon;
+    double cpu = 0;                 // of one processor that tierd itself may take; 0: no limit
     std::filesystem::path changes;  // the file that notes what is changed in the kernel
   };
 
@@ -50,12 +52,17 @@ class Session {
   [[nodiscard]] std::string summary() const;
 
  private:
+  /// Processor time that this process and its source's threads in the kernel have used.
+  Nanos used();
+
   KernelCalls& kernel_;
   Changes damons_, balancing_;
   const std::unique_ptr<AccessSource> source_;
   LiveMemory memory_;
   std::unique_ptr<Policy> policy_;
   std::unique_ptr<Loop> loop_;
+  CpuShare share_;
+  bool kernel_time_known_ = true;
   int unseen_ = 0;  // the errno of the last look that failed
 };
 

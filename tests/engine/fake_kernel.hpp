@@ -96,6 +96,8 @@ class FakeKernel final : public live::KernelCalls {
   // The kernel.
 
   Nanos now() override { return clock; }
+  Nanos processor_time() override { return worked; }
+  Nanos worked{};  // by this process
 
   int read(const std::string& path, std::string& text) override {
     text.clear();

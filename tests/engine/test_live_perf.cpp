@@ -415,6 +415,13 @@ TEST("live perf: periods are those that are asked for, and frequencies are met")
   for (const auto& [processor, on] : program.kernel.sampled)
     CHECK(on->periods == (std::vector<std::uint64_t>{5000, 1000}));
   CHECK_NEAR(taken(2), 0.8 * 1e7 / 5000 + 0.8 * 1e6 / 1000, 200);
+  // An operator's limit makes all of it rarer.
+  source.spare(4);
+  for (const auto& [processor, on] : program.kernel.sampled)
+    CHECK(on->periods == (std::vector<std::uint64_t>{20000, 4000}));
+  CHECK_EQ(source.grant(asked).loads.value, 20000.0);
+  CHECK_NEAR(taken(2), (0.8 * 1e7 / 5000 + 0.8 * 1e6 / 1000) / 4, 50);
+  source.spare(1);
   CHECK(source.grant({}) == SamplingRequest{});
 }
 
