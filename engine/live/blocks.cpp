@@ -3,6 +3,7 @@
 #include "live/blocks.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <bitset>
 
 #include "core/assert.hpp"
@@ -18,6 +19,7 @@ struct Blocks::Found {
 
 void Blocks::update(int pid, std::span<const Populated> runs, BlockChanges& out) {
   ++look_;
+  const std::size_t mapped = out.mapped.size(), unmapped = out.unmapped.size();
   Found block;
   const auto end_of_block = [&] {
     if (block.populated.any()) found(pid, block, out);
@@ -52,6 +54,7 @@ void Blocks::update(int pid, std::span<const Populated> runs, BlockChanges& out)
     item = known->second.erase(item);
   }
   if (known->second.empty()) by_address_.erase(known);
+  if (out.mapped.size() != mapped || out.unmapped.size() != unmapped) index_blocks();
   TT_ASSERT_FULL(consistent());
 }
 
@@ -91,14 +94,17 @@ void Blocks::found(int pid, const Found& block, BlockChanges& out) {
   }
 }
 
-bool Blocks::find(int pid, std::uint64_t address, PageId& out) const {
-  const auto process = by_address_.find(pid);
-  if (process == by_address_.end()) return false;
-  const std::uint64_t offset = address % block_bytes;
-  const auto at = process->second.find(address - offset);
-  if (at == process->second.end()) return false;
-  out = {at->second * block_pages + offset / base_page_bytes};
-  return true;
+void Blocks::index_blocks() {
+  const std::size_t known = blocks_.size() - free_.size();
+  places_.assign(std::bit_ceil(2 * known + 1), Place{});
+  const std::size_t mask = places_.size() - 1;
+  for (std::uint64_t number = 0; number < blocks_.size(); ++number) {
+    const Block& block = blocks_[number];
+    if (block.pid == 0) continue;
+    std::size_t at = hash(block.pid, block.address) & mask;
+    while (places_[at].pid != 0) at = (at + 1) & mask;
+    places_[at] = {block.address, block.pid, static_cast<std::uint32_t>(number)};
+  }
 }
 
 void Blocks::place(PageId page, Residency at) {
@@ -121,8 +127,11 @@ bool Blocks::consistent() const {
   std::uint64_t listed = 0;
   for (const auto& [pid, blocks] : by_address_) {
     listed += blocks.size();
-    for (const auto& [address, number] : blocks)
+    for (const auto& [address, number] : blocks) {
+      PageId found;
       if (blocks_[number].pid != pid || blocks_[number].address != address) return false;
+      if (!find(pid, address, found) || found.value != number * block_pages) return false;
+    }
   }
   return used == used_ && huge == huge_ && listed == in_use &&
          in_use + free_.size() == blocks_.size();

@@ -31,7 +31,17 @@ class Blocks {
   void update(int pid, std::span<const Populated> runs, BlockChanges& out);
 
   /// Whether this address is of a known block, and its page.
-  [[nodiscard]] bool find(int pid, std::uint64_t address, PageId& out) const;
+  [[nodiscard]] bool find(int pid, std::uint64_t address, PageId& out) const {
+    const std::uint64_t begin = address - address % block_bytes;
+    const std::size_t mask = places_.size() - 1;
+    for (std::size_t at = hash(pid, begin) & mask;; at = (at + 1) & mask) {
+      const Place& place = places_[at];
+      if (place.pid == 0) return false;
+      if (place.address != begin || place.pid != pid) continue;
+      out = {place.number * block_pages + address % block_bytes / base_page_bytes};
+      return true;
+    }
+  }
   /// Whether the page is of a known block.
   [[nodiscard]] bool known(PageId page) const {
     return page.value / block_pages < blocks_.size() && block(page).pid != 0;
@@ -45,6 +55,10 @@ class Blocks {
   /// Absent if it is not known.
   [[nodiscard]] Residency at(PageId page) const {
     return known(page) ? block(page).at[page.value % block_pages] : Residency::absent;
+  }
+  /// Of a known page.
+  [[nodiscard]] Residency at_known(PageId page) const {
+    return block(page).at[page.value % block_pages];
   }
   /// As Memory::unit.
   [[nodiscard]] PageRange unit(PageId page) const {
@@ -72,7 +86,16 @@ class Blocks {
     std::array<Residency, block_pages> at;
   };
   struct Found;
+  struct Place {
+    std::uint64_t address = 0;
+    int pid = 0;  // 0: nothing is here
+    std::uint32_t number = 0;
+  };
 
+  [[nodiscard]] static std::uint64_t hash(int pid, std::uint64_t address) {
+    return mix64(address / block_bytes ^ static_cast<std::uint64_t>(pid) << 40);
+  }
+  void index_blocks();
   [[nodiscard]] const Block& block(PageId page) const { return blocks_[page.value / block_pages]; }
   Block& take(int pid, std::uint64_t address, std::uint64_t& number);
   void found(int pid, const Found& block, BlockChanges& out);
@@ -85,6 +108,9 @@ class Blocks {
   std::vector<Block> blocks_;
   std::vector<std::uint64_t> free_;  // numbers
   std::map<int, std::map<std::uint64_t, std::uint64_t>> by_address_;
+  // The same for find(), which every sample calls: each in the first free place from the hash of
+  // its process and address on. A power of two, at most half full.
+  std::vector<Place> places_{Place{}};
   std::array<std::uint64_t, tier_count> used_{};
   std::uint64_t huge_ = 0;
   std::uint64_t look_ = 0;

@@ -35,8 +35,8 @@ class Control {
 
   /// Readable when serve() has something to do.
   [[nodiscard]] int file() const { return waits_.get(); }
-  /// Takes and answers what has come, and never waits. A request that is too long or no HTTP gets an
-  /// error; of too many connections the oldest is closed.
+  /// Takes and answers what has come, and never waits. A request that is too long or no HTTP gets
+  /// an error; of too many connections the oldest is closed.
   void serve(const Handler& handler);
 
  private:

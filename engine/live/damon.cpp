@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "live/mover.hpp"
+#include "live/process_stat.hpp"
 
 namespace tt::live {
 namespace {
@@ -81,6 +82,7 @@ void Damon::set_up(std::span<const int> pids) {
     throw NotAllowed(
         "DAMON: its tracepoint damon_aggregated: " + std::generic_category().message(error) +
         "; it takes root and a mounted tracefs (mount -t tracefs none /sys/kernel/tracing)");
+  lost_before_ = lost();
   decoder_ = std::make_unique<DamonDecoder>(TraceFormat{format});
 
   std::string stat;
@@ -90,8 +92,7 @@ void Damon::set_up(std::span<const int> pids) {
   write(kdamonds + "0/contexts/nr_contexts", "1");
   write(context + "operations", "vaddr", "; it takes a kernel with CONFIG_DAMON_VADDR");
   const std::string attributes = context + "monitoring_attrs/";
-  write(attributes + "intervals/sample_us", microseconds(options_.sampling));
-  write(attributes + "intervals/aggr_us", microseconds(options_.aggregation));
+  write_intervals();
   write(attributes + "intervals/update_us", microseconds(options_.update));
   write(attributes + "nr_regions/min", std::to_string(options_.min_regions));
   write(attributes + "nr_regions/max", std::to_string(options_.max_regions));
@@ -133,7 +134,30 @@ int Damon::follow(std::span<const int> pids) {
   return 0;
 }
 
+void Damon::write_intervals() {
+  const std::string intervals = context + "monitoring_attrs/intervals/";
+  write(intervals + "sample_us", microseconds(options_.sampling * stretched_));
+  write(intervals + "aggr_us", microseconds(aggregation()));
+}
+
+void Damon::stretch(unsigned times) {
+  if (times == stretched_) return;
+  stretched_ = times;
+  if (!runs()) return;
+  write_intervals();
+  write(state, "commit");
+}
+
+bool Damon::thread_time(Nanos& out) {
+  out = time_before_;
+  if (!runs()) return true;
+  const auto stat = process_stat(kernel_, thread_);
+  if (stat) out += stat->processor;
+  return stat.has_value();
+}
+
 void Damon::stop() {
+  if (Nanos time{}; thread_time(time)) time_before_ = time;  // its thread ends
   ring_.reset();
   pids_.clear();
   // What cannot be undone has ended by itself, with its last process.

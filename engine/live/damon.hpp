@@ -40,8 +40,6 @@ class Damon {
   int follow(std::span<const int> pids);
   /// Undoes all of `changes`.
   void stop();
-  /// The kernel's thread that watches; 0 while none does.
-  [[nodiscard]] int thread() const { return runs() ? thread_ : 0; }
   [[nodiscard]] bool runs() const { return ring_ != nullptr; }
 
   /// Aggregations that are over since the last call.
@@ -50,12 +48,21 @@ class Damon {
   [[nodiscard]] int pid(const DamonAggregation& aggregation) const {
     return aggregation.target < pids_.size() ? pids_[aggregation.target] : 0;
   }
-  [[nodiscard]] std::uint64_t lost() const { return decoder_ ? decoder_->lost() : 0; }
-  [[nodiscard]] const Options& options() const { return options_; }
+  /// Records, also before another start.
+  [[nodiscard]] std::uint64_t lost() const {
+    return lost_before_ + (decoder_ ? decoder_->lost() : 0);
+  }
+  /// Intervals so many times as long as the options' from now on, also after another start.
+  /// NotAllowed when the kernel refuses.
+  void stretch(unsigned times);
+  [[nodiscard]] Nanos aggregation() const { return options_.aggregation * stretched_; }
+  /// Processor time of the kernel's threads, in steps of 10 ms; false if it cannot be read.
+  [[nodiscard]] bool thread_time(Nanos& out);
 
  private:
   void set_up(std::span<const int> pids);
   [[nodiscard]] int commit(std::span<const int> pids);
+  void write_intervals();
   void write(const std::string& path, const std::string& text, const char* hint = "");
   void noted(int error, const std::string& path) const;
   [[nodiscard]] std::string read(const std::string& path, const char* hint = "");
@@ -63,8 +70,11 @@ class Damon {
   KernelCalls& kernel_;
   Changes& changes_;
   const Options options_;
+  unsigned stretched_ = 1;
   std::vector<int> pids_;
   int thread_ = 0;
+  Nanos time_before_{};  // of earlier threads
+  std::uint64_t lost_before_ = 0;
   std::unique_ptr<DamonDecoder> decoder_;
   std::unique_ptr<TraceRing> ring_;
   std::vector<std::byte> bytes_;

@@ -54,6 +54,28 @@ class PerfTrace final : public TraceRing {
   perf::Ring ring_;
 };
 
+class PerfSampling final : public SampleRing {
+ public:
+  PerfSampling(std::vector<perf::File> files, std::vector<int> events)
+      : files_(std::move(files)), events_(std::move(events)), ring_(events_.front()) {}
+  void read(std::vector<std::byte>& out) override { ring_.read(out); }
+  void take(std::size_t bytes) override { ring_.take(bytes); }
+  int set_period(std::size_t event, std::uint64_t period) override {
+    return ::ioctl(events_[event], PERF_EVENT_IOC_PERIOD, &period) == 0 ? 0 : errno;
+  }
+  /// The others' records join those of the first.
+  int join() {
+    for (std::size_t i = 1; i < events_.size(); ++i)
+      if (::ioctl(events_[i], PERF_EVENT_IOC_SET_OUTPUT, events_[0]) != 0) return errno;
+    return 0;
+  }
+
+ private:
+  std::vector<perf::File> files_;
+  std::vector<int> events_;
+  perf::Ring ring_;
+};
+
 /// Joins pages that follow each other and are alike.
 void add(std::vector<Populated>& out, std::size_t from, const Populated& run) {
   if (out.size() > from && out.back().end == run.begin && out.back().huge == run.huge) {
@@ -161,6 +183,28 @@ int Linux::trace(std::uint64_t tracepoint, int thread, std::uint64_t sample_type
     return error;
   try {
     out = std::make_unique<PerfTrace>(std::move(file));
+  } catch (const std::system_error& error) {
+    return error.code().value();
+  }
+  return 0;
+}
+
+int Linux::sample(std::span<const SampledEvent> events, int processor,
+                  std::unique_ptr<SampleRing>& out) {
+  constexpr int every_process = -1;
+  std::vector<perf::File> files;
+  std::vector<int> numbers;
+  for (const SampledEvent& event : events) {
+    perf_event_attr attributes = event.attributes;
+    const int error =
+        perf::open_led_event(attributes, event.leader, every_process, processor, files);
+    if (error != 0) return error;
+    numbers.push_back(files.back().get());
+  }
+  try {
+    auto ring = std::make_unique<PerfSampling>(std::move(files), std::move(numbers));
+    if (const int error = ring->join(); error != 0) return error;
+    out = std::move(ring);
   } catch (const std::system_error& error) {
     return error.code().value();
   }

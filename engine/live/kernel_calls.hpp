@@ -6,6 +6,8 @@
 // Calls answer with an errno, 0 for success, unless they say otherwise. Nothing here throws.
 #pragma once
 
+#include <linux/perf_event.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,13 +40,26 @@ class TraceRing {
   virtual void take(std::size_t bytes) = 0;
 };
 
+/// An event that samples, as perf_event_open(2) takes it.
+struct SampledEvent {
+  perf_event_attr attributes{};
+  std::uint64_t leader = 0;  // config of an event that has to lead its group; 0: none
+};
+
+/// The records of such events on a processor.
+class SampleRing : public TraceRing {
+ public:
+  /// From now on one sample of the event of this index for so many occurrences.
+  [[nodiscard]] virtual int set_period(std::size_t event, std::uint64_t period) = 0;
+};
+
 class KernelCalls {
  public:
   virtual ~KernelCalls() = default;
 
   /// CLOCK_MONOTONIC.
   [[nodiscard]] virtual Nanos now() = 0;
-  /// Processor time that this process has had.
+  /// CLOCK_PROCESS_CPUTIME_ID: what this process has used of processors.
   [[nodiscard]] virtual Nanos processor_time() = 0;
   /// The text of a file of /proc or /sys.
   [[nodiscard]] virtual int read(const std::string& path, std::string& text) = 0;
@@ -55,6 +70,9 @@ class KernelCalls {
   /// A ring into which this thread's hits of a tracepoint go, with perf's `sample_type`.
   [[nodiscard]] virtual int trace(std::uint64_t tracepoint, int thread, std::uint64_t sample_type,
                                   std::unique_ptr<TraceRing>& out) = 0;
+  /// A ring into which events on a processor go, of all processes. They sample from now on.
+  [[nodiscard]] virtual int sample(std::span<const SampledEvent> events, int processor,
+                                   std::unique_ptr<SampleRing>& out) = 0;
   /// The populated pages of [begin, end), in order, behind what `out` has already. A page that
   /// stands for zeros (read, never written) is not among them, if the kernel tells (6.7 or newer).
   [[nodiscard]] virtual int populated(int pid, std::uint64_t begin, std::uint64_t end,
@@ -76,6 +94,8 @@ class Linux final : public KernelCalls {
   int write(const std::string& path, const std::string& text) override;
   int trace(std::uint64_t tracepoint, int thread, std::uint64_t sample_type,
             std::unique_ptr<TraceRing>& out) override;
+  int sample(std::span<const SampledEvent> events, int processor,
+             std::unique_ptr<SampleRing>& out) override;
   int populated(int pid, std::uint64_t begin, std::uint64_t end,
                 std::vector<Populated>& out) override;
   long move_pages(int pid, std::span<const std::uint64_t> addresses, std::span<const int> nodes,

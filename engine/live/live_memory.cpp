@@ -168,7 +168,7 @@ void LiveMemory::limit_fast(std::uint64_t pages, Policy& policy, Nanos now) {
 bool LiveMemory::sample(int pid, std::uint64_t address, AccessKind kind, Sample& out) const {
   PageId page;
   if (!blocks_.find(pid, address, page)) return false;
-  const Residency at = blocks_.at(page);
+  const Residency at = blocks_.at_known(page);
   if (at == Residency::absent) return false;
   out = {page, static_cast<Tier>(at), kind};
   return true;
@@ -216,6 +216,7 @@ Counters LiveMemory::counters() const {
   Counters out;
   if (source_ != nullptr) source_->count(out);
   out.moved_by_others = moved_by_others_;
+  out.sampling_seconds = seconds(sampling_time_);
   return out;
 }
 

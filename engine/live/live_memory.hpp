@@ -67,6 +67,8 @@ class LiveMemory final : public Memory {
   void press(Policy& policy, Nanos now);
   /// An operator changes what the fast tier may hold.
   void limit_fast(std::uint64_t pages, Policy& policy, Nanos now);
+  /// Draining samples, and telling the policy of them, has taken so much more processor time.
+  void sampling_took(Nanos time) { sampling_time_ += time; }
   /// The sample of an access, if it went to a page that is known.
   [[nodiscard]] bool sample(int pid, std::uint64_t address, AccessKind kind, Sample& out) const;
   [[nodiscard]] const Blocks& blocks() const { return blocks_; }
@@ -112,6 +114,7 @@ class LiveMemory final : public Memory {
   int place_error_ = 0;
   std::uint64_t next_verified_ = 0;
   double moved_by_others_ = 0;
+  Nanos sampling_time_{};
 };
 
 }  // namespace tt::live

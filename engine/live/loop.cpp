@@ -37,8 +37,10 @@ Nanos Loop::turn() {
   }
   const bool unplaced = memory_.place_some();
   samples_.clear();
+  const Nanos used = kernel_.processor_time();
   collect_(memory_, begin, samples_);
   if (!samples_.empty()) policy_.on_samples(samples_, begin);
+  memory_.sampling_took(kernel_.processor_time() - used);
   if (ticker_.due(begin)) {
     ticker_.set_period(policy_.tick_period());
     policy_.tick(begin);

@@ -8,7 +8,6 @@
 #include <map>
 #include <string>
 
-#include "live/process_stat.hpp"
 #include "live/words.hpp"
 
 namespace tt::live {
@@ -59,24 +58,13 @@ Meter::Sums Meter::sums(Nanos now) const {
   out.lost = counters.samples_lost + lost_;
   out.seconds = seconds(now);
   out.own = seconds(kernel_.processor_time() - processor_before_);
-  out.monitor = seconds(monitor_time_);
+  out.monitor = seconds(monitor_);
   return out;
 }
 
-/// It may have been started again, as another thread.
-void Meter::watch(int monitor) {
-  const auto stat = monitor == 0 ? std::nullopt : process_stat(kernel_, monitor);
-  if (!stat) return;
-  const bool same = monitor == monitor_ && stat->processor >= monitor_seen_;
-  monitor_time_ += same ? stat->processor - monitor_seen_ : stat->processor;
-  monitor_ = monitor;
-  monitor_seen_ = stat->processor;
-}
-
-void Meter::turn(Nanos now, int monitor, std::uint64_t lost) {
-  if (!seconds_.due(now)) return;
+void Meter::second(Nanos now, Nanos monitor, std::uint64_t lost) {
   seconds_.tick(now);
-  watch(monitor);
+  monitor_ = monitor;
   lost_ = static_cast<double>(lost);
   const Sums here = sums(now);
   const double time = here.seconds - last_.seconds;

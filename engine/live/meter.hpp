@@ -23,9 +23,10 @@ class Meter {
   /// series where they mean the same.
   Meter(KernelCalls& kernel, const LiveMemory& memory, const Policy& policy, std::ostream* series);
 
-  /// Once in each turn. `monitor`: the kernel thread that watches for us, 0 if there is none.
-  /// `lost`: samples or records, since the start.
-  void turn(Nanos now, int monitor, std::uint64_t lost);
+  [[nodiscard]] bool due(Nanos now) const { return seconds_.due(now); }
+  /// A second has gone by. `monitor`: processor time of threads of the kernel that watch for us.
+  /// `lost`: samples or records. Both since the start.
+  void second(Nanos now, Nanos monitor, std::uint64_t lost);
   /// Appends what it knows, at this time.
   void figures(Nanos now, std::vector<Figure>& out) const;
 
@@ -37,7 +38,6 @@ class Meter {
     [[nodiscard]] double fast_share_since(const Sums& before, double otherwise) const;
   };
   [[nodiscard]] Sums sums(Nanos now) const;
-  void watch(int monitor);
 
   KernelCalls& kernel_;
   const LiveMemory& memory_;
@@ -49,8 +49,7 @@ class Meter {
   double hit_ratio_ = 0;  // of the second before it
   double shares_[2]{};    // of a processor, in that second: own, the monitor's
   double rows_ = 0;
-  int monitor_ = 0;
-  Nanos monitor_seen_{}, monitor_time_{};
+  Nanos monitor_{};
   double lost_ = 0;
 };
 

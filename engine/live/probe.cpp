@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "live/nodes.hpp"
+#include "live/pmu.hpp"
 #include "live/status.hpp"
 
 namespace tt::live {
@@ -136,17 +137,17 @@ Finding damon(KernelCalls& kernel) {
   return {Kind::works, "DAMON", "regions by its tracepoint; samples of pages are estimated", {}};
 }
 
+/// Not by what sysfs lists: a hypervisor may show what it does not have.
 Finding sampling(KernelCalls& kernel) {
-  std::string text;
-  const std::string devices = "/sys/bus/event_source/devices/";
-  for (const auto& [path, name] :
-       {std::pair{"cpu/events/mem-loads", "PEBS"}, std::pair{"ibs_op/type", "IBS"},
-        std::pair{"arm_spe_0/type", "SPE"}})
-    if (kernel.read(devices + path, text) == 0)
-      return {
-          Kind::note, "hardware samples", std::string{name} + " is there, and not used yet", {}};
-  return {
-      Kind::lacks, "hardware samples", "no PEBS, IBS or SPE (a guest, or an old processor)", {}};
+  std::string missing;
+  for (const char* const name : {"pebs", "ibs"}) {
+    const std::string lacks = lacking(kernel, name);
+    if (lacks.empty())
+      return {Kind::works, "hardware samples", std::string{name} + " sampled our own accesses", {}};
+    missing += (missing.empty() ? "" : "; ") + (name + (": " + lacks));
+  }
+  return {Kind::lacks, "hardware samples", missing,
+          "tierd estimates samples from DAMON's regions instead"};
 }
 
 Finding kernels_own(KernelCalls& kernel) {

@@ -2,8 +2,12 @@
 
 #include "live/session.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -23,6 +27,21 @@ std::filesystem::path beside(std::filesystem::path path, const char* ending) {
   return path;
 }
 
+/// Alto goes by counts of outstanding reads. Without them it would admit all, and not say so.
+void refuse_alto(const PolicyInfo& info, const Knobs& knobs) {
+  const bool has =
+      std::ranges::find(info.knobs, "aol.enabled", &KnobDecl::name) != info.knobs.end();
+  if (has && knobs.flag("aol.enabled"))
+    throw std::invalid_argument(
+        "aol.enabled: found true; of a running process nobody here counts outstanding reads");
+}
+
+std::string percent(double share) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f %%", 100 * share);
+  return text.data();
+}
+
 std::string mebibytes(std::uint64_t pages) {
   return std::to_string(pages * base_page_bytes >> 20) + " MiB";
 }
@@ -32,16 +51,17 @@ std::string mebibytes(std::uint64_t pages) {
 Session::Session(KernelCalls& kernel, const Options& options, std::ostream* journal,
                  std::ostream* series)
     : kernel_(kernel),
-      samples_({}, options.seed),
-      memory_(kernel, options.nodes, memory_options(options), &samples_),
       damons_(kernel, beside(options.changes, ".damon")),
       balancing_(kernel, beside(options.changes, ".balancing")),
-      damon_(kernel, damons_, options.damon),
+      source_(make_source(options.source, kernel, damons_, options.damon, options.seed)),
+      memory_(kernel, options.nodes, memory_options(options), source_.get()),
       policy_name_(options.policy),
-      series_(series) {
+      series_(series),
+      share_(options.cpu) {
   const PolicyInfo& info = policy(options.policy);
   const Knobs knobs = resolve(info.knobs, options.knobs);
-  require_needs(info, knobs, Need::samples, "a running process");
+  require_needs(info, knobs, source_->serves(), "a running process");
+  refuse_alto(info, knobs);
   const PolicyContext context{memory_, knobs, nullptr, options.seed};
   policy_ = journal == nullptr ? info.make(context) : journaled(info, context, *journal);
 }
@@ -60,11 +80,14 @@ void Session::start(Target target) {
     throw NotAllowed(balancing + ": " + std::strerror(error) +
                      "; it takes CAP_SYS_ADMIN, or `sysctl kernel.numa_balancing=0` before");
   memory_.follow(target_.pids());
-  if (!target_.pids().empty()) damon_.start(target_.pids());
+  if (!target_.pids().empty()) source_->start(target_.pids());
+  share_.begin(kernel_.now(), used());
   meter_ = std::make_unique<Meter>(kernel_, memory_, *policy_, series_);
   loop_ = std::make_unique<Loop>(
       kernel_, memory_, *policy_,
-      [this](const LiveMemory&, Nanos, std::vector<Sample>& out) { collect(out); },
+      [this](const LiveMemory& memory, Nanos now, std::vector<Sample>& out) {
+        source_->collect(memory, now, out);
+      },
       [this](LiveMemory&) { return follow(); }, Loop::Options{}, kernel_.now());
 }
 
@@ -74,31 +97,36 @@ bool Session::follow() {
   const int error = target_.find(kernel_);
   if (error != 0) unseen_ = error;
   memory_.follow(target_.pids());
-  samples_.follow(target_.pids());
-  unwatched_ = damon_.follow(target_.pids());
+  unwatched_ = source_->follow(target_.pids());
   return target_.pids() != before;
 }
 
 Nanos Session::turn() {
   const Nanos wait = loop_->turn();
-  meter_->turn(loop_->now(), damon_.thread(), damon_.lost());
+  if (const Nanos now = loop_->now(); meter_->due(now)) {
+    Nanos monitor{};
+    (void)source_->kernel_time(monitor);  // 0 where it is not known, as the summary tells
+    meter_->second(now, monitor, source_->lost());
+  }
   const int error = loop_->look_error();
   if (error == EPERM || error == EACCES)
     throw NotAllowed(std::string{"looking at the process's pages: "} + std::strerror(error) +
                      "; it takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or a process of the same "
                      "user");
   if (error != 0) unseen_ = error;
+  if (const Nanos now = kernel_.now(); share_.due(now) && share_.update(now, used()))
+    source_->spare(share_.times());
   return wait;
 }
 
-void Session::collect(std::vector<Sample>& out) {
-  for (const DamonAggregation& each : damon_.collect())
-    if (each.whole)
-      samples_.draw(each, damon_.pid(each), seconds(damon_.options().aggregation), memory_, out);
+Nanos Session::used() {
+  Nanos kernels{};
+  kernel_time_known_ = source_->kernel_time(kernels);
+  return kernel_.processor_time() + kernels;
 }
 
 Status Session::status() const {
-  Status out{policy_name_, target_.text(), "samples estimated from DAMON's regions", {}};
+  Status out{policy_name_, target_.text(), source_->text(), {}};
   meter_->figures(loop_->now(), out.figures);
   out.figures.push_back({"look_error", "errno of the last look at a process that failed",
                          static_cast<double>(unseen_)});
@@ -114,8 +142,15 @@ std::string Session::summary() const {
                     mebibytes(moves.moved[index(Tier::fast)]) + " up and " +
                     mebibytes(moves.moved[index(Tier::slow)]) + " down in " +
                     std::to_string(moves.calls) + " calls, the longest of " +
-                    std::to_string(moves.longest.count() / 1000) +
-                    " us; samples were estimated from DAMON's regions";
+                    std::to_string(moves.longest.count() / 1000) + " us; " + source_->text();
+  if (share_.share() > 0) out += "; " + percent(share_.share()) + " of a processor used";
+  if (!kernel_time_known_) out += ", without what the kernel's thread takes";
+  if (share_.limit() > 0) {
+    out += ", of " + percent(share_.limit()) + " allowed";
+    if (share_.times() > 1)
+      out += ": sampled " + std::to_string(share_.times()) + " times as seldom for that";
+    if (share_.exceeded()) out += "; at last it took more than that";
+  }
   for (const auto& [error, pages] : moves.failed)
     if (pages > 0)
       out += "; " + std::to_string(pages) + " pages refused (" + std::strerror(error) + ")";
@@ -124,9 +159,8 @@ std::string Session::summary() const {
     out +=
         std::string{"; not every look at the process succeeded ("} + std::strerror(unseen_) + ")";
   if (unwatched_ != 0)
-    out += std::string{"; DAMON refuses the processes that came last ("} +
+    out += std::string{"; the processes that came last are not watched ("} +
            std::strerror(unwatched_) + ")";
-  if (damon_.lost() > 0) out += "; " + std::to_string(damon_.lost()) + " records of DAMON lost";
   return out;
 }
 

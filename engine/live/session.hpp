@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Session: a policy on running processes, with DAMON as its eyes.
+// Session: a policy on running processes, and what tells it of their accesses.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "core/registry.hpp"
+#include "live/access_source.hpp"
 #include "live/changes.hpp"
+#include "live/cpu_share.hpp"
 #include "live/damon.hpp"
-#include "live/estimated_samples.hpp"
 #include "live/kernel_calls.hpp"
 #include "live/live_memory.hpp"
 #include "live/loop.hpp"
@@ -30,18 +31,20 @@ class Session {
     Nodes nodes;
     std::uint64_t fast_limit = LiveMemory::no_limit;  // pages
     std::uint64_t seed = 0;
+    std::string source = "auto";  // of source_names
     Damon::Options damon;
+    double cpu = 0;                 // of one processor that tierd itself may take; 0: no limit
     std::filesystem::path changes;  // the file that notes what is changed in the kernel
   };
 
-  /// std::invalid_argument for an unknown policy or a knob's value, and naming what the policy
+  /// std::invalid_argument for an unknown policy, source or knob's value, and naming what the policy
   /// needs and cannot have of a running process; std::runtime_error when a node cannot be read.
   /// `journal` and `series` may be null; a row of the latter is written every second.
   Session(KernelCalls& kernel, const Options& options, std::ostream* journal,
           std::ostream* series = nullptr);
   ~Session();
 
-  /// Watches the target's processes. NotAllowed as Damon::start, and where there is no such
+  /// Watches the target's processes. NotAllowed as AccessSource::start, and where there is no such
   /// target.
   void start(Target target);
   /// One turn; as Loop::turn. NotAllowed when there is no use in going on, also where the process
@@ -57,20 +60,22 @@ class Session {
   void limit_fast(std::uint64_t pages) { memory_.limit_fast(pages, *policy_, loop_->now()); }
 
  private:
-  void collect(std::vector<Sample>& out);
   bool follow();
+  /// Processor time that this process and its source's threads in the kernel have used.
+  Nanos used();
 
   KernelCalls& kernel_;
-  EstimatedSamples samples_;
+  Changes damons_, balancing_;
+  const std::unique_ptr<AccessSource> source_;
   LiveMemory memory_;
   std::unique_ptr<Policy> policy_;
-  Changes damons_, balancing_;
-  Damon damon_;
   const std::string policy_name_;
   std::ostream* const series_;
   Target target_;
   std::unique_ptr<Meter> meter_;
   std::unique_ptr<Loop> loop_;
+  CpuShare share_;
+  bool kernel_time_known_ = true;
   int unwatched_ = 0;  // the errno for which some processes are not watched
   int unseen_ = 0;     // the errno of the last look that failed
 };

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 namespace tt::perf {
 
@@ -24,6 +25,26 @@ int open_event(perf_event_attr& attributes, int pid, int cpu, int group, File& o
       ::syscall(SYS_perf_event_open, &attributes, pid, cpu, group, PERF_FLAG_FD_CLOEXEC);
   if (file < 0) return errno;
   out = File{static_cast<int>(file)};
+  return 0;
+}
+
+int open_led_event(perf_event_attr& attributes, std::uint64_t leader, int pid, int cpu,
+                   std::vector<File>& files) {
+  File file;
+  int group = -1;
+  if (leader != 0) {
+    perf_event_attr first = attributes;
+    first.config = leader;
+    first.config1 = first.sample_period = first.precise_ip = 0;
+    first.mmap = first.mmap_data = first.mmap2 = first.comm = first.comm_exec = first.task = 0;
+    if (const int error = open_event(first, pid, cpu, -1, file); error != 0) return error;
+    files.push_back(std::move(file));
+    group = files.back().get();
+    attributes.disabled = attributes.enable_on_exec = 0;
+    file = File{};
+  }
+  if (const int error = open_event(attributes, pid, cpu, group, file); error != 0) return error;
+  files.push_back(std::move(file));
   return 0;
 }
 

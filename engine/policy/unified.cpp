@@ -361,7 +361,6 @@ const RegisterPolicy registered{unified::where_pages_move(regulate::with_aol<mak
     .knobs = unified::knobs(),
     .traits = {.profiled = true,
                .profiled_when = unified::by_profile(),
-               .needs = Need::samples | Need::tier_counters,
                .placement = Granularity::page},
 }))};
 

@@ -14,12 +14,17 @@
 #include <utility>
 #include <vector>
 
+#include "perf/data_source.hpp"
 #include "perf/records.hpp"
 #include "record/spool.hpp"
 
 namespace tt::record {
 
+using perf::first_level_hit;
+using perf::from_memory;
 using perf::get;
+using perf::is_load;
+using perf::is_store;
 
 const std::uint64_t perf_sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID |
                                        PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_PERIOD |
@@ -67,24 +72,6 @@ struct Lost {
   std::uint64_t id;
   std::uint64_t count;
 };
-
-constexpr std::uint64_t level_bit(std::uint64_t bits) { return bits << PERF_MEM_LVL_SHIFT; }
-constexpr std::uint64_t level_cxl = 0x09;  // PERF_MEM_LVLNUM_CXL, later than many headers
-
-bool from_memory(std::uint64_t source) {
-  constexpr std::uint64_t beyond =
-      level_bit(PERF_MEM_LVL_LOC_RAM | PERF_MEM_LVL_REM_RAM1 | PERF_MEM_LVL_REM_RAM2 |
-                PERF_MEM_LVL_REM_CCE1 | PERF_MEM_LVL_REM_CCE2);
-  if ((source & beyond) != 0 && (source & level_bit(PERF_MEM_LVL_MISS)) == 0) return true;
-  const std::uint64_t number = source >> PERF_MEM_LVLNUM_SHIFT & 0xf;
-  return number == PERF_MEM_LVLNUM_RAM || number == PERF_MEM_LVLNUM_PMEM || number == level_cxl;
-}
-bool first_level_hit(std::uint64_t source) {
-  return (source & level_bit(PERF_MEM_LVL_L1)) != 0 && (source & level_bit(PERF_MEM_LVL_HIT)) != 0;
-}
-bool operation(std::uint64_t source, std::uint64_t op) {
-  return (source >> PERF_MEM_OP_SHIFT & op) != 0;
-}
 
 /// A decoded record on its way to a spool.
 struct Item {
@@ -226,13 +213,13 @@ struct PerfDecoder::Impl {
     if (sample.address == 0 || sample.address >> 47 != 0) return false;
     switch (filter) {
       case PerfFilter::loads:
-        return operation(sample.source, PERF_MEM_OP_LOAD) && from_memory(sample.source);
+        return is_load(sample.source) && from_memory(sample.source);
       case PerfFilter::stores:
         item.store = true;
         return !first_level_hit(sample.source);
       case PerfFilter::operations:
-        item.store = operation(sample.source, PERF_MEM_OP_STORE);
-        return (item.store || operation(sample.source, PERF_MEM_OP_LOAD)) &&
+        item.store = is_store(sample.source);
+        return (item.store || is_load(sample.source)) &&
                (item.store ? !first_level_hit(sample.source) : from_memory(sample.source));
       case PerfFilter::faults:
         item.store = true;

@@ -68,14 +68,6 @@ struct PerfRecorder::Impl {
   Impl(std::filesystem::path folder, std::string sampler, std::uint64_t begin_ns)
       : decoder(std::move(folder), std::move(sampler), begin_ns) {}
 
-  int open(perf_event_attr& attr, const PerfEvent& event, int pid, int cpu, int group) {
-    File file;
-    if (const int error = perf::open_event(attr, pid, cpu, group, file); error != 0)
-      throw std::system_error(error, std::generic_category(),
-                              "perf event " + event.name + " on processor " + std::to_string(cpu));
-    files.push_back(std::move(file));
-    return files.back().get();
-  }
   /// All events of a processor share a ring: that of the first, which also reports mappings.
   void open_processor(int pid, int cpu, const std::vector<PerfEvent>& events) {
     int first = -1;
@@ -83,15 +75,11 @@ struct PerfRecorder::Impl {
       perf_event_attr attr = attributes(event);
       if (first < 0)
         attr.mmap = attr.mmap_data = attr.mmap2 = attr.comm = attr.comm_exec = attr.task = 1;
-      int group = -1;
-      if (event.leader != 0) {
-        perf_event_attr leader = attributes(event);
-        leader.config = event.leader;
-        leader.config1 = leader.sample_period = leader.precise_ip = 0;
-        group = open(leader, event, pid, cpu, -1);
-        attr.disabled = attr.enable_on_exec = 0;  // follows its leader
-      }
-      const int file = open(attr, event, pid, cpu, group);
+      if (const int error = perf::open_led_event(attr, event.leader, pid, cpu, files); error != 0)
+        throw std::system_error(
+            error, std::generic_category(),
+            "perf event " + event.name + " on processor " + std::to_string(cpu));
+      const int file = files.back().get();
       std::uint64_t id = 0;
       if (::ioctl(file, PERF_EVENT_IOC_ID, &id) != 0)
         throw std::system_error(errno, std::generic_category(), "perf event " + event.name);

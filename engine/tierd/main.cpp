@@ -73,6 +73,11 @@ const char* const usage =
     "  --fast NODES         memory nodes of the fast tier, such as 0 or 0-1 (default: the "
     "kernel's)\n"
     "  --slow NODES         those of the slow tier\n"
+    "  --source NAME        what tells of accesses: auto (default), pebs, ibs or\n"
+    "                       damon; `tierd probe` tries them\n"
+    "  --cpu SHARE          of one processor that tierd itself may take, such as 3%; it samples "
+    "less\n"
+    "                       often where it takes more\n"
     "  --journal FILE       write down all that the policy is told, and decides\n"
     "  --series FILE        write figures of every second, as CSV (tune report draws them)\n"
     "  --quiet              say nothing but errors\n";
@@ -136,6 +141,15 @@ int process_of(const std::string& option, const std::string& text) {
   return *pid;
 }
 
+double share_of(const std::string& option, const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || std::string_view{at} != "%" || !(value > 0) || value > 10000)
+    throw Wrong(option + ": found '" + text + "', expected a share such as 3%");
+  return value / 100;
+}
+
 std::string file_text(const std::string& path) {
   std::ifstream in{path, std::ios::binary};
   if (!in) throw Wrong(path + ": " + std::strerror(errno));
@@ -184,6 +198,10 @@ Arguments arguments(Words& words, KernelCalls& kernel, bool launches) {
       fast = value();
     } else if (option == "--slow") {
       slow = value();
+    } else if (option == "--cpu") {
+      out.session.cpu = share_of(option, value());
+    } else if (option == "--source") {
+      out.session.source = value();
     } else if (option == "--journal") {
       out.journal = value();
     } else if (option == "--series") {

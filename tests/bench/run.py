@@ -49,6 +49,8 @@ TARGETS: dict[str, tuple[str, str, float]] = {
     "to_native.recorder.sequential": ("x", ">=", 0.95),
     "to_native.replay.64mi": ("x", ">=", 0.95),
     "to_native.replay.cachelib": ("x", ">=", 0.95),
+    "live.samples.*": ("M/s", ">=", 10),
+    "live.share.*": ("of a core", "<=", 0.01),
     "trial.cachelib.seconds": ("s", "<=", 3),
     "tuner.overhead.seconds": ("s/trial", "<=", 0.6),
     "tune.help.seconds": ("s", "<=", 0.3),
@@ -206,7 +208,7 @@ def main() -> int:
         "--only",
         default="",
         help="run only these groups, comma-separated: track, cachegrind, recorder, replay, "
-        "policies, native, trial, help, tuner, full",
+        "policies, live, native, trial, help, tuner, full",
     )
     parser.add_argument("--full", action="store_true", help="also time a whole tuning run")
     args = parser.parse_args()
@@ -217,6 +219,7 @@ def main() -> int:
         "recorder": lambda: run_json([str(args.build / "bench_recorder")]),
         "replay": lambda: run_json([str(args.build / "bench_replay"), str(cachelib_stream())]),
         "policies": lambda: run_json([str(args.build / "bench_replay"), "--policies"]),
+        "live": lambda: run_json([str(args.build / "bench_live")]),
         "native": lambda: to_native(args.build, args.native),
         "trial": trial_seconds,
         "help": help_seconds,

@@ -38,7 +38,7 @@ class FakeKernel final : public live::KernelCalls {
     std::uint64_t started = 0;
   };
   /// What a call is, for the one that lets it fail.
-  enum class Call : std::uint8_t { read, write, trace, populated, move, query };
+  enum class Call : std::uint8_t { read, write, trace, sample, period, populated, move, query };
 
   explicit FakeKernel(std::vector<std::uint64_t> node_pages) : sizes(std::move(node_pages)) {}
 
@@ -48,7 +48,7 @@ class FakeKernel final : public live::KernelCalls {
   std::vector<std::uint64_t> sizes;  // pages of each node
   bool has_scan = true;              // tells huge pages and zeros
   std::function<int(Call)> fail;     // an errno instead of the call, or 0
-  Nanos clock{}, processor{};
+  Nanos clock{};
 
   void map(int pid, std::uint64_t begin, std::uint64_t end) {
     processes[pid].mappings[begin] = end;
@@ -98,7 +98,8 @@ class FakeKernel final : public live::KernelCalls {
   // The kernel.
 
   Nanos now() override { return clock; }
-  Nanos processor_time() override { return processor; }
+  Nanos processor_time() override { return worked; }
+  Nanos worked{};  // by this process
 
   int read(const std::string& path, std::string& text) override {
     text.clear();
@@ -119,13 +120,14 @@ class FakeKernel final : public live::KernelCalls {
       return 0;
     }
     for (const auto& [pid, process] : processes) {
-      if (path == "/proc/" + std::to_string(pid) + "/stat") {
+      const std::string folder = "/proc/" + std::to_string(pid) + "/";
+      if (path == folder + "stat") {
         text = std::to_string(pid) + " (a) name) S " + std::to_string(process.parent);
         for (int field = 5; field < 22; ++field) text += " 0";
         text += " " + std::to_string(process.started) + " 4096 1\n";
         return 0;
       }
-      if (path != "/proc/" + std::to_string(pid) + "/maps") continue;
+      if (path != folder + "maps") continue;
       for (const auto& [begin, end] : process.mappings) {
         char line[100];
         std::snprintf(line, sizeof line, "%lx-%lx rw-p 00000000 00:00 0 \n", begin, end);
@@ -211,6 +213,49 @@ class FakeKernel final : public live::KernelCalls {
     return 0;
   }
 
+  /// A machine whose processors sample as Intel's or AMD's do.
+  void have_pebs() {
+    files["/sys/devices/system/cpu/online"] = "0-1\n";
+    const std::string cpu = "/sys/bus/event_source/devices/cpu/";
+    files[cpu + "type"] = "4\n";
+    files[cpu + "events/mem-loads"] = "event=0xcd,umask=0x1,ldlat=3\n";
+    files[cpu + "events/mem-loads-aux"] = "event=0x03,umask=0x82\n";
+    files[cpu + "events/mem-stores"] = "event=0xcd,umask=0x2\n";
+    files[cpu + "format/event"] = "config:0-7\n";
+    files[cpu + "format/umask"] = "config:8-15\n";
+    files[cpu + "format/ldlat"] = "config1:0-15\n";
+    has_samples = true;
+  }
+  void have_ibs() {
+    files["/sys/devices/system/cpu/online"] = "0-1\n";
+    const std::string ibs = "/sys/bus/event_source/devices/ibs_op/";
+    files[ibs + "type"] = "9\n";
+    files[ibs + "format/cnt_ctl"] = "config:19\n";
+    files[ibs + "format/l3missonly"] = "config:16\n";
+    has_samples = true;
+  }
+  bool has_samples = false;  // else there is no such event
+  /// What is sampled on a processor. Whenever its ring is read, `sampling` may put records there.
+  struct Sampled {
+    std::vector<live::SampledEvent> events;
+    std::vector<std::uint64_t> periods;
+    std::vector<std::byte> bytes;
+  };
+  std::map<int, std::shared_ptr<Sampled>> sampled;  // by processor; those opened last
+  std::function<void(Sampled&)> sampling;
+  int sample(std::span<const live::SampledEvent> events, int processor,
+             std::unique_ptr<live::SampleRing>& out) override {
+    if (const int error = failed(Call::sample)) return error;
+    if (!has_samples) return ENOENT;
+    auto& here = sampled[processor];
+    here = std::make_shared<Sampled>();
+    here->events.assign(events.begin(), events.end());
+    for (const live::SampledEvent& event : events)
+      here->periods.push_back(event.attributes.sample_period);
+    out = std::make_unique<FakeSampleRing>(*this, here);
+    return 0;
+  }
+
   int populated(int pid, std::uint64_t begin, std::uint64_t end,
                 std::vector<live::Populated>& out) override {
     if (const int error = failed(Call::populated)) return error;
@@ -277,6 +322,29 @@ class FakeKernel final : public live::KernelCalls {
 
    private:
     std::shared_ptr<Trace> trace_;
+  };
+
+  class FakeSampleRing final : public live::SampleRing {
+   public:
+    FakeSampleRing(FakeKernel& kernel, std::shared_ptr<Sampled> sampled)
+        : kernel_(kernel), sampled_(std::move(sampled)) {}
+    void read(std::vector<std::byte>& out) override {
+      if (kernel_.sampling) kernel_.sampling(*sampled_);
+      out = sampled_->bytes;
+    }
+    void take(std::size_t bytes) override {
+      sampled_->bytes.erase(sampled_->bytes.begin(),
+                            sampled_->bytes.begin() + static_cast<std::ptrdiff_t>(bytes));
+    }
+    int set_period(std::size_t event, std::uint64_t period) override {
+      if (const int error = kernel_.failed(Call::period)) return error;
+      sampled_->periods.at(event) = period;
+      return 0;
+    }
+
+   private:
+    FakeKernel& kernel_;
+    std::shared_ptr<Sampled> sampled_;
   };
 
   int failed(Call call) { return fail ? fail(call) : 0; }

@@ -140,6 +140,8 @@ TEST("live session: what a running process does not offer is refused by name") {
        std::map<std::string, std::string>{{"tpp", "hint faults"},
                                           {"multiclock", "accessed bits"},
                                           {"damon-goal", "probes"},
+                                          {"arms", "tier counters"},
+                                          {"pact", "tier counters"},
                                           {"offline-optimal", "accesses of the whole run"},
                                           {"lru", "unknown policy"}}) {
     options.policy = name;
@@ -148,6 +150,14 @@ TEST("live session: what a running process does not offer is refused by name") {
   options.policy = "hybridtier";
   options.knobs = {{"sample_batch", -1.0}};
   CHECK_THROWS((Session{kernel, options, nullptr}), "sample_batch");
+  options.knobs = {{"aol.enabled", true}};
+  CHECK_THROWS((Session{kernel, options, nullptr}), "outstanding reads");
+  for (const char* const name : {"unified", "hybridtier"}) {
+    options.policy = name;
+    options.knobs.clear();
+    const Session offered{kernel, options, nullptr};
+    CHECK(offered.summary().find("shares of accesses, were estimated") != std::string::npos);
+  }
 }
 
 TEST("live session: DAMON and the kernel's balancing are taken, and given back") {

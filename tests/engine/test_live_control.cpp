@@ -20,7 +20,6 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
-#include "damon_records.hpp"
 #include "fake_kernel.hpp"
 #include "fake_memory.hpp"
 #include "live/control.hpp"
@@ -29,6 +28,7 @@
 #include "live/session.hpp"
 #include "live/status.hpp"
 #include "live/target.hpp"
+#include "perf_bytes.hpp"
 
 using namespace tt;
 using live::Answer;
@@ -206,7 +206,7 @@ TEST("live session: status and series tell what was seen and moved, second by se
   for (int turn = 0; turn < 25; ++turn) {
     (void)session.turn();
     kernel.clock += from_millis(100);
-    kernel.processor += from_millis(10);
+    kernel.worked += from_millis(10);
   }
   const auto figure = [&](const std::string& name, const std::string& label = {}) {
     for (const live::Figure& each : session.status().figures)

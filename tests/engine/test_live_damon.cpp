@@ -10,13 +10,13 @@
 
 #include "check.hpp"
 #include "core/rng.hpp"
-#include "damon_records.hpp"
 #include "fake_kernel.hpp"
 #include "fake_memory.hpp"
 #include "live/damon.hpp"
 #include "live/damon_trace.hpp"
 #include "live/estimated_samples.hpp"
 #include "live/loop.hpp"
+#include "perf_bytes.hpp"
 
 using namespace tt;
 using live::DamonAggregation;
@@ -26,6 +26,7 @@ using live::EstimatedSamples;
 using live::TraceFormat;
 using test::Bytes;
 using test::FakeKernel;
+using test::lost;
 using test::put;
 using test::record;
 using test::region;
@@ -34,12 +35,6 @@ namespace {
 
 const std::string& format_text = FakeKernel::damon_format;
 
-void lost(Bytes& out, std::uint64_t count) {
-  Bytes body;
-  put(body, std::uint64_t{1});
-  put(body, count);
-  record(out, PERF_RECORD_LOST, body);
-}
 DamonRegion at(std::uint64_t first, std::uint64_t last, std::uint64_t accesses) {
   return {first << 12, last << 12, accesses, 3};
 }
@@ -364,8 +359,8 @@ struct HotSet {
         source.draw(each, damon.pid(each), 0.1, from, out);
     };
     loop = std::make_unique<live::Loop>(
-        kernel, memory, *policy, collect, [](live::LiveMemory&) { return false; }, live::Loop::Options{},
-        kernel.clock);
+        kernel, memory, *policy, collect, [](live::LiveMemory&) { return false; },
+        live::Loop::Options{}, kernel.clock);
   }
   static live::Nodes nodes() {
     live::Nodes out;
@@ -404,7 +399,7 @@ constexpr std::uint64_t most_of_it = 486;  // 95 of 100
 }  // namespace
 
 TEST("live loop: a hot set that DAMON sees ends in the fast tier, within its budget") {
-  for (const char* const name : {"hybridtier", "freqtier", "hemem", "memtis"}) {
+  for (const char* const name : {"hybridtier", "freqtier", "hemem", "memtis", "unified"}) {
     HotSet set{name};
     set.run(8);
     CHECK(set.fast() >= most_of_it);
@@ -415,7 +410,7 @@ TEST("live loop: a hot set that DAMON sees ends in the fast tier, within its bud
 }
 
 TEST("live loop: a hot set that moves is followed") {
-  for (const char* const name : {"hybridtier", "hemem"}) {
+  for (const char* const name : {"hybridtier", "hemem", "unified"}) {
     HotSet set{name};
     set.run(8);
     set.hot = 3000;

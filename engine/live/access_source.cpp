@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+
+#include "live/access_source.hpp"
+
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "live/damon_source.hpp"
+#include "live/mover.hpp"
+#include "live/perf_samples.hpp"
+#include "live/pmu.hpp"
+
+namespace tt::live {
+
+namespace {
+
+/// Loads that take at least so many cycles come from memory, most of them: a period then counts
+/// about what policies mean by it. The last level of a large cache takes 70 or so.
+constexpr unsigned memory_cycles = 128;
+
+std::unique_ptr<AccessSource> processors(std::string_view name, KernelCalls& kernel) {
+  std::optional<Pmu> pmu =
+      name == "pebs" ? find_pebs(kernel, memory_cycles) : find_ibs(kernel, true);
+  return std::make_unique<PerfSamples>(kernel, std::move(pmu.value()), PerfSamples::Options{});
+}
+
+}  // namespace
+
+std::unique_ptr<AccessSource> make_source(std::string_view name, KernelCalls& kernel,
+                                          Changes& changes, const Damon::Options& damon,
+                                          std::uint64_t seed) {
+  for (const std::string_view each : {"pebs", "ibs"}) {
+    if (name != "auto" && name != each) continue;
+    const std::string missing = lacking(kernel, each);
+    if (missing.empty()) return processors(each, kernel);
+    if (name == each) throw NotAllowed(std::string{each} + ": " + missing);
+  }
+  if (name == "auto" || name == "damon")
+    return std::make_unique<DamonSource>(kernel, changes, damon, seed);
+  std::string known;
+  for (const std::string_view each : source_names)
+    known += (known.empty() ? "" : ", ") + std::string{each};
+  throw std::invalid_argument("unknown source " + std::string{name} + "; known: " + known);
+}
+
+}  // namespace tt::live

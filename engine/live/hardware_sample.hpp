@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+
+// HardwareSample: one access that a processor has sampled, as a record of a perf ring tells it.
+//
+// Two layouts: PEBS and whatever else fills the kernel's perf_mem_data_src, and the registers of
+// AMD's IBS, which every kernel hands out as they are ("Processor Programming Reference for AMD
+// Family 19h Model 01h", 55898, IBS; arch/x86/include/asm/amd/ibs.h). In which tier the page is, is
+// not taken from either: a processor knows sockets and kinds of memory, not which node is slow.
+#pragma once
+
+#include <linux/perf_event.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/types.hpp"
+
+namespace tt::live {
+
+struct HardwareSample {
+  /// What becomes of it.
+  enum class Fate : std::uint8_t {
+    access,   // a load that memory served, or a store that the nearer caches did not take
+    cached,   // served by a cache
+    other,    // no load and no store, or without a valid address in user space
+    outside,  // in the kernel or the hypervisor
+  };
+  int pid = 0;
+  AccessKind kind = AccessKind::load;
+  std::uint64_t address = 0;
+  std::uint64_t period = 0;  // events since the sample before
+};
+
+enum class SampleLayout : std::uint8_t { data_source, ibs };
+
+/// The sample_type of events whose records have this layout. Without a time: with one, Intel's
+/// kernel interrupts for each sample rather than for a full buffer of them.
+[[nodiscard]] std::uint64_t sample_type(SampleLayout layout);
+
+/// What follows the header of a PERF_RECORD_SAMPLE. `out` is whole if the fate is `access`.
+/// std::runtime_error for a record that is too short.
+[[nodiscard]] HardwareSample::Fate decode_data_source(const perf_event_header& header,
+                                                      std::span<const std::byte> body,
+                                                      HardwareSample& out);
+[[nodiscard]] HardwareSample::Fate decode_ibs(const perf_event_header& header,
+                                              std::span<const std::byte> body, HardwareSample& out);
+
+}  // namespace tt::live

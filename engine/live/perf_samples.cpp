@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+
+#include "live/perf_samples.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "live/mover.hpp"
+#include "perf/records.hpp"
+
+namespace tt::live {
+namespace {
+
+using Mode = SamplingRequest::Mode;
+
+constexpr unsigned longest = 1024;           // times the periods that were asked for
+constexpr double longest_period = 1U << 30;  // IBS counts 27 bits in steps of 16
+constexpr double most_change = 8;            // of a period at a time, while rates jump
+
+}  // namespace
+
+PerfSamples::PerfSamples(KernelCalls& kernel, Pmu pmu, const Options& options)
+    : kernel_(kernel), pmu_(std::move(pmu)), options_(options) {
+  for (std::size_t i = 0; i < pmu_.events.size(); ++i) {
+    const Pmu::Event& event = pmu_.events[i];
+    periods_.push_back(event.first_period);
+    if (event.loads) kinds_[index(AccessKind::load)].event = i;
+    if (event.stores) kinds_[index(AccessKind::store)].event = i;
+  }
+  for (Kind& kind : kinds_)
+    if (kind.event) kind.wanted = static_cast<double>(event(kind).first_period);
+}
+
+void PerfSamples::start(std::span<const int> pids) {
+  std::vector<std::unique_ptr<SampleRing>> rings;
+  if (const std::string refused = open_rings(kernel_, pmu_, rings); !refused.empty())
+    throw NotAllowed(pmu_.name + ": " + refused);
+  rings_ = std::move(rings);
+  pids_.assign(pids.begin(), pids.end());
+  for (std::size_t i = 0; i < periods_.size(); ++i) periods_[i] = pmu_.events[i].first_period;
+  set_periods();
+}
+
+void PerfSamples::spare(unsigned times) {
+  spared_ = times;
+  set_periods();
+}
+
+SamplingRequest PerfSamples::grant(const SamplingRequest& request) {
+  SamplingRequest granted;
+  granted.loads = grant(kinds_[index(AccessKind::load)], request.loads);
+  granted.stores = grant(kinds_[index(AccessKind::store)], request.stores);
+  set_periods();
+  return granted;
+}
+
+SamplingRequest::Event PerfSamples::grant(Kind& kind, const SamplingRequest::Event& asked) {
+  kind.asked = {};
+  kind.owed = 0;
+  if (!kind.event || asked.mode == Mode::off || !(asked.value > 0)) return {};
+  if (asked.mode == Mode::period) {
+    kind.wanted =
+        std::clamp(asked.value, static_cast<double>(event(kind).least_period), longest_period);
+    kind.asked = {Mode::period, kind.wanted * stretched()};
+  } else {
+    kind.asked = {Mode::frequency, std::min(asked.value, options_.most_hertz)};
+  }
+  return kind.asked;
+}
+
+std::uint64_t PerfSamples::period(AccessKind kind) const {
+  const Kind& of = kinds_[index(kind)];
+  return of.event ? periods_[*of.event] : 0;
+}
+
+/// An event that counts for both kinds goes by the one that wants more; of the other, samples are
+/// left out.
+void PerfSamples::set_periods() {
+  for (std::size_t i = 0; i < periods_.size(); ++i) {
+    const Pmu::Event& event = pmu_.events[i];
+    double wanted = longest_period;
+    for (const Kind& kind : kinds_)
+      if (kind.event == i) wanted = std::min(wanted, kind.wanted);
+    wanted =
+        std::clamp(wanted * stretched(), static_cast<double>(event.least_period), longest_period);
+    const std::uint64_t period = static_cast<std::uint64_t>(wanted) / event.step * event.step;
+    if (period == periods_[i]) continue;
+    periods_[i] = period;
+    for (const auto& ring : rings_)
+      if (const int error = ring->set_period(i, period); error != 0) period_error_ = error;
+  }
+}
+
+void PerfSamples::sample(const perf_event_header& header, std::span<const std::byte> body,
+                         const LiveMemory& memory, std::vector<Sample>& out) {
+  using Fate = HardwareSample::Fate;
+  HardwareSample found;
+  const Fate fate = pmu_.layout == SampleLayout::ibs ? decode_ibs(header, body, found)
+                                                     : decode_data_source(header, body, found);
+  if (fate != Fate::access) {
+    ++(fate == Fate::cached ? cached_ : fate == Fate::other ? other_ : outside_);
+    return;
+  }
+  Sample known;
+  if (!memory.sample(found.pid, found.address, found.kind, known)) {
+    ++(std::ranges::find(pids_, found.pid) == pids_.end() ? foreign_ : unknown_);
+    return;
+  }
+  Kind& kind = kinds_[index(found.kind)];
+  const auto events = static_cast<double>(found.period);
+  kind.events += events;
+  events_[index(found.kind)][index(known.tier)] += events;
+  if (kind.asked.mode == Mode::off) return;
+  // Longer periods than are wanted cannot be helped; of shorter ones a part is handed on.
+  kind.owed += std::min(1.0, events / (kind.wanted * stretched()));
+  if (kind.owed < 1) return;
+  kind.owed -= 1;
+  ++taken_;
+  out.push_back(known);
+}
+
+std::size_t PerfSamples::feed(std::span<const std::byte> bytes, const LiveMemory& memory,
+                              std::vector<Sample>& out) {
+  const std::uint64_t before = lost_ + throttled_;
+  const std::size_t used = perf::each_record(
+      bytes, [&](const perf_event_header& header, std::span<const std::byte> body) {
+        switch (header.type) {
+          case PERF_RECORD_SAMPLE:
+            sample(header, body, memory, out);
+            break;
+          case PERF_RECORD_LOST:  // the ring was full: behind the event's number
+            lost_ += perf::get<std::uint64_t>(body, 8);
+            break;
+          case PERF_RECORD_LOST_SAMPLES:  // the processor's own buffer was
+            lost_ += perf::get<std::uint64_t>(body);
+            break;
+          case PERF_RECORD_THROTTLE:
+            ++throttled_;
+            break;
+          default:
+            break;
+        }
+      });
+  disturbed_ = disturbed_ || lost_ + throttled_ != before;
+  return used;
+}
+
+void PerfSamples::collect(const LiveMemory& memory, Nanos now, std::vector<Sample>& out) {
+  for (const auto& ring : rings_) {
+    ring->read(bytes_);
+    ring->take(feed(bytes_, memory, out));
+  }
+  if (now - window_ >= options_.window) steer(now);
+}
+
+void PerfSamples::steer(Nanos now) {
+  const double time = seconds(now - std::exchange(window_, now));
+  if (std::exchange(disturbed_, false)) {
+    longer_ = std::min(2 * longer_, longest);
+    disturbance_ = now;
+  } else if (longer_ > 1 && now - disturbance_ >= options_.calm) {
+    longer_ /= 2;
+    disturbance_ = now;
+  }
+  for (Kind& kind : kinds_) {
+    const double rate = std::exchange(kind.events, 0.0) / time;
+    if (!kind.event || kind.asked.mode == Mode::period) continue;
+    const double hertz = kind.asked.mode == Mode::off ? options_.watched_hertz : kind.asked.value;
+    // Nothing was seen: a shorter period might see something.
+    const double wanted = rate > 0 ? rate / hertz : kind.wanted / 2;
+    kind.wanted =
+        std::clamp(std::clamp(wanted, kind.wanted / most_change, kind.wanted * most_change),
+                   static_cast<double>(event(kind).least_period), longest_period);
+  }
+  set_periods();
+}
+
+void PerfSamples::count(Counters& counters) const {
+  counters.samples_taken += static_cast<double>(taken_);
+  counters.samples_lost += static_cast<double>(lost_);
+  for (std::size_t t = 0; t < tier_count; ++t) {
+    counters.loads[t] += events_[index(AccessKind::load)][t];
+    counters.stores[t] += events_[index(AccessKind::store)][t];
+  }
+}
+
+std::string PerfSamples::text() const {
+  std::string out = std::to_string(taken_) + " samples by the processor's " + pmu_.name;
+  for (const auto& [count, what] :
+       {std::pair{cached_, "served by caches"}, std::pair{foreign_, "of other processes"},
+        std::pair{outside_, "of the kernel"}, std::pair{other_, "without an address"},
+        std::pair{unknown_, "of pages that are not known"}})
+    if (count > 0) out += ", " + std::to_string(count) + " " + what;
+  if (lost_ > 0) out += "; " + std::to_string(lost_) + " lost on their way";
+  if (throttled_ > 0) out += "; throttled " + std::to_string(throttled_) + " times by the kernel";
+  if (longer_ > 1) out += "; periods are " + std::to_string(longer_) + " times as long for that";
+  if (period_error_ != 0)
+    out += std::string{"; not every period could be set ("} + std::strerror(period_error_) + ")";
+  return out;
+}
+
+}  // namespace tt::live

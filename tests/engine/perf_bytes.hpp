@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+
+// Records as the rings of perf events hold them, made by hand.
+#pragma once
+
+#include <linux/perf_event.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "live/damon_trace.hpp"
+
+namespace tt::test {
+
+using Bytes = std::vector<std::byte>;
+
+template <typename T>
+void put(Bytes& out, T value) {
+  const auto* const at = reinterpret_cast<const std::byte*>(&value);
+  out.insert(out.end(), at, at + sizeof value);
+}
+inline void record(Bytes& out, std::uint32_t type, const Bytes& body,
+                   std::uint16_t misc = PERF_RECORD_MISC_USER) {
+  put(out, perf_event_header{type, misc, static_cast<std::uint16_t>(8 + body.size())});
+  out.insert(out.end(), body.begin(), body.end());
+}
+inline void region(Bytes& out, std::uint64_t time, std::uint64_t target, std::uint32_t count,
+                   const live::DamonRegion& each) {
+  Bytes body;
+  put(body, time);
+  put(body, std::uint32_t{52});  // the fields, and four bytes of padding
+  put(body, std::uint64_t{533});
+  put(body, target);
+  put(body, std::uint64_t{count});
+  put(body, each.begin);
+  put(body, each.end);
+  put(body, static_cast<std::uint32_t>(each.accesses));
+  put(body, static_cast<std::uint32_t>(each.age));
+  put(body, std::uint32_t{0});
+  record(out, PERF_RECORD_SAMPLE, body);
+}
+inline void lost(Bytes& out, std::uint64_t count) {
+  Bytes body;
+  put(body, std::uint64_t{1});
+  put(body, count);
+  record(out, PERF_RECORD_LOST, body);
+}
+
+/// A sample as PEBS's events are opened: with process, address, period and data source.
+inline void pebs_sample(Bytes& out, int pid, std::uint64_t address, std::uint64_t source,
+                        std::uint64_t period, std::uint16_t misc = PERF_RECORD_MISC_USER) {
+  Bytes body;
+  put(body, pid);
+  put(body, pid + 1);  // the thread
+  put(body, address);
+  put(body, period);
+  put(body, source);
+  record(out, PERF_RECORD_SAMPLE, body, misc);
+}
+inline constexpr std::uint64_t source_of(std::uint64_t operation, std::uint64_t levels) {
+  return operation << PERF_MEM_OP_SHIFT | levels << PERF_MEM_LVL_SHIFT;
+}
+inline constexpr std::uint64_t memory_load =
+    source_of(PERF_MEM_OP_LOAD, PERF_MEM_LVL_LOC_RAM | PERF_MEM_LVL_HIT);
+inline constexpr std::uint64_t missing_store =
+    source_of(PERF_MEM_OP_STORE, PERF_MEM_LVL_L1 | PERF_MEM_LVL_MISS);
+
+/// Registers of IBS in the order of their numbers, IbsOpCtl first.
+struct IbsRegisters {
+  std::uint64_t data2 = 3;                               // memory of the machine
+  std::uint64_t data3 = 1 | 1 << 7 | 1 << 17 | 1 << 20;  // a load with an address that missed
+  std::uint64_t address = 0;
+  std::uint32_t caps = 1 << 11;  // Zen 4
+};
+inline void ibs_sample(Bytes& out, int pid, std::uint64_t period, const IbsRegisters& registers,
+                       std::uint16_t misc = PERF_RECORD_MISC_USER) {
+  Bytes body;
+  put(body, pid);
+  put(body, pid + 1);
+  put(body, period);
+  put(body, std::uint32_t{4 + 8 * 7});
+  put(body, registers.caps);
+  for (const std::uint64_t value :
+       {std::uint64_t{0}, std::uint64_t{0x401000}, std::uint64_t{0}, registers.data2,
+        registers.data3, registers.address, std::uint64_t{0}})
+    put(body, value);
+  record(out, PERF_RECORD_SAMPLE, body, misc);
+}
+
+}  // namespace tt::test
