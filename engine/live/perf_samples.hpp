@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// PerfSamples: accesses that the processor samples (Intel PEBS, AMD IBS), from rings of perf events.
+// PerfSamples: accesses that the processor samples (Intel PEBS, AMD IBS), from perf's rings.
 //
 // An event is opened on each processor for all processes, not on each thread of those that are
 // watched: threads and processes come and go without a call, an event of a thread takes a file and
