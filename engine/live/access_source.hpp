@@ -53,9 +53,9 @@ class AccessSource : public SampleSource {
 /// What make_source() takes.
 inline constexpr std::array<std::string_view, 4> source_names{"auto", "pebs", "ibs", "damon"};
 
-/// The source of this name; "auto": the processor's, if it really samples, else DAMON. NotAllowed
-/// telling why the processor does not sample so. What it changes in the kernel is noted in
-/// `changes`, which has to outlive it. std::invalid_argument for an unknown name.
+/// The source of this name; "auto": the processor's, if it really samples, else DAMON. What it
+/// changes in the kernel is noted in `changes`, which has to outlive it. NotAllowed telling why the
+/// processor does not sample so; std::invalid_argument for an unknown name.
 [[nodiscard]] std::unique_ptr<AccessSource> make_source(std::string_view name, KernelCalls& kernel,
                                                         Changes& changes,
                                                         const Damon::Options& damon,

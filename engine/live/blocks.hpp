@@ -42,6 +42,10 @@ class Blocks {
       return true;
     }
   }
+  /// Of an address that find() will be asked for soon.
+  void prefetch(int pid, std::uint64_t address) const {
+    __builtin_prefetch(&places_[hash(pid, address - address % block_bytes) & (places_.size() - 1)]);
+  }
   /// Whether the page is of a known block.
   [[nodiscard]] bool known(PageId page) const {
     return page.value / block_pages < blocks_.size() && block(page).pid != 0;

@@ -93,21 +93,41 @@ void PerfSamples::set_periods() {
   }
 }
 
+/// Samples are looked up together: a page is seldom in the cache, and while memory is waited for
+/// others can be asked for.
 void PerfSamples::sample(const perf_event_header& header, std::span<const std::byte> body,
                          const LiveMemory& memory, std::vector<Sample>& out) {
   using Fate = HardwareSample::Fate;
-  HardwareSample found;
+  HardwareSample& found = waiting_[waiting_count_];
   const Fate fate = pmu_.layout == SampleLayout::ibs ? decode_ibs(header, body, found)
                                                      : decode_data_source(header, body, found);
   if (fate != Fate::access) {
     ++(fate == Fate::cached ? cached_ : fate == Fate::other ? other_ : outside_);
     return;
   }
-  Sample known;
-  if (!memory.sample(found.pid, found.address, found.kind, known)) {
-    ++(std::ranges::find(pids_, found.pid) == pids_.end() ? foreign_ : unknown_);
-    return;
+  memory.blocks().prefetch(found.pid, found.address);
+  if (++waiting_count_ == waiting_.size()) look_up(memory, out);
+}
+
+void PerfSamples::look_up(const LiveMemory& memory, std::vector<Sample>& out) {
+  std::array<Sample, waiting_most> known;
+  std::array<bool, waiting_most> is_known;
+  const std::size_t count = std::exchange(waiting_count_, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    const HardwareSample& found = waiting_[i];
+    is_known[i] = memory.sample(found.pid, found.address, found.kind, known[i]);
   }
+  for (std::size_t i = 0; i < count; ++i) {
+    const HardwareSample& found = waiting_[i];
+    if (is_known[i])
+      hand_on(found, known[i], out);
+    else
+      ++(std::ranges::find(pids_, found.pid) == pids_.end() ? foreign_ : unknown_);
+  }
+}
+
+void PerfSamples::hand_on(const HardwareSample& found, const Sample& known,
+                          std::vector<Sample>& out) {
   Kind& kind = kinds_[index(found.kind)];
   const auto events = static_cast<double>(found.period);
   kind.events += events;
@@ -143,6 +163,7 @@ std::size_t PerfSamples::feed(std::span<const std::byte> bytes, const LiveMemory
             break;
         }
       });
+  look_up(memory, out);
   disturbed_ = disturbed_ || lost_ + throttled_ != before;
   return used;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// PerfSamples: accesses that the processor samples (Intel PEBS, AMD IBS), from rings of perf events.
+// PerfSamples: accesses that the processor samples (Intel PEBS, AMD IBS), from perf's rings.
 //
 // An event is opened on each processor for all processes, not on each thread of those that are
 // watched: threads and processes come and go without a call, an event of a thread takes a file and
@@ -79,6 +79,8 @@ class PerfSamples final : public AccessSource {
   [[nodiscard]] const Pmu::Event& event(const Kind& kind) const { return pmu_.events[*kind.event]; }
   void sample(const perf_event_header& header, std::span<const std::byte> body,
               const LiveMemory& memory, std::vector<Sample>& out);
+  void look_up(const LiveMemory& memory, std::vector<Sample>& out);
+  void hand_on(const HardwareSample& found, const Sample& known, std::vector<Sample>& out);
   void steer(Nanos now);
   void set_periods();
   /// Times as long as is asked for.
@@ -89,6 +91,9 @@ class PerfSamples final : public AccessSource {
   const Options options_;
   std::vector<std::unique_ptr<SampleRing>> rings_;
   std::vector<std::byte> bytes_;
+  static constexpr std::size_t waiting_most = 64;
+  std::array<HardwareSample, waiting_most> waiting_;  // decoded, not looked up yet
+  std::size_t waiting_count_ = 0;
   std::vector<int> pids_;
   std::array<Kind, 2> kinds_;           // by AccessKind
   std::vector<std::uint64_t> periods_;  // of each event, as set

@@ -37,9 +37,10 @@ class Session {
     std::filesystem::path changes;  // the file that notes what is changed in the kernel
   };
 
-  /// std::invalid_argument for an unknown policy, source or knob's value, and naming what the policy
-  /// needs and cannot have of a running process; std::runtime_error when a node cannot be read.
-  /// `journal` and `series` may be null; a row of the latter is written every second.
+  /// std::invalid_argument for an unknown policy, source or knob's value, and naming what the
+  /// policy needs and cannot have of a running process; NotAllowed as make_source();
+  /// std::runtime_error when a node cannot be read. `journal` and `series` may be null; a row of
+  /// the latter is written every second.
   Session(KernelCalls& kernel, const Options& options, std::ostream* journal,
           std::ostream* series = nullptr);
   ~Session();

@@ -34,8 +34,8 @@ class File {
 [[nodiscard]] int open_event(perf_event_attr& attributes, int pid, int cpu, int group, File& out);
 
 /// The same behind an event of this config that leads its group and takes no samples, unless
-/// `leader` is 0: since Sapphire Rapids, Intel samples loads in such groups alone. The leader begins
-/// as `attributes` say, the other with it. What is opened joins `files`, the event last.
+/// `leader` is 0: since Sapphire Rapids, Intel samples loads in such groups alone. The leader
+/// begins as `attributes` say, the other with it. What is opened joins `files`, the event last.
 [[nodiscard]] int open_led_event(perf_event_attr& attributes, std::uint64_t leader, int pid,
                                  int cpu, std::vector<File>& files);
 

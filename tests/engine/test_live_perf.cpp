@@ -266,8 +266,8 @@ TEST("live perf: a session takes the processor's samples, and DAMON's without th
 
 namespace {
 
-/// A process of 4096 pages of which 512 are accessed, on a machine that samples, under a policy with
-/// a budget of 600.
+/// A process of 4096 pages of which 512 are accessed, on a machine that samples, under a policy
+/// with a budget of 600.
 struct Program {
   static constexpr std::uint64_t limit = 600;
   FakeKernel kernel{{8192, 8192}};

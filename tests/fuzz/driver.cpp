@@ -199,7 +199,7 @@ Options parse(int argc, char** argv) {
   const auto usage = [] {
     std::fprintf(
         stderr,
-        "usage: fuzz stream|spool|import [--corpus DIR] [--seconds N | --runs N] [--seed S] "
+        "usage: fuzz stream|spool|import|perf [--corpus DIR] [--seconds N | --runs N] [--seed S] "
         "[--keep DIR]\n");
     std::exit(2);
   };

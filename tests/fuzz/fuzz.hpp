@@ -42,9 +42,11 @@ const Target& stream_target();
 const Target& spool_target();
 /// An importer's text: the first byte says which.
 const Target& import_target();
+/// Records of a perf ring, as a live engine reads them: the first byte says whose they are.
+const Target& perf_target();
 /// All of them.
-inline std::array<const Target*, 3> targets() {
-  return {&stream_target(), &spool_target(), &import_target()};
+inline std::array<const Target*, 4> targets() {
+  return {&stream_target(), &spool_target(), &import_target(), &perf_target()};
 }
 
 template <typename T>
