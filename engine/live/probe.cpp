@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "live/json_text.hpp"
 #include "live/nodes.hpp"
 
 namespace tt::live {
@@ -139,15 +140,6 @@ Finding kernels_own(KernelCalls& kernel) {
   if (first == 0 && stripped(balancing) != "0")
     out.cure = "sysctl kernel.numa_balancing=0, while pages are moved from outside";
   return out;
-}
-
-std::string json_text(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return out + '"';
 }
 
 }  // namespace
