@@ -85,7 +85,7 @@ class Schemes {
   }
 
   /// The intervals, and the limits of regions.
-  void monitoring(const Monitor& to, const Intervals& intervals, From sampling,
+  void monitoring(const Monitor& to, const Intervals& intervals, const From& sampling,
                   const std::string& aggregation_knob) {
     const std::string folder = to.context + "monitoring_attrs/";
     plan_.set_new(folder + "intervals/sample_us", std::to_string(intervals.sampling_us), sampling);
