@@ -16,8 +16,8 @@ namespace tt::live {
 /// NotAllowed if a kernel's policy is applied: nothing else is to move pages then.
 void require_none_applied(const std::filesystem::path& folder);
 
-/// Writes the plan, to stay. Returns whether anything had to be changed. NotAllowed as write_plan(),
-/// and when a policy is applied already, another tierd runs, or one has left changes.
+/// Writes the plan, to stay. Returns whether anything had to be changed. NotAllowed as
+/// write_plan(), and when a policy is applied already, another tierd runs, or one has left changes.
 bool apply_plan(KernelCalls& kernel, const KernelPlan& plan, const std::filesystem::path& folder);
 
 struct Restored {

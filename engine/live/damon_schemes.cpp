@@ -78,8 +78,7 @@ class Schemes {
       monitor(number++, Tier::slow, slow[i], fast[i % fast.size()], addresses, each);
     for (std::size_t i = 0; i < number; ++i)
       plan_.set_new(kdamonds + std::to_string(i) + "/state", "on",
-                    {.takes = "that nobody else uses DAMON (damon_reclaim, damon_lru_sort)"},
-                    "off");
+                    {.takes = "DAMON for itself: damon_reclaim and damon_lru_sort off"}, "off");
     plan_.note(
         "every process's pages are moved, and memory that is plugged in later is not looked at");
   }

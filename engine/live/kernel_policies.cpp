@@ -28,31 +28,29 @@ struct Elsewhere {
 };
 constexpr Elsewhere elsewhere[] = {
     {"nomad",
-     "its patches to Linux 5.13 (github.com/lingfenghsiang/Nomad): copies of mapped pages that are "
+     "a kernel with its patches (github.com/lingfenghsiang/Nomad): copies of mapped pages that are "
      "void when one is written, and shadows that stay in the slow tier"},
     {"colloid",
-     "its patches on TPP's (github.com/host-architecture/colloid), which read the memory "
-     "controllers' queues to know each tier's latency"},
+     "a kernel with its patches and TPP's (github.com/host-architecture/colloid), and counters of "
+     "the processor that tell each tier's latency under load"},
     {"autotiering",
-     "its patches to Linux 5.3 (github.com/csl-ajou/AutoTiering): histories of pages by NUMA "
+     "a kernel with its patches (github.com/csl-ajou/AutoTiering): histories of pages by NUMA "
      "balancing's scan, and demotion by them"},
-    {"multiclock", "its patches: a third page list, of pages to promote, and the thread kpromoted"},
+    {"multiclock",
+     "a kernel with its patches: a third page list, of pages to promote, and the thread kpromoted"},
     {"nimble",
-     "its patches (github.com/ysarch-lab/nimble_page_management_asplos_2019): a call that "
-     "exchanges "
-     "the pages of a cgroup between nodes"},
+     "a kernel with its patches (github.com/ysarch-lab/nimble_page_management_asplos_2019): a "
+     "manager of pages that a launcher calls, and that exchanges them between nodes"},
     {"pghot",
-     "patches that are proposed for Linux and not merged: records of hot pages, and the "
-     "thread kmigrated"},
+     "patches that are proposed for Linux and not merged: records of hot pages, and the thread "
+     "kmigrated"},
     {"offline-optimal",
-     "knowledge of all later accesses, which no kernel has: it bounds what a "
-     "policy could reach"},
+     "knowledge of all later accesses, which no kernel has: it bounds what a policy could reach"},
     {"static-hot", "knowledge of all later accesses, which no kernel has"},
     {"all-fast", "memory that holds everything: numactl --membind binds a program to nodes"},
     {"all-slow", "nothing of tierd: numactl --membind binds a program to nodes"},
     {"first-touch",
-     "nothing of tierd: it is what Linux does with kernel.numa_balancing=0 and "
-     "demotion off"},
+     "nothing of tierd: it is what Linux does with kernel.numa_balancing=0 and demotion off"},
     {"soar", "a launcher that places allocation sites"},
 };
 
