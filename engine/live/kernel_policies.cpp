@@ -213,8 +213,9 @@ KernelPlan kernel_plan(KernelCalls& kernel, const PolicyInfo& policy, const Knob
     for (const Elsewhere& each : elsewhere)
       if (each.policy == policy.name)
         throw std::invalid_argument(head + "it takes " + std::string{each.what});
-    throw std::invalid_argument(head + "it goes by " + names(policy.traits.needs) +
-                                ": `tierd run` and `tierd attach` are its way");
+    throw std::invalid_argument(
+        head + "it goes by " + names(policy.traits.needs) +
+        ": `tierd run` and `tierd attach` are its way, where they have that");
   }
   if (named) require_two_tiers(*named);
   KernelPlanner plan{kernel, policy, knobs};

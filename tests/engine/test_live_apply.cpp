@@ -563,7 +563,8 @@ TEST("live apply: policies that Linux does not have are told their way") {
     CHECK_THROWS(live::kernel_plan(kernel, info, {}, {}),
                  "policy " + info.name + " is not one that Linux has itself; it ");
   }
-  CHECK_THROWS(plan_of(kernel, "hemem"), "`tierd run` and `tierd attach` are its way");
+  CHECK_THROWS(plan_of(kernel, "hemem"),
+               "`tierd run` and `tierd attach` are its way, where they have that");
   CHECK_THROWS(plan_of(kernel, "nomad"), "it takes a kernel with its patches");
   CHECK_THROWS(plan_of(kernel, "offline-optimal"), "which no kernel has");
 }
