@@ -30,6 +30,8 @@ class Changes {
   [[nodiscard]] int replace(const std::string& path, const std::string& text);
   /// Undoes all, the last one first. Returns the files of which it could not; they stay noted.
   std::vector<std::string> undo();
+  /// They are to stay when this ends: what undoes them is their file.
+  void leave() { made_.clear(); }
   [[nodiscard]] bool empty() const { return made_.empty(); }
 
   /// Undoes what is noted in a file of changes, and removes it. Returns the files of which it could

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "live/json_text.hpp"
 #include "live/nodes.hpp"
 #include "live/pmu.hpp"
 #include "live/status.hpp"

@@ -23,10 +23,12 @@
 #include <vector>
 
 #include "build_id.hpp"
+#include "live/applied.hpp"
 #include "live/changes.hpp"
 #include "live/config.hpp"
 #include "live/control.hpp"
 #include "live/journal.hpp"
+#include "live/kernel_policies.hpp"
 #include "live/launcher.hpp"
 #include "live/mover.hpp"
 #include "live/notify.hpp"
@@ -59,9 +61,13 @@ const char* const usage =
     "  tierd limit SIZE [--of TIERD]               changes the --fast-limit of one that runs\n"
     "  tierd stop [--of TIERD]                     ends one that runs; its program goes on\n"
     "  tierd probe [--json]                        what this machine can do, and what would help\n"
-    "  tierd restore                               undo what a tierd that was killed has changed "
-    "in the\n"
-    "                                              kernel's settings\n"
+    "  tierd apply [options]                       set up a policy that the kernel has itself: "
+    "nbt, tpp,\n"
+    "                                              autonuma, damon-goal, hmsdk; it stays until\n"
+    "                                              it is restored\n"
+    "  tierd restore                               undo what was applied, and what a tierd that "
+    "was\n"
+    "                                              killed has changed in the kernel's settings\n"
     "  tierd replay JOURNAL                        whether its policy decides the same again\n"
     "  tierd version\n"
     "\n"
@@ -80,7 +86,11 @@ const char* const usage =
     "                       often where it takes more\n"
     "  --journal FILE       write down all that the policy is told, and decides\n"
     "  --series FILE        write figures of every second, as CSV (tune report draws them)\n"
-    "  --quiet              say nothing but errors\n";
+    "  --quiet              say nothing but errors\n"
+    "\n"
+    "options of apply: --config, --policy, --set, --fast and --slow, and\n"
+    "  --dry-run            print what would be written, and write nothing\n"
+    "  --json               print it as JSON\n";
 
 /// What the user has got wrong.
 class Wrong : public std::runtime_error {
@@ -161,6 +171,64 @@ std::string file_text(const std::string& path) {
   return text;
 }
 
+/// A policy and its knobs.
+struct Choice {
+  std::string policy;
+  KnobMap knobs;
+};
+
+/// What --config, --policy and --set choose, each of which may be missing.
+Choice choose(const std::string& config_path, const std::string& policy_name,
+              const std::vector<std::string>& sets) {
+  Choice out;
+  if (!config_path.empty()) {
+    Config config;
+    try {
+      config = read_config(file_text(config_path));
+    } catch (const Wrong&) {
+      throw;
+    } catch (const std::runtime_error& error) {
+      throw Wrong(config_path + ": " + error.what());
+    }
+    const std::string own = own_policies();
+    if (!config.engine_build.starts_with(own))
+      say(config_path + ": its figures were measured with other policies (" +
+          (config.engine_build.empty() ? "not said" : config.engine_build) + "; these are " + own +
+          ")");
+    if (config.page_bytes > base_page_bytes)
+      say(config_path + ": it was tuned with pages of " + std::to_string(config.page_bytes >> 10) +
+          " KiB; here pages are of 4 KiB, or as large as the kernel maps them");
+    out.policy = config.policy;
+    out.knobs = std::move(config.knobs);
+  }
+  if (!policy_name.empty() && policy_name != out.policy) {
+    out.policy = policy_name;
+    out.knobs.clear();
+  }
+  if (out.policy.empty()) out.policy = "hybridtier";
+  const PolicyInfo& info = policy(out.policy);
+  for (const std::string& set : sets) {
+    const std::size_t equals = set.find('=');
+    const std::string name = set.substr(0, equals);
+    const auto knob = std::ranges::find(info.knobs, name, &KnobDecl::name);
+    if (equals == std::string::npos || knob == info.knobs.end())
+      throw Wrong("--set: found '" + set + "', expected KNOB=VALUE with a knob of " + info.name);
+    try {
+      out.knobs[name] = read_knob(*knob, set.substr(equals + 1));
+    } catch (const std::runtime_error& error) {
+      throw Wrong("--set " + name + ": " + error.what());
+    }
+  }
+  return out;
+}
+
+/// The nodes that --fast and --slow name, if they do.
+std::optional<Nodes> named_nodes(const std::string& fast, const std::string& slow) {
+  if (fast.empty() != slow.empty()) throw Wrong("--fast and --slow are given together, or neither");
+  if (fast.empty()) return std::nullopt;
+  return Nodes{{node_list(fast), node_list(slow)}};
+}
+
 struct Arguments {
   Session::Options session;
   std::string journal, series;
@@ -216,52 +284,15 @@ Arguments arguments(Words& words, KernelCalls& kernel, bool launches) {
       throw Wrong("unknown option " + word + "; `tierd help` lists them");
     }
   }
-  if (!config_path.empty()) {
-    Config config;
-    try {
-      config = read_config(file_text(config_path));
-    } catch (const Wrong&) {
-      throw;
-    } catch (const std::runtime_error& error) {
-      throw Wrong(config_path + ": " + error.what());
-    }
-    const std::string own = own_policies();
-    if (!config.engine_build.starts_with(own))
-      say(config_path + ": its figures were measured with other policies (" +
-          (config.engine_build.empty() ? "not said" : config.engine_build) + "; these are " + own +
-          ")");
-    if (config.page_bytes > base_page_bytes)
-      say(config_path + ": it was tuned with pages of " + std::to_string(config.page_bytes >> 10) +
-          " KiB; here pages are of 4 KiB, or as large as the kernel maps them");
-    out.session.policy = config.policy;
-    out.session.knobs = std::move(config.knobs);
-  }
-  if (!policy_name.empty() && policy_name != out.session.policy) {
-    out.session.policy = policy_name;
-    out.session.knobs.clear();
-  }
-  if (out.session.policy.empty()) out.session.policy = "hybridtier";
-  const PolicyInfo& info = policy(out.session.policy);
-  for (const std::string& set : sets) {
-    const std::size_t equals = set.find('=');
-    const std::string name = set.substr(0, equals);
-    const auto knob = std::ranges::find(info.knobs, name, &KnobDecl::name);
-    if (equals == std::string::npos || knob == info.knobs.end())
-      throw Wrong("--set: found '" + set + "', expected KNOB=VALUE with a knob of " + info.name);
-    try {
-      out.session.knobs[name] = read_knob(*knob, set.substr(equals + 1));
-    } catch (const std::runtime_error& error) {
-      throw Wrong("--set " + name + ": " + error.what());
-    }
-  }
-  if (fast.empty() != slow.empty()) throw Wrong("--fast and --slow are given together, or neither");
-  if (fast.empty()) {
-    out.session.nodes = find_nodes(kernel);
-  } else {
-    out.session.nodes.of[index(Tier::fast)] = node_list(fast);
-    out.session.nodes.of[index(Tier::slow)] = node_list(slow);
-  }
+  Choice choice = choose(config_path, policy_name, sets);
+  if (is_kernels_own(choice.policy))
+    throw Wrong("policy " + choice.policy + " is the kernel's own: `tierd apply` sets it up");
+  out.session.policy = std::move(choice.policy);
+  out.session.knobs = std::move(choice.knobs);
+  const std::optional<Nodes> named = named_nodes(fast, slow);
+  out.session.nodes = named ? *named : find_nodes(kernel);
   if (const std::filesystem::path folder = changes_folder(); !folder.empty()) {
+    require_none_applied(folder);
     out.session.changes = folder / std::to_string(::getpid());
     out.socket = socket_of(folder, ::getpid());
   }
@@ -493,33 +524,66 @@ int stop(Words& words) {
   return tell(changes_folder(), given.of, "/stop");
 }
 
-/// Files of changes are named by the process that made them.
-int restore(KernelCalls& kernel) {
-  int code = 0, found = 0;
-  const std::filesystem::path folder = changes_folder();
+std::filesystem::path known_folder() {
+  std::filesystem::path folder = changes_folder();
   if (folder.empty()) throw Wrong("found neither /run/tierd nor XDG_RUNTIME_DIR");
-  for (const auto& entry : std::filesystem::directory_iterator{folder}) {
-    const std::string name = entry.path().filename().string();
-    int pid = 0;
-    const auto [at, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    const std::string_view ending{at};
-    if (error != std::errc{} || ending.ends_with(".partial") || ending == ".socket") continue;
-    if (::kill(pid, 0) == 0 || errno == EPERM) {
-      say(name + ": its tierd runs");
-      continue;
-    }
-    ++found;
-    try {
-      const std::vector<std::string> left = Changes::undo_file(kernel, entry.path());
-      say(name + ": undone");
-      for (const std::string& path : left) say("  but " + path + " could not be written");
-      if (!left.empty()) code = 1;
-    } catch (const std::runtime_error& error_found) {
-      say(error_found.what());
-      code = 1;
+  return folder;
+}
+
+int apply(Words& words, KernelCalls& kernel) {
+  std::string config_path, policy_name, fast, slow;
+  std::vector<std::string> sets;
+  bool dry = false, json = false;
+  const std::map<std::string, std::string*> values{
+      {"--config", &config_path}, {"--policy", &policy_name}, {"--fast", &fast}, {"--slow", &slow}};
+  while (!words.empty()) {
+    const std::string word = words.next();
+    const std::size_t equals = word.find('=');
+    const std::string option = word.substr(0, equals);
+    std::optional<std::string> behind;
+    if (equals != std::string::npos) behind = word.substr(equals + 1);
+    if (const auto value = values.find(option); value != values.end()) {
+      *value->second = words.value(option, behind);
+    } else if (option == "--set") {
+      sets.push_back(words.value(option, behind));
+    } else if (word == "--dry-run") {
+      dry = true;
+    } else if (word == "--json") {
+      json = true;
+    } else {
+      throw Wrong("unknown option " + word + "; `tierd help` lists them");
     }
   }
-  if (found == 0) say("nothing is left to undo");
+  if (config_path.empty() && policy_name.empty())
+    throw Wrong("found neither --config nor --policy");
+  if (const std::filesystem::path folder = changes_folder(); !folder.empty())
+    require_none_applied(folder);
+  const Choice choice = choose(config_path, policy_name, sets);
+  const KernelPlan plan =
+      kernel_plan(kernel, policy(choice.policy), choice.knobs, named_nodes(fast, slow));
+  const bool changed = !dry && apply_plan(kernel, plan, known_folder());
+  std::cout << (json ? json_of(plan, !dry) : text_of(plan));
+  if (!json)
+    std::cout << (dry       ? "nothing was written\n"
+                  : changed ? "applied; `tierd restore` undoes it\n"
+                            : "the kernel is like that already\n");
+  return 0;
+}
+
+int restore(KernelCalls& kernel) {
+  int code = 0;
+  bool found = false;
+  for (const Restored& each : restore_changes(kernel, known_folder())) {
+    found = found || !each.runs;
+    if (!each.error.empty()) {
+      say(each.error);
+    } else {
+      say(each.name + (each.runs ? ": its tierd runs" : ": undone"));
+    }
+    for (const std::string& path : each.left) say("  but " + path + " could not be written");
+    if (!each.error.empty() || !each.left.empty()) code = 1;
+  }
+  if (!found) say("nothing is left to undo");
   return code;
 }
 
@@ -546,6 +610,7 @@ int main_of(int count, char** arguments) {
   const std::string command = words.empty() ? "help" : words.next();
   if (command == "run") return run(words, kernel);
   if (command == "attach") return attach(words, kernel);
+  if (command == "apply") return apply(words, kernel);
   if (command == "probe") return probe_machine(words, kernel);
   if (command == "status") return status(words);
   if (command == "limit") return limit(words);

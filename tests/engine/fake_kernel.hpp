@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <memory>
@@ -48,6 +49,7 @@ class FakeKernel final : public live::KernelCalls {
   std::vector<std::uint64_t> sizes;  // pages of each node
   bool has_scan = true;              // tells huge pages and zeros
   std::function<int(Call)> fail;     // an errno instead of the call, or 0
+  std::string asked;                 // the file of the last read or write
   Nanos clock{};
 
   void map(int pid, std::uint64_t begin, std::uint64_t end) {
@@ -103,6 +105,7 @@ class FakeKernel final : public live::KernelCalls {
 
   int read(const std::string& path, std::string& text) override {
     text.clear();
+    asked = path;
     if (const int error = failed(Call::read)) return error;
     for (std::size_t node = 0; node < sizes.size(); ++node) {
       const std::string number = std::to_string(node);
@@ -160,19 +163,25 @@ class FakeKernel final : public live::KernelCalls {
   }
 
   int write(const std::string& path, const std::string& text) override {
+    asked = path;
     if (const int error = failed(Call::write)) return error;
     if (!files.contains(path) && !is_below_a_kdamond(path)) return ENOENT;
-    files[path] = text;
+    std::string held = text;
+    if (const int error = judge ? judge(path, held) : 0) return error;
+    files[path] = held;
     written.emplace_back(path, text);
     if (path == kdamonds + "nr_kdamonds") {
-      std::erase_if(files,
-                    [&](const auto& file) { return file.first.starts_with(kdamonds + "0/"); });
+      std::erase_if(files, [&](const auto& file) {
+        return file.first.starts_with(kdamonds) && file.first != path;
+      });
     } else if (path == kdamonds + "0/state" && text == "on") {
       files[kdamonds + "0/pid"] = "4711\n";
     }
     return 0;
   }
   std::vector<std::pair<std::string, std::string>> written;
+  /// What a file makes of a value: an errno, or another text that it holds then.
+  std::function<int(const std::string& path, std::string& text)> judge;
 
   /// A machine with DAMON, whose files nobody uses.
   void have_damon() {
@@ -350,7 +359,10 @@ class FakeKernel final : public live::KernelCalls {
   int failed(Call call) { return fail ? fail(call) : 0; }
   [[nodiscard]] bool is_below_a_kdamond(const std::string& path) const {
     const auto number = files.find(kdamonds + "nr_kdamonds");
-    return path.starts_with(kdamonds + "0/") && number != files.end() && number->second == "1";
+    if (!path.starts_with(kdamonds) || number == files.end()) return false;
+    for (int i = 0; i < std::atoi(number->second.c_str()); ++i)
+      if (path.starts_with(kdamonds + std::to_string(i) + "/")) return true;
+    return false;
   }
 
   static int node_of(const Process& process, std::uint64_t address) {

@@ -17,6 +17,10 @@ from pathlib import Path
 
 CACHE = Path(os.environ.get("TIERTUNE_CACHE") or Path.home() / ".cache/tiertune") / "guest"
 KERNEL = "linux-image-6.12-amd64"
+BACKPORTS = (
+    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
+    " http://deb.debian.org/debian trixie-backports main\n"
+)
 INIT = """\
 #!/bin/busybox sh
 /bin/busybox mkdir -p /bin /proc /sys /dev /tmp /run
@@ -44,8 +48,9 @@ def run(*command: str, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def unpacked(name: str, packages: list[str]) -> Path:
-    """A folder with what is in these packages; made once for each of their versions."""
+def unpacked(name: str, packages: list[str], *options: str) -> Path:
+    """A folder with what is in these packages; made once for each of their versions. Options are
+    apt's."""
     wanted = "\n".join(sorted(packages))
     place = CACHE / name
     told = place / "packages"
@@ -56,7 +61,7 @@ def unpacked(name: str, packages: list[str]) -> Path:
         made = Path(work) / "root"
         made.mkdir()
         for package in packages:
-            run("apt-get", "download", package, cwd=Path(work))
+            run("apt-get", *options, "download", package, cwd=Path(work))
         for archive in Path(work).glob("*.deb"):
             run("dpkg", "-x", str(archive), str(made))
         (made / "packages").write_text(wanted)
@@ -72,6 +77,34 @@ def missing(package: str) -> list[str]:
     return [f"{name}={version}" for name, version in found]
 
 
+def backported(version: str) -> Path:
+    """The image of a kernel of Debian's backports. apt reads their list into a folder of its own:
+    what the machine may install stays as it is."""
+    name = f"linux-{version}"
+    if not (CACHE / name).is_dir():
+        apt = CACHE / "apt"
+        for folder in ("lists/partial", "archives/partial"):
+            (apt / folder).mkdir(parents=True, exist_ok=True)
+        (apt / "sources.list").write_text(BACKPORTS)
+        places = {
+            "Etc": apt,
+            "Etc::sourcelist": "sources.list",
+            "Etc::sourceparts": "none",
+            "State": apt,
+            "State::status": "/dev/null",
+            "Cache": apt,
+        }
+        options = [word for key, place in places.items() for word in ("-o", f"Dir::{key}={place}")]
+        run("apt-get", *options, "update")
+        pattern = rf"^linux-binary-{re.escape(version)}\.[0-9.]+\+deb[0-9]+-amd64$"
+        found = run("apt-cache", *options, "search", "--names-only", pattern).split()
+        if not found:
+            raise Unusable(f"Debian's backports have no Linux {version} any more")
+        unpacked(name, [found[0]], *options)
+    (image,) = (CACHE / name).glob("usr/lib/modules/*/vmlinuz")
+    return image
+
+
 @dataclass(frozen=True)
 class Tools:
     qemu: list[str]
@@ -80,8 +113,11 @@ class Tools:
 
     @classmethod
     def find(cls, kernel: str = KERNEL) -> Tools:
-        """Unusable where Debian's packages cannot be had."""
+        """With a kernel's package, or "7.3" for that of the backports. Unusable where Debian's
+        packages cannot be had."""
         busybox = unpacked("busybox", ["busybox-static"]) / "bin/busybox"
+        if re.fullmatch(r"[0-9]+\.[0-9]+", kernel):
+            return cls(cls._qemu(), backported(kernel), busybox)
         (image,) = re.findall(r"Depends: (linux-image-\S+)", run("apt-cache", "depends", kernel))
         found = sorted(unpacked(kernel, [image]).glob("boot/vmlinuz-*"))
         if not found:
