@@ -45,8 +45,8 @@ static inline void allocate_on(int node) {
 
 /// Private memory, which huge pages may back or not.
 static inline char* memory_of(long pages, int huge) {
-  char* const at = mmap(NULL, (size_t)pages * page, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* const at =
+      mmap(NULL, (size_t)pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) fail("mmap");
   if (madvise(at, (size_t)pages * page, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0)
     fail("madvise");

@@ -5,8 +5,8 @@
 // them, most of all to a window that goes on every few seconds, and check what they rewrite; a
 // second process shares a part; forked children check what they have inherited while their parent
 // copies pages by writing to them. Some pages are huge, some locked, some pinned, by a pipe
-// (vmsplice) or by io_uring, through which they are read and compared. All memory comes from node 1.
-// It ends when so many MiB have come to node 0, so many seconds are over, or SIGTERM comes. Exit
+// (vmsplice) or by io_uring, through which they are read and compared. All memory comes from
+// node 1. It ends when so many MiB have come to node 0, so many seconds are over, or SIGTERM comes. Exit
 // status 1 for a wrong byte.
 #include "common.h"
 
@@ -39,7 +39,7 @@ static pthread_mutex_t turns[threads];
 static atomic_int over;
 static volatile sig_atomic_t told_to_end;
 static void end(int signal) { told_to_end = signal; }
-static atomic_long window;  // its first page, counted through all regions
+static atomic_long window;   // its first page, counted through all regions
 static atomic_long written;  // batches of touches
 static pthread_mutex_t waits = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t enough = PTHREAD_COND_INITIALIZER;
@@ -52,7 +52,9 @@ static char* shared_memory(size_t bytes) {
 static uint64_t first_word(int region, long i, uint64_t generation) {
   return ((uint64_t)region << 40 | (uint64_t)i) * 0x9e3779b97f4a7c15ULL + generation;
 }
-static uint64_t following(uint64_t word) { return word * 6364136223846793005ULL + 1442695040888963407ULL; }
+static uint64_t following(uint64_t word) {
+  return word * 6364136223846793005ULL + 1442695040888963407ULL;
+}
 
 /// Words 0 and 1 are those of the state; the others follow from the number and the generation.
 static void fill(char* at, int region, long i, const struct state* state) {
@@ -62,7 +64,8 @@ static void fill(char* at, int region, long i, const struct state* state) {
   words[1] = state->touches;
   for (int w = 2; w < page / 8; ++w) words[w] = word = following(word);
 }
-static void check(const char* at, int region, long i, const struct state* state, const char* where) {
+static void check(const char* at, int region, long i, const struct state* state,
+                  const char* where) {
   const uint64_t* const words = (const uint64_t*)at;
   uint64_t word = first_word(region, i, state->generation);
   int bad = words[0] == state->generation ? words[1] == state->touches ? -1 : 1 : 0;
@@ -273,7 +276,8 @@ int main(int argc, char** argv) {
     const size_t states = (size_t)sizes[r] * sizeof(struct state);
     all[r].pages = sizes[r];
     total += sizes[r];
-    all[r].at = r == shared ? shared_memory((size_t)sizes[r] * page) : memory_of(sizes[r], r == huge);
+    all[r].at =
+        r == shared ? shared_memory((size_t)sizes[r] * page) : memory_of(sizes[r], r == huge);
     all[r].states = (struct state*)(r == shared ? shared_memory(states) : calloc(1, states));
     for (long i = 0; i < sizes[r]; ++i) fill(at(r, i), r, i, &all[r].states[i]);
   }
@@ -330,7 +334,8 @@ int main(int argc, char** argv) {
     check(at(shared, i), shared, i, &all[shared].states[i], "after its second process");
   bad |= wrong != 0;
   printf(
-      "content: %lu pages checked, %lu wrong; %ld copies, %ld pages pinned; %ld MiB came, at most %ld "
+      "content: %lu pages checked, %lu wrong; %ld copies, %ld pages pinned; %ld MiB came, at most "
+      "%ld "
       "KiB fast\n",
       (unsigned long)checks, (unsigned long)wrong, windows, 2 * pinned_count(), moved / mib_pages,
       4 * most);

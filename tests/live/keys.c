@@ -2,11 +2,13 @@
 
 // A client of Redis on this machine's port 6379, which makes some keys hot:
 // keys fill HOT COLD            so many keys, the hot ones first, with values of 1000 bytes
-// keys load HOT COLD SECONDS [TIERD]
+// keys load HOT COLD SHARE SECONDS TIERD
 //                               reads keys and writes to parts of values in place, 15 of 16 of them
-//                               hot ones, and checks what it reads; each five seconds it tells how
-//                               many pages with hot values are on node 0, and from which share of
-//                               a processor TIERD (a process) and the kernel's DAMON have had
+//                               hot ones, and checks what it reads; every five seconds it tells how
+//                               many pages with hot values are on node 0, and which share of a
+//                               processor TIERD (a process) and the kernel's DAMON have had. It
+//                               ends when SHARE percent of these pages are, or so many seconds are
+//                               over
 // Exit status 1 for a wrong value.
 #include "common.h"
 
@@ -71,7 +73,8 @@ static void make_value(char* out, long key, unsigned count) {
 }
 
 static long append_set(char* out, long key) {
-  const long head = sprintf(out, "*3\r\n$3\r\nSET\r\n$12\r\nkey:%08ld\r\n$%d\r\n", key, value_bytes);
+  const long head =
+      sprintf(out, "*3\r\n$3\r\nSET\r\n$12\r\nkey:%08ld\r\n$%d\r\n", key, value_bytes);
   make_value(out + head, key, 0);
   memcpy(out + head + value_bytes, "\r\n", 2);
   return head + value_bytes + 2;
@@ -179,7 +182,7 @@ static long hot_on_node_0(long redis) {
   return fast;
 }
 
-static int load(long hot, long cold, double seconds, long tierd) {
+static int load(long hot, long cold, long share, double seconds, long tierd) {
   static char asked[batch * 128];
   static unsigned* counts;
   char line[64], wanted[value_bytes];
@@ -190,8 +193,8 @@ static int load(long hot, long cold, double seconds, long tierd) {
   find_hot_pages(redis, hot);
   const double began = now(), hertz = (double)sysconf(_SC_CLK_TCK);
   const long own = ticks(tierd), kernels = ticks(damon);
-  long requests = 0;
-  for (double told = began; told - began < seconds;) {
+  long requests = 0, fast = 0;
+  for (double told = began; told - began < seconds && 100 * fast < share * (long)hot_count;) {
     long keys[batch], bytes = 0;
     for (int i = 0; i < batch; ++i) {
       const uint64_t drawn = random_of(&state);
@@ -200,8 +203,8 @@ static int load(long hot, long cold, double seconds, long tierd) {
       keys[i] = is_write ? -1 - key : key;
       if (is_write)
         bytes += sprintf(asked + bytes,
-                         "*4\r\n$8\r\nSETRANGE\r\n$12\r\nkey:%08ld\r\n$2\r\n15\r\n$8\r\n%08u\r\n", key,
-                         ++counts[key]);
+                         "*4\r\n$8\r\nSETRANGE\r\n$12\r\nkey:%08ld\r\n$2\r\n15\r\n$8\r\n%08u\r\n",
+                         key, ++counts[key]);
       else
         bytes += sprintf(asked + bytes, "*2\r\n$3\r\nGET\r\n$12\r\nkey:%08ld\r\n", key);
       // What follows in the batch sees this write: one key is not read before it in the same one.
@@ -227,11 +230,13 @@ static int load(long hot, long cold, double seconds, long tierd) {
     const double t = now();
     if (t - told < tell_seconds) continue;
     told = t;
-    printf("second %.0f: %ld of %lu pages of hot values fast, %ld MiB in all; %ld requests; of a "
-           "processor tierd %.1f %%, DAMON %.1f %%\n",
-           t - began, hot_on_node_0(redis), hot_count, fast_pages((int)redis) / mib_pages, requests,
-           (double)(ticks(tierd) - own) / hertz / (t - began) * 100,
-           (double)(ticks(damon) - kernels) / hertz / (t - began) * 100);
+    fast = hot_on_node_0(redis);
+    printf(
+        "second %.0f: %ld of %lu pages of hot values fast, %ld MiB in all; %ld requests; of a "
+        "processor tierd %.1f %%, DAMON %.1f %%\n",
+        t - began, fast, hot_count, fast_pages((int)redis) / mib_pages, requests,
+        (double)(ticks(tierd) - own) / hertz / (t - began) * 100,
+        (double)(ticks(damon) - kernels) / hertz / (t - began) * 100);
     fflush(stdout);
   }
   printf("every value is right\n");
@@ -239,9 +244,9 @@ static int load(long hot, long cold, double seconds, long tierd) {
 }
 
 int main(int argc, char** argv) {
-  if (argc < 4) return 2;
+  if (argc != 4 && argc != 7) return 2;
   const long hot = atol(argv[2]), cold = atol(argv[3]);
   connect_to_server();
-  if (strcmp(argv[1], "fill") == 0) return fill(hot + cold);
-  return load(hot, cold, argc > 4 ? atof(argv[4]) : 60, argc > 5 ? atol(argv[5]) : 0);
+  if (argc == 4) return fill(hot + cold);
+  return load(hot, cold, atol(argv[4]), atof(argv[5]), atol(argv[6]));
 }

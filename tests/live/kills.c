@@ -2,9 +2,10 @@
 
 // Kills at any moment: kills tierd|target COUNT SEED LIMIT_MIB PID|PROGRAM TIERD ARGUMENT...
 //
-// `tierd`: TIERD ARGUMENT... --pid PID is killed COUNT times, every second time after so many system
-// calls, else after so much time, both by SEED. After each, TIERD restore has to bring back what the
-// kernel's settings were; the process lives, and no more than LIMIT_MIB of its memory are on node 0.
+// `tierd`: TIERD ARGUMENT... --pid PID is killed COUNT times, every second time after so many
+// system calls, else after so much time, both by SEED. After each, TIERD restore has to bring back
+// what the kernel's settings were; the process lives, and no more than LIMIT_MIB of its memory are
+// on node 0.
 // `target`: PROGRAM is killed instead, and tierd has to end by itself without an error.
 // Exit status 1 if anything of this does not hold.
 #include "common.h"
@@ -112,14 +113,16 @@ static void kill_tierd(int count, long limit, pid_t target, char** tierd, const 
     const long fast = fast_pages(target);
     if (fast <= 0) return wrong("the process has ended", target);
     if (fast > limit * mib_pages) wrong("more pages are on node 0 than may be", fast);
-    moved += fast != last;
+    moved += fast > last;
     printf("kill %d after %ld %s: %d files of changes, %ld KiB fast\n", i, after,
            by_calls ? "system calls" : "ms", left, 4 * fast);
     last = fast;
     if (fast > most) most = fast;
   }
-  printf("tierd was killed %d times: settings were changed at %ld, pages had moved at %ld; at most "
-         "%ld KiB fast\n", count, changed, moved, 4 * most);
+  printf(
+      "tierd was killed %d times: settings were changed at %ld, pages had moved at %ld; at most "
+      "%ld KiB fast\n",
+      count, changed, moved, 4 * most);
 }
 
 static void kill_target(int count, char* program, char** tierd, const long* before) {

@@ -149,7 +149,8 @@ def policies(run: Callable[[str, float], str], given: argparse.Namespace) -> dic
     out: dict[str, Any] = {}
     for policy in POLICIES:
         output = run(
-            f"/tierd run --policy {policy} --fast-limit 80M -- /hot 160 64 {given.seconds} {moves}\n",
+            f"/tierd run --policy {policy} --fast-limit 80M -- "
+            f"/hot 160 64 {given.seconds} {moves}\n",
             given.seconds,
         )
         said = numbers(output, r"second (\d+): (\d+) of 64 MiB fast, (\d+) in all$")

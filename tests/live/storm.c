@@ -58,14 +58,14 @@ static void drop(struct area* area) {
 }
 static void remap(struct area* area) {
   const long pages = 1 + (long)(random_of(&state) % (uint64_t)area->pages);
-  void* const at = mremap(area->at, (size_t)area->pages * page, (size_t)pages * page, MREMAP_MAYMOVE,
-                          NULL);
+  void* const at =
+      mremap(area->at, (size_t)area->pages * page, (size_t)pages * page, MREMAP_MAYMOVE, NULL);
   if (at == MAP_FAILED) fail("mremap");
   area->at = at;
   area->pages = pages;
   unsigned char* const moved = (unsigned char*)memory_of(pages, 0);
-  if (mremap(at, (size_t)pages * page, (size_t)pages * page, MREMAP_MAYMOVE | MREMAP_FIXED, moved) !=
-      moved)
+  if (mremap(at, (size_t)pages * page, (size_t)pages * page, MREMAP_MAYMOVE | MREMAP_FIXED,
+             moved) != moved)
     fail("mremap");
   area->at = moved;
   check(area, "mremap");

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""No program is harmed by tierd, whatever either of them does, and the kernel's settings come back."""
+"""No program is harmed by tierd, whatever either of them does, and what it changes is undone."""
 
 from __future__ import annotations
 
 import re
 
-import pytest
 from guest import Tools, boot
 
 QUICK = "--policy hemem --set read_hot_threshold=2"
@@ -66,8 +65,8 @@ echo never > /sys/kernel/mm/transparent_hugepage/enabled
     check_content(ran.output, 2, limit, 8)
     moved = told(ran.output, r"tierd: .*; moved (\d+) MiB up and \d+ MiB down .*")
     assert sum(moved) >= 48
-    assert max(told(ran.output, r"tierd: .*; (\d+) pages refused \(Device or resource busy\).*")) > 0
-    assert max(told(ran.output, r"tierd: .*\b(\d+) pages refused \(Permission denied\).*")) > 0
+    for cause in ("Device or resource busy", "Permission denied"):  # pinned pages, shared ones
+        assert max(told(ran.output, rf"tierd: .*; (\d+) pages refused \({cause}\).*")) > 0
     check_nothing_left(ran.output)
 
 
@@ -75,9 +74,9 @@ def test_storms_leave_program_and_daemon_alone(tools: Tools, programs: dict[str,
     ran = boot(
         tools,
         f"""
-/tierd run {QUICK} --fast-limit 32M -- /storm 10; echo "exit: $?"
-/tierd run --policy hybridtier --fast-limit 32M -- /storm 10; echo "exit: $?"
-/storm 10 & storm=$!
+/tierd run {QUICK} --fast-limit 32M -- /storm 6; echo "exit: $?"
+/tierd run --policy hybridtier --fast-limit 32M -- /storm 6; echo "exit: $?"
+/storm 6 & storm=$!
 /tierd attach {QUICK} --pid $storm; echo "tierd: $?"
 wait $storm; echo "exit: $?"
 /tierd run -- /storm leader; echo "leader: $?"
@@ -123,9 +122,9 @@ cat /out
     check_nothing_left(ran.output)
 
 
-@pytest.mark.parametrize("kills", [pytest.param(10, id="ten")])
-def test_kills_at_any_moment(tools: Tools, programs: dict[str, bytes], kills: int) -> None:
-    limit = 24
+def test_kills_at_any_moment(tools: Tools, programs: dict[str, bytes]) -> None:
+    """Of tierd, then of its target; `soak.py` does it more often."""
+    limit, kills = 24, 12
     ran = boot(
         tools,
         f"""
@@ -151,8 +150,8 @@ echo "kills: $?"
         assert line in ran.output.splitlines(), line
     numbers = told(
         ran.output,
-        rf"tierd was killed {kills} times: settings were changed at (\d+), pages had moved at (\d+);"
-        r" at most (\d+) KiB fast",
+        rf"tierd was killed {kills} times: settings were changed at (\d+), "
+        r"pages had moved at (\d+); at most (\d+) KiB fast",
     )
     assert numbers[0] >= 1
     assert numbers[1] >= 1
