@@ -6,8 +6,8 @@
 // second process shares a part; forked children check what they have inherited while their parent
 // copies pages by writing to them. Some pages are huge, some locked, some pinned, by a pipe
 // (vmsplice) or by io_uring, through which they are read and compared. All memory comes from
-// node 1. It ends when so many MiB have come to node 0, so many seconds are over, or SIGTERM comes. Exit
-// status 1 for a wrong byte.
+// node 1. It ends when so many MiB have come to node 0, so many seconds are over, or SIGTERM comes.
+// Exit status 1 for a wrong byte.
 #include "common.h"
 
 #include <linux/io_uring.h>

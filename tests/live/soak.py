@@ -6,6 +6,7 @@ TIERTUNE_TIERD=build/engine/tierd python tests/live/soak.py [--minutes 60] [--ki
 - `soak`: tierd moves the memory of a program that checks all of it, for so long: wrong bytes,
   moves, failures by cause, records lost, and tierd's processor time and memory.
 - `kills`: tierd is killed at so many moments, and then `tierd restore` undoes what it has changed.
+- `redis`: the share of pages with hot keys' values in the fast tier, every five seconds.
 - `policies`: seconds until 95 % of a hot set of 64 of 160 MiB are in the fast tier, and until
   another hot set is.
 
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from guest import Tools, boot, built
+from test_redis import job, redis
 
 ROOT = Path(__file__).resolve().parents[2]
 POLICIES = ("hemem", "hybridtier", "freqtier", "memtis")
@@ -171,7 +173,28 @@ def policies(run: Callable[[str, float], str], given: argparse.Namespace) -> dic
     return out
 
 
-PARTS = {"soak": soak, "kills": kills, "policies": policies}
+def redis_load(run: Callable[[str, float], str], given: argparse.Namespace) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for policy in ("hybridtier", "hemem"):
+        output = run(job(policy, 101, given.seconds), given.seconds)
+        said = numbers(
+            output,
+            r"second (\d+): (\d+) of (\d+) pages of hot values fast, (\d+) MiB in all; "
+            r"(\d+) requests; of a processor tierd ([\d.]+) %, DAMON ([\d.]+) %$",
+        )
+        out[policy] = {
+            "hot_share": {f"{at:g}": round(fast / of, 3) for at, fast, of, *_ in said},
+            "fast_mib": said[-1][3],
+            "requests": said[-1][4],
+            "tierd_processor": said[-1][5] / 100,
+            "damon_processor": said[-1][6] / 100,
+            "wrong_values": 0 if "every value is right" in output else 1,
+            **summary(output),
+        }
+    return out
+
+
+PARTS = {"soak": soak, "kills": kills, "redis": redis_load, "policies": policies}
 
 
 def main() -> int:
@@ -185,6 +208,7 @@ def main() -> int:
     tools = Tools.find()
     with tempfile.TemporaryDirectory() as work:
         programs = built(Path(work))
+    programs.update(redis())
     programs["/tierd"] = Path(os.environ["TIERTUNE_TIERD"]).read_bytes()
     for name in given.part or PARTS:
         spent = {"wall": 0.0, "processor": 0.0}

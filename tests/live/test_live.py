@@ -24,10 +24,11 @@ def test_a_hot_set_ends_fast_and_is_followed(
     tools: Tools, programs: dict[str, bytes], policy: str
 ) -> None:
     """Guest time is the host's: how long it takes is printed, and is no part of the test."""
+    seconds = 180 if policy == "hemem" else 50  # the others forget by their published constants
     ran = boot(
         tools,
         f"/tierd run --policy {policy} --fast-limit {LIMIT}M --journal /j -- "
-        "/hot 160 64 60 30 95 &&\n"
+        f"/hot 160 64 {seconds} {seconds * 2 // 3} 95 &&\n"
         "/tierd replay /j && ls -l /j\n",
         programs,
     )
@@ -38,9 +39,8 @@ def test_a_hot_set_ends_fast_and_is_followed(
     at_first, later = ran.output.split("the hot set moves")
     most = 61  # 95 %
     assert most_fast(at_first) >= most
-    followed = most_fast(later) >= most
-    if policy == "hemem":  # the others forget more slowly, by their published constants
-        assert followed
+    if policy == "hemem":
+        assert most_fast(later) >= most
 
 
 def test_a_programs_end_is_its_own(tools: Tools, programs: dict[str, bytes]) -> None:
