@@ -348,9 +348,17 @@ int restore(KernelCalls& kernel) {
     const std::string name = entry.path().filename().string();
     int pid = 0;
     const auto [at, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc{} || std::string_view{at}.ends_with(".partial")) continue;
+    if (error != std::errc{}) continue;
     if (::kill(pid, 0) == 0 || errno == EPERM) {
       say(name + ": its tierd runs");
+      continue;
+    }
+    if (std::string_view{at}.ends_with(".partial")) {  // what it was to note has not been done
+      std::error_code left;
+      if (std::filesystem::remove(entry.path(), left); left) {
+        say(name + ": " + left.message());
+        code = 1;
+      }
       continue;
     }
     ++found;

@@ -118,6 +118,7 @@ wait $tierd; echo "tierd: exit $?"
 def kills(run: Callable[[str, float], str], given: argparse.Namespace) -> dict[str, Any]:
     output = run(
         f"""
+echo never > /sys/kernel/mm/transparent_hugepage/enabled
 /content 999999 99999 > /out & content=$!
 until grep -q second /out; do :; done
 /kills tierd {given.kills} 2 {LIMIT} $content /tierd attach --quiet {QUICK} --fast-limit {LIMIT}M
