@@ -59,6 +59,22 @@ std::vector<std::string> files_of_changes(const fs::path& folder) {
   return out;
 }
 
+/// Sockets of the dead, and files of changes that they had not finished: what those were to note has
+/// not been done. One that cannot be removed harms nobody.
+void remove_leftovers(const fs::path& folder) {
+  std::vector<fs::path> dead;
+  for (const auto& entry : fs::directory_iterator{folder}) {
+    const std::string name = entry.path().filename().string();
+    int pid = 0;
+    const auto [at, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    const std::string_view ending{at};
+    const bool leftover = ending == ".socket" || ending.ends_with(".partial");
+    if (error == std::errc{} && pid > 0 && leftover && !runs(pid)) dead.push_back(entry.path());
+  }
+  std::error_code ignored;
+  for (const fs::path& path : dead) fs::remove(path, ignored);
+}
+
 }  // namespace
 
 void require_none_applied(const fs::path& folder) {
@@ -84,6 +100,7 @@ bool apply_plan(KernelCalls& kernel, const KernelPlan& plan, const fs::path& fol
 
 std::vector<Restored> restore_changes(KernelCalls& kernel, const fs::path& folder) {
   const perf::File lock = locked(folder);
+  remove_leftovers(folder);
   std::vector<Restored> out;
   for (const std::string& name : files_of_changes(folder)) {
     Restored each{name, runs(*owner(name)), {}, {}};

@@ -105,7 +105,8 @@ std::string own_policies() {
   return {};
 }
 
-void say(const std::string& text) { std::cerr << "tierd: " << text << '\n'; }
+/// In one write: a program that runs beside us may say something at the same time.
+void say(const std::string& text) { std::cerr << "tierd: " + text + '\n'; }
 
 /// Words of the command line, each taken once.
 class Words {

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from guest import Tools
+from guest import Tools, built
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,8 +28,5 @@ def tools() -> Tools:
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What runs in the guest, by its path there."""
-    hot = tmp_path_factory.mktemp("programs") / "hot"
-    source = Path(__file__).with_name("hot.c")
-    subprocess.run(["cc", "-O2", "-Wall", "-static", "-o", hot, source], check=True)
     tierd = Path(os.environ["TIERTUNE_TIERD"])
-    return {"/hot": hot.read_bytes(), "/tierd": tierd.read_bytes()}
+    return {**built(tmp_path_factory.mktemp("programs")), "/tierd": tierd.read_bytes()}

@@ -70,9 +70,9 @@ def unpacked(name: str, packages: list[str], *options: str) -> Path:
     return place
 
 
-def missing(package: str) -> list[str]:
+def missing(package: str, *options: str) -> list[str]:
     """The package, and what it needs that is not installed: name=version."""
-    said = run("apt-get", "install", "--simulate", "--no-install-recommends", package)
+    said = run("apt-get", "install", "--simulate", "--no-install-recommends", *options, package)
     found = re.findall(r"^Inst (\S+)(?: \[[^\]]*\])? \((\S+) ", said, re.MULTILINE)
     return [f"{name}={version}" for name, version in found]
 
@@ -103,6 +103,27 @@ def backported(version: str) -> Path:
         unpacked(name, [found[0]], *options)
     (image,) = (CACHE / name).glob("usr/lib/modules/*/vmlinuz")
     return image
+
+
+def program(package: str, path: str) -> dict[str, bytes]:
+    """A program of Debian's with the libraries that it loads, by their paths in the guest."""
+    # As if nothing were installed: what the host has may be of another version.
+    needed = missing(package, "-o", "Dir::State::status=/dev/null")
+    own = package.split("-")[0]
+    root = unpacked(package, [name for name in needed if name.startswith(("lib", own))])
+    folders = [root / "usr/lib/x86_64-linux-gnu", root / "lib/x86_64-linux-gnu"]
+    loader = next(each / "ld-linux-x86-64.so.2" for each in reversed(folders) if each.is_dir())
+    places = ":".join(str(folder) for folder in folders)
+    said = run(str(loader), "--library-path", places, "--list", str(root / path))
+    files = {
+        f"/lib/x86_64-linux-gnu/{name}": Path(found).read_bytes()
+        for name, found in re.findall(r"^\s*([^/\s]+) => (/\S+) ", said, re.MULTILINE)
+    }
+    return {
+        **files,
+        f"/{path}": (root / path).read_bytes(),
+        "/lib64/ld-linux-x86-64.so.2": loader.read_bytes(),
+    }
 
 
 @dataclass(frozen=True)
@@ -136,6 +157,17 @@ class Tools:
             *("env", f"LD_LIBRARY_PATH={libraries}", str(root / "usr/bin/qemu-system-x86_64")),
             *("-L", str(root / "usr/share/qemu"), "-L", str(root / "usr/share/seabios")),
         ]
+
+
+def built(work: Path) -> dict[str, bytes]:
+    """The programs of this folder, by their paths in the guest."""
+    out = {}
+    for source in sorted(Path(__file__).parent.glob("*.c")):
+        made = work / source.stem
+        options = ("-O2", "-Wall", "-Werror", "-static", "-pthread")
+        run("cc", *options, "-o", str(made), str(source))
+        out[f"/{source.stem}"] = made.read_bytes()
+    return out
 
 
 def archive(files: dict[str, bytes]) -> bytes:

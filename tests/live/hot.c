@@ -1,33 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-// A program with a hot set, for the guest: hot MIB HOT_MIB SECONDS [MOVES_AT]
+// A program with a hot set, for the guest: hot MIB HOT_MIB SECONDS [MOVES_AT [SHARE]]
 // Fills its memory on node 1, then writes to pages of the hot set at random, and prints each second
 // how many MiB of the hot set, and of all of it, are on node 0. From second MOVES_AT on the hot set
-// is at the other end. In the end it checks that all memory holds what was written: exit status 1
-// for a wrong byte.
-#define _GNU_SOURCE
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-enum { page = 4096, bind = 2, preferred_default = 0 };
+// is at the other end. With SHARE nothing waits any longer when so many percent of it are on
+// node 0: it moves, or it is over. In the end the program checks that all memory holds what was
+// written: exit status 1 for a wrong byte.
+#include "common.h"
 
 static uint64_t state = 88172645463325252ULL;
-static uint64_t next(void) {
-  state ^= state << 13;
-  state ^= state >> 7;
-  return state ^= state << 17;
-}
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 /// Of so many pages, those on node 0.
 static long fast(char* first, long pages) {
   static void* at[65536];
@@ -41,33 +22,41 @@ static long fast(char* first, long pages) {
 
 int main(int argc, char** argv) {
   if (argc < 4) return 2;
-  const long all = atol(argv[1]) * 256, hot = atol(argv[2]) * 256;
-  const double seconds = atof(argv[3]), moves = argc > 4 ? atof(argv[4]) : seconds;
-  char* const memory =
-      mmap(NULL, (size_t)all * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return 2;
-  unsigned long slow = 2;
-  if (syscall(SYS_set_mempolicy, bind, &slow, 8) != 0) return 2;
+  const long all = atol(argv[1]) * mib_pages, hot = atol(argv[2]) * mib_pages;
+  const double seconds = atof(argv[3]);
+  double moves = argc > 4 ? atof(argv[4]) : seconds;
+  const long share = argc > 5 ? atol(argv[5]) : 101;
+  char* const memory = memory_of(all, 1);
+  allocate_on(1);
   uint64_t* const counts = calloc((size_t)all, sizeof *counts);
   for (long i = 0; i < all; ++i) {
     memset(memory + i * page, (int)(i % 251), page);
     memcpy(memory + i * page, &counts[i], sizeof *counts);
   }
-  syscall(SYS_set_mempolicy, preferred_default, NULL, 0);
+  allocate_on(-1);
   const double began = now();
   long told = 0;
+  int has_moved = 0;
   for (double at = 0; at < seconds; at = now() - began) {
-    char* const first = at < moves ? memory : memory + (all - hot) * page;
+    if (at >= moves && !has_moved) {
+      has_moved = 1;
+      printf("the hot set moves\n");
+    }
+    char* const first = has_moved ? memory + (all - hot) * page : memory;
     for (int i = 0; i < 20000; ++i) {
-      const long which = (long)(next() % (uint64_t)hot) + (first - memory) / page;
+      const long which = (long)(random_of(&state) % (uint64_t)hot) + (first - memory) / page;
       ++counts[which];
       memcpy(memory + which * page, &counts[which], sizeof *counts);
     }
     if (at < (double)(told + 1)) continue;
     ++told;
-    printf("second %ld: %ld of %ld MiB fast, %ld in all\n", told, fast(first, hot) / 256, hot / 256,
-           fast(memory, all) / 256);
+    const long found = fast(first, hot);
+    printf("second %ld: %ld of %ld MiB fast, %ld in all\n", told, found / mib_pages,
+           hot / mib_pages, fast(memory, all) / mib_pages);
     fflush(stdout);
+    if (found * 100 < hot * share) continue;
+    if (has_moved) break;
+    moves = at;
   }
   for (long i = 0; i < all; ++i) {
     char* const at = memory + i * page;

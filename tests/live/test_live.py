@@ -12,11 +12,11 @@ LIMIT = 80
 """MiB."""
 
 
-def fast_by_second(output: str) -> dict[int, int]:
+def most_fast(output: str) -> int:
     """MiB of the hot set in the fast tier, of which all that is there keeps the budget."""
-    said = re.findall(r"^second (\d+): (\d+) of \d+ MiB fast, (\d+) in all$", output, re.MULTILINE)
-    assert max(int(all_of_it) for _, _, all_of_it in said) <= LIMIT
-    return {int(second): int(mib) for second, mib, _ in said}
+    said = re.findall(r"^second \d+: (\d+) of \d+ MiB fast, (\d+) in all$", output, re.MULTILINE)
+    assert max(int(all_of_it) for _, all_of_it in said) <= LIMIT
+    return max(int(mib) for mib, _ in said)
 
 
 @pytest.mark.parametrize("policy", ["hemem", "hybridtier", "freqtier", "memtis"])
@@ -24,9 +24,11 @@ def test_a_hot_set_ends_fast_and_is_followed(
     tools: Tools, programs: dict[str, bytes], policy: str
 ) -> None:
     """Guest time is the host's: how long it takes is printed, and is no part of the test."""
+    seconds = 180 if policy == "hemem" else 50  # the others forget by their published constants
     ran = boot(
         tools,
-        f"/tierd run --policy {policy} --fast-limit {LIMIT}M --journal /j -- /hot 160 64 60 30 &&\n"
+        f"/tierd run --policy {policy} --fast-limit {LIMIT}M --journal /j -- "
+        f"/hot 160 64 {seconds} {seconds * 2 // 3} 95 &&\n"
         "/tierd replay /j && ls -l /j\n",
         programs,
     )
@@ -34,11 +36,11 @@ def test_a_hot_set_ends_fast_and_is_followed(
     assert ran.status == 0
     assert "every byte is right" in ran.output
     assert "every decision is the same" in ran.output
-    fast = fast_by_second(ran.output)
+    at_first, later = ran.output.split("the hot set moves")
     most = 61  # 95 %
-    assert max(mib for second, mib in fast.items() if second < 30) >= most
-    if policy == "hemem":  # the others forget more slowly, by their published constants
-        assert max(mib for second, mib in fast.items() if second > 30) >= most
+    assert most_fast(at_first) >= most
+    if policy == "hemem":
+        assert most_fast(later) >= most
 
 
 def test_a_programs_end_is_its_own(tools: Tools, programs: dict[str, bytes]) -> None:
@@ -71,30 +73,3 @@ echo "balancing $(cat /proc/sys/kernel/numa_balancing)"
         "balancing 1",
     ):
         assert line in ran.output.splitlines(), line
-
-
-def test_a_program_outlives_its_daemon(tools: Tools, programs: dict[str, bytes]) -> None:
-    ran = boot(
-        tools,
-        """
-/hot 96 32 15 > /out & hot=$!
-/tierd attach --fast-limit 40M --pid $hot & tierd=$!
-until grep -q "second 7:" /out; do :; done
-kill -9 $tierd; wait $tierd
-wait $hot; echo "hot: $?"; cat /out
-/tierd attach --pid $$; echo "in use: $?"
-/tierd restore; echo "restored: $?"
-echo "kdamonds $(cat /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds)"
-echo "balancing $(cat /proc/sys/kernel/numa_balancing)"
-/hot 96 32 10 & hot=$!
-/tierd attach --fast-limit 40M --pid $hot; echo "tierd: $?"
-wait $hot; echo "again: $?"
-/tierd attach --pid $hot; echo "gone: $?"
-""",
-        programs,
-    )
-    print(ran.output)
-    expected = ("in use: 1", "restored: 0", "kdamonds 0", "balancing 1")
-    for line in (*expected, "hot: 0", "tierd: 0", "again: 0", "gone: 2"):
-        assert line in ran.output.splitlines(), line
-    assert ran.output.count("every byte is right") == 2

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+
+// What the guest's programs have in common.
+#pragma once
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { page = 4096, mib_pages = 256, policy_default = 0, policy_bind = 2 };
+
+/// Ends a program that cannot do what it is for: nothing is said about tierd then.
+static inline _Noreturn void fail(const char* what) {
+  fprintf(stderr, "%s: %s\n", what, strerror(errno));
+  exit(2);
+}
+
+/// Xorshift; the state is not 0.
+static inline uint64_t random_of(uint64_t* state) {
+  *state ^= *state << 13;
+  *state ^= *state >> 7;
+  return *state ^= *state << 17;
+}
+
+static inline double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/// What is touched from now on comes from this node; any node: -1.
+static inline void allocate_on(int node) {
+  unsigned long nodes = node < 0 ? 0 : 1UL << node;
+  if (syscall(SYS_set_mempolicy, node < 0 ? policy_default : policy_bind, node < 0 ? NULL : &nodes,
+              node < 0 ? 0 : 8 * sizeof nodes) != 0)
+    fail("set_mempolicy");
+}
+
+/// Private memory, which huge pages may back or not.
+static inline char* memory_of(long pages, int huge) {
+  char* const at =
+      mmap(NULL, (size_t)pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) fail("mmap");
+  if (madvise(at, (size_t)pages * page, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0)
+    fail("madvise");
+  return at;
+}
+
+/// Pages of a process's own memory on node 0, as /proc/PID/numa_maps tells: files are left out, but
+/// for shared memory. -1 when it has ended.
+static inline long fast_pages(int pid) {
+  char path[64], line[4096];
+  snprintf(path, sizeof path, "/proc/%d/numa_maps", pid);
+  FILE* const in = fopen(path, "re");
+  if (in == NULL) return -1;
+  long sum = 0;
+  while (fgets(line, sizeof line, in) != NULL) {
+    const char* const file = strstr(line, " file=");
+    if (file != NULL && strncmp(file, " file=/dev/zero", 15) != 0) continue;
+    const char* const on = strstr(line, " N0=");
+    if (on != NULL) sum += atol(on + 4);
+  }
+  const int failed = ferror(in);
+  fclose(in);
+  return failed ? -1 : sum;
+}
