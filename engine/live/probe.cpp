@@ -13,7 +13,6 @@
 #include "live/json_text.hpp"
 #include "live/nodes.hpp"
 #include "live/pmu.hpp"
-#include "live/status.hpp"
 
 namespace tt::live {
 namespace {

@@ -5,9 +5,10 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 #include <set>
+
+#include "live/json_text.hpp"
 
 namespace tt::live {
 namespace {
@@ -24,21 +25,6 @@ std::string name_of(const Figure& figure) {
 }
 
 }  // namespace
-
-std::string json_text(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20) {
-      std::array<char, 8> code{};
-      std::snprintf(code.data(), code.size(), "\\u%04x", static_cast<unsigned>(c));
-      out += code.data();
-      continue;
-    }
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
 
 std::string text_of(const Status& status) {
   std::string out = status.policy + " on " + status.target + "\n" + status.source + "\n";

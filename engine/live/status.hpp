@@ -32,8 +32,6 @@ struct Status {
 [[nodiscard]] std::string json_of(const Status& status);
 /// The text format (prometheus.io/docs/instrumenting/exposition_formats), names after "tierd_".
 [[nodiscard]] std::string prometheus_of(const Status& status);
-/// As a string of JSON, with quotes.
-[[nodiscard]] std::string json_text(const std::string& text);
 
 /// Writes rows of figures as CSV, whose columns are those of the first row. The file is whole after
 /// each row.

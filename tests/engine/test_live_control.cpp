@@ -171,13 +171,13 @@ TEST("live status: figures as text, JSON and for Prometheus") {
                                               "moves_total inf\n"});
   CHECK_EQ(
       live::json_of(status),
-      std::string{R"({"policy": "hemem", "target": "process 7 \"a\"\u000a", )"
+      std::string{R"({"policy": "hemem", "target": "process 7 \"a\" ", )"
                   R"("source": "DAMON", "figures": {)"
                   "\n  \"used_bytes{tier=\\\"fast\\\"}\": 4096"
                   ",\n  \"used_bytes{tier=\\\"slow\\\"}\": 0.5,\n  \"moves_total\": null}}\n"});
   CHECK_EQ(live::prometheus_of(status),
            std::string{"# TYPE tierd_info gauge\n"
-                       R"(tierd_info{policy="hemem",target="process 7 \"a\"\u000a"} 1)"
+                       R"(tierd_info{policy="hemem",target="process 7 \"a\" "} 1)"
                        "\n# HELP tierd_used_bytes used\n# TYPE tierd_used_bytes gauge\n"
                        "tierd_used_bytes{tier=\"fast\"} 4096\ntierd_used_bytes{tier=\"slow\"} 0.5\n"
                        "# HELP tierd_moves_total moves\n# TYPE tierd_moves_total counter\n"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""tierd on several processes: descendants and cgroups, which share the fast tier; and what a running
-tierd is asked and told."""
+"""tierd on several processes, descendants and cgroups, which share the fast tier; and what a
+running tierd is asked and told."""
 
 from __future__ import annotations
 
