@@ -19,7 +19,7 @@ def most_fast(output: str) -> int:
     return max(int(mib) for mib, _ in said)
 
 
-@pytest.mark.parametrize("policy", ["hemem", "hybridtier", "freqtier", "memtis"])
+@pytest.mark.parametrize("policy", ["hemem", "hybridtier", "freqtier", "memtis", "unified"])
 def test_a_hot_set_ends_fast_and_is_followed(
     tools: Tools, programs: dict[str, bytes], policy: str
 ) -> None:
@@ -73,3 +73,26 @@ echo "balancing $(cat /proc/sys/kernel/numa_balancing)"
         "balancing 1",
     ):
         assert line in ran.output.splitlines(), line
+
+
+def test_a_share_of_a_processor_is_kept_by_sampling_less(
+    tools: Tools, programs: dict[str, bytes]
+) -> None:
+    """The kernel takes DAMON's longer intervals while it runs, and goes on to tell of regions."""
+    ran = boot(
+        tools,
+        """
+/tierd run --policy unified --cpu 0.1% --fast-limit 40M -- /hot 96 32 30 > /out &
+intervals=/sys/kernel/mm/damon/admin/kdamonds/0/contexts/0/monitoring_attrs/intervals
+until grep -q "second 24:" /out; do :; done
+echo "sample_us $(cat $intervals/sample_us)"
+wait $!; echo "exit: $?"; cat /out
+""",
+        programs,
+    )
+    print(ran.output)
+    (sampling,) = re.findall(r"^sample_us (\d+)$", ran.output, re.MULTILINE)
+    assert int(sampling) > 5000
+    assert "of 0.1 % allowed: sampled" in ran.output
+    assert "exit: 0" in ran.output.splitlines()
+    assert "every byte is right" in ran.output
