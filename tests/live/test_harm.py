@@ -38,7 +38,7 @@ def check_content(output: str, runs: int, limit_mib: int, came: int) -> None:
     lines = [numbers[at : at + 6] for at in range(0, len(numbers), 6)]
     assert len(lines) == runs
     for run, (checked, wrong, copies, pinned, moved, most_kib) in enumerate(lines, start=1):
-        assert checked > 50_000
+        assert checked > 25_000
         assert wrong == 0
         assert copies >= 1
         assert pinned == 192
@@ -55,9 +55,9 @@ def test_memory_keeps_its_content(tools: Tools, programs: dict[str, bytes]) -> N
     ran = boot(
         tools,
         f"""
-/tierd run {QUICK} --fast-limit {limit}M -- /content 16 60; echo "exit: $?"
+/tierd run {QUICK} --fast-limit {limit}M -- /content 16 200; echo "exit: $?"
 echo never > /sys/kernel/mm/transparent_hugepage/enabled
-/tierd run {QUICK} --fast-limit {limit}M -- /content 8 40; echo "exit: $?"
+/tierd run {QUICK} --fast-limit {limit}M -- /content 8 200; echo "exit: $?"
 """
         + NOTHING_LEFT,
         programs,
@@ -66,7 +66,7 @@ echo never > /sys/kernel/mm/transparent_hugepage/enabled
     assert told(ran.output, r"exit: (\d+)") == [0, 0]
     check_content(ran.output, 2, limit, 8)
     moved = told(ran.output, r"tierd: .*; moved (\d+) MiB up and \d+ MiB down .*")
-    assert sum(moved) >= 48
+    assert sum(moved) >= 24
     for cause in ("Device or resource busy", "Permission denied"):  # pinned pages, shared ones
         assert max(told(ran.output, rf"tierd: .*; (\d+) pages refused \({cause}\).*")) > 0
     check_nothing_left(ran.output)
