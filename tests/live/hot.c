@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
            hot / mib_pages, fast(memory, all) / mib_pages);
     fflush(stdout);
     if (found * 100 < hot * share) continue;
-    if (has_moved) break;
+    if (has_moved || moves >= seconds) break;
     moves = at;
   }
   for (long i = 0; i < all; ++i) {
