@@ -84,6 +84,7 @@ void Blocks::found(int pid, const Found& block, BlockChanges& out) {
   const bool changed = !fresh && mine.huge != block.huge;
   huge_ += (block.huge ? 1 : 0) - (mine.huge ? 1 : 0);
   mine.huge = block.huge;
+  if (fresh || changed) mine.in_parts = !block.huge && (changed || is_forked(pid, block.address));
   mine.look = look_;
   for (std::uint64_t i = 0; i < block_pages; ++i) {
     if (!block.populated[i]) {
@@ -92,6 +93,16 @@ void Blocks::found(int pid, const Found& block, BlockChanges& out) {
       out.unplaced.push_back({number * block_pages + i});  // of a huge page, one tells of all
     }
   }
+}
+
+/// Whether another process has a huge page at this address, or had.
+bool Blocks::is_forked(int pid, std::uint64_t address) const {
+  return std::ranges::any_of(by_address_, [&](const auto& process) {
+    const auto at = process.second.find(address);
+    if (process.first == pid || at == process.second.end()) return false;
+    const Block& block = blocks_[at->second];
+    return block.huge || block.in_parts;
+  });
 }
 
 void Blocks::index_blocks() {

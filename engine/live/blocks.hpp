@@ -69,6 +69,12 @@ class Blocks {
     if (!known(page) || !block(page).huge) return {page, 1};
     return {{page.value - page.value % block_pages}, block_pages};
   }
+  /// Whether the page, of a known block, may be of a huge page that is mapped in parts, as a fork
+  /// leaves them: it moves whole with any of them. Such a block was huge before, or a process that
+  /// has it at the same address has or had it so.
+  [[nodiscard]] bool in_parts(PageId page) const { return block(page).in_parts; }
+  /// It is not.
+  void settle(PageId page) { blocks_[page.value / block_pages].in_parts = false; }
   /// The unit of a known page is there from now on.
   void place(PageId page, Residency at);
   /// Known pages in the tier.
@@ -84,7 +90,7 @@ class Blocks {
  private:
   struct Block {
     int pid = 0;  // 0: the number is not in use
-    bool huge = false;
+    bool huge = false, in_parts = false;
     std::uint64_t address = 0;
     std::uint64_t look = 0;  // the last one that found it
     std::array<Residency, block_pages> at;
@@ -103,6 +109,7 @@ class Blocks {
   [[nodiscard]] const Block& block(PageId page) const { return blocks_[page.value / block_pages]; }
   Block& take(int pid, std::uint64_t address, std::uint64_t& number);
   void found(int pid, const Found& block, BlockChanges& out);
+  [[nodiscard]] bool is_forked(int pid, std::uint64_t address) const;
   void set(Residency& page, Residency to) {
     if (page != Residency::absent) --used_[static_cast<std::size_t>(page)];
     if (to != Residency::absent) ++used_[static_cast<std::size_t>(to)];

@@ -59,13 +59,14 @@ void Mover::took(const Ask& ask) {
 }
 
 void Mover::forget(std::span<const PageRange> blocks) {
-  if (blocks.empty() || (queue_.empty() && doubtful_.empty())) return;
+  if (blocks.empty() || (queue_.empty() && doubtful_.empty() && held_.empty())) return;
   std::unordered_set<PageId> gone;
   for (const PageRange block : blocks) gone.insert(block.first);
   const auto is_gone = [&](PageId page) {
     return gone.contains({page.value - page.value % block_pages});
   };
   std::erase_if(doubtful_, is_gone);
+  std::erase_if(held_, [&](const auto& held) { return is_gone(held.first); });
   std::erase_if(queue_, [&](const Ask& ask) {
     if (!is_gone(ask.page)) return false;
     took(ask);
@@ -75,23 +76,37 @@ void Mover::forget(std::span<const PageRange> blocks) {
 
 /// What waits at the front to go to the tier, by process, for at most a batch of pages. What is
 /// there already, is gone, or has no room, is told at once.
-std::vector<Mover::Call> Mover::take(Tier to, std::uint64_t room,
+std::vector<Mover::Call> Mover::take(Tier to, std::uint64_t room, Nanos now,
                                      std::vector<MigrationResult>& out) {
   std::vector<Call> calls;
+  std::unordered_set<PageId> parted;  // blocks for all of which there is room
   std::uint64_t amount = 0;
   while (!queue_.empty() && queue_.front().to == to && amount < options_.batch) {
     const Ask ask = queue_.front();
     queue_.pop_front();
     took(ask);
     const std::uint64_t pages = blocks_.unit(ask.page).count;
+    std::uint64_t needed = pages;
     const Residency at = blocks_.at(ask.page);
+    const auto held = held_.find(ask.page);
+    const PageId block{ask.page.value - ask.page.value % block_pages};
+    if (at != Residency::absent && blocks_.in_parts(block)) {
+      const auto comes = [&](PageId page) { return blocks_.at(page) != residency(to); };
+      const std::vector<PageId> all = populated(block);
+      needed = parted.contains(block)
+                   ? 0
+                   : static_cast<std::uint64_t>(std::ranges::count_if(all, comes));
+    }
     MigrationResult result{.page = ask.page, .to = to};
     if (at == Residency::absent) {
       counts_.gone += pages;
       result.outcome = Outcome::gone;
     } else if (at == residency(to)) {
       result.outcome = Outcome::done;  // somebody else has moved it
-    } else if (pages > room - std::min(room, amount)) {
+    } else if (held != held_.end() && now < held->second.until) {
+      counts_.held += pages;
+      result.outcome = Outcome::busy;
+    } else if (needed > room - std::min(room, amount)) {
       counts_.no_room += pages;
       result.outcome = Outcome::no_space;
     } else {
@@ -104,7 +119,8 @@ std::vector<Mover::Call> Mover::take(Tier to, std::uint64_t room,
       call->pages.push_back(ask.page);
       call->addresses.push_back(blocks_.address(ask.page));
       call->amount += pages;
-      amount += pages;
+      amount += needed;
+      if (needed != pages) parted.insert(block);
       continue;
     }
     out.push_back(result);
@@ -132,7 +148,7 @@ bool Mover::step(Nanos now, const std::function<std::uint64_t(Tier)>& room,
   if (queue_.empty()) return false;
   const Tier to = queue_.front().to;
   const bool full = now < full_until_[index(to)];
-  for (Call& call : take(to, full ? 0 : room(to), out)) make(call, to, now, out);
+  for (Call& call : take(to, full ? 0 : room(to), now, out)) make(call, to, now, out);
   return true;
 }
 
@@ -170,11 +186,48 @@ void Mover::make(Call& call, Tier to, Nanos now, std::vector<MigrationResult>& o
   }
   const Nanos cost = took / static_cast<std::int64_t>(std::max<std::uint64_t>(call.amount, 1));
   for (std::size_t i = 0; i < call.pages.size(); ++i)
-    out.push_back({.page = call.pages[i], .to = to, .outcome = outcome(call, i, to), .cost = cost});
+    out.push_back(
+        {.page = call.pages[i], .to = to, .outcome = outcome(call, i, to, now), .cost = cost});
+  look_at_parts(call, to);
+}
+
+/// The known pages of a block.
+std::vector<PageId> Mover::populated(PageId block) const {
+  std::vector<PageId> out;
+  for (std::uint64_t i = 0; i < block_pages; ++i)
+    if (blocks_.at({block.value + i}) != Residency::absent) out.push_back({block.value + i});
+  return out;
+}
+
+/// Which other pages of huge pages that are mapped in parts have moved, too. A block of which none
+/// has is of small pages.
+void Mover::look_at_parts(const Call& call, Tier to) {
+  std::unordered_set<PageId> blocks;
+  for (const PageId page : call.pages) {
+    const PageId block{page.value - page.value % block_pages};
+    if (!blocks_.known(page) || !blocks_.in_parts(page) || !blocks.insert(block).second) continue;
+    const std::vector<PageId> pages = populated(block);
+    const auto there = [&] {
+      return static_cast<std::uint64_t>(std::ranges::count_if(
+          pages, [&](PageId each) { return blocks_.at(each) == residency(to); }));
+    };
+    const std::uint64_t before = there();
+    if (locate(pages) != 0) continue;
+    const std::uint64_t after = there();
+    if (after > before) counts_.moved[index(to)] += after - before;
+    if (after == before && call.result == 0) blocks_.settle(block);
+  }
+}
+
+void Mover::hold(PageId page, Nanos now) {
+  Hold& held = held_[page];
+  held.wait =
+      held.wait == Nanos{} ? options_.first_hold : std::min(2 * held.wait, options_.longest_hold);
+  held.until = now + held.wait;
 }
 
 /// What has become of a page, which is placed where it is now.
-Outcome Mover::outcome(const Call& call, std::size_t at, Tier to) {
+Outcome Mover::outcome(const Call& call, std::size_t at, Tier to, Nanos now) {
   const PageId page = call.pages[at];
   const std::uint64_t pages = blocks_.unit(page).count;
   const int status = call.statuses[at];
@@ -186,15 +239,17 @@ Outcome Mover::outcome(const Call& call, std::size_t at, Tier to) {
     failed(EBUSY, pages);
     return Outcome::busy;
   }
-  Tier now{};
-  if (truth == -ENOENT || truth == -EFAULT || (truth >= 0 && !nodes_.tier(truth, now))) {
+  Tier there{};
+  if (truth == -ENOENT || truth == -EFAULT || (truth >= 0 && !nodes_.tier(truth, there))) {
     blocks_.place(page, Residency::absent);
     counts_.gone += pages;
+    held_.erase(page);
     return Outcome::gone;
   }
   if (truth >= 0) {
-    blocks_.place(page, residency(now));
-    if (now == to) {
+    blocks_.place(page, residency(there));
+    if (there == to) {
+      held_.erase(page);
       counts_.moved[index(to)] += pages;
       return Outcome::done;
     }
@@ -206,7 +261,9 @@ Outcome Mover::outcome(const Call& call, std::size_t at, Tier to) {
     error = ENOMEM;
   }
   failed(error, pages);
-  return error == ENOMEM ? Outcome::no_space : Outcome::busy;
+  if (error == ENOMEM) return Outcome::no_space;
+  hold(page, now);
+  return Outcome::busy;
 }
 
 int Mover::locate(std::span<const PageId> pages) {

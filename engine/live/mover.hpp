@@ -7,6 +7,8 @@
 //    alternate: calls are of one target, and of all that can be had up to a limit.
 //  - A huge page moves whole by any one of its addresses: it is named once. A page that is in its
 //    tier already is left out.
+//  - A huge page of which a process maps parts alone moves whole with any of them: room is kept for
+//    all of its block, and it is asked what has moved.
 //  - A page that is pinned ends the reporting: the call returns how many it did not tell of, and
 //    leaves the statuses behind that page unwritten while it moves their pages. So statuses are
 //    filled with a value that the kernel never writes, and after anything but success it is asked
@@ -24,6 +26,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -47,6 +50,7 @@ struct MoveCounts {
   std::array<std::uint64_t, tier_count> moved{};  // pages, by the tier that they went to
   std::map<int, std::uint64_t> failed;            // pages, by errno; EBUSY where it is not told
   std::uint64_t no_room = 0;                      // pages that were not tried
+  std::uint64_t held = 0;  // pages not tried, because they were refused lately
   std::uint64_t gone = 0;
   std::uint64_t unreported = 0;  // statuses that the kernel left unwritten
   Nanos busy{};                  // inside these calls
@@ -60,6 +64,8 @@ class Mover {
     std::size_t batch = 4096;           // pages in a call; 512 and more are about as cheap
     double spare = 0.01;                // of a node, which stays free
     Nanos first_wait = from_millis(10), longest_wait = from_millis(1000);  // after ENOMEM
+    // A page that is pinned, or that strangers share, stays so for a while: it is not tried again.
+    Nanos first_hold = from_millis(500), longest_hold = from_seconds(60);
   };
 
   Mover(KernelCalls& kernel, const Nodes& nodes, Blocks& blocks, const Options& options);
@@ -103,11 +109,14 @@ class Mover {
   };
 
   void took(const Ask& ask);
-  [[nodiscard]] std::vector<Call> take(Tier to, std::uint64_t room,
+  [[nodiscard]] std::vector<Call> take(Tier to, std::uint64_t room, Nanos now,
                                        std::vector<MigrationResult>& out);
+  [[nodiscard]] std::vector<PageId> populated(PageId block) const;
+  void look_at_parts(const Call& call, Tier to);
+  void hold(PageId page, Nanos now);
   [[nodiscard]] int target(Tier to);
   void make(Call& call, Tier to, Nanos now, std::vector<MigrationResult>& out);
-  [[nodiscard]] Outcome outcome(const Call& call, std::size_t at, Tier to);
+  [[nodiscard]] Outcome outcome(const Call& call, std::size_t at, Tier to, Nanos now);
   void failed(int error, std::uint64_t pages) { counts_.failed[error] += pages; }
 
   KernelCalls& kernel_;
@@ -118,6 +127,10 @@ class Mover {
   std::array<std::unordered_set<PageId>, tier_count> asked_;  // what waits to go to each tier
   std::array<std::uint64_t, tier_count> pending_{};
   std::vector<PageId> doubtful_;
+  struct Hold {
+    Nanos until{}, wait{};
+  };
+  std::unordered_map<PageId, Hold> held_;
   std::array<Nanos, tier_count> full_until_{}, wait_{};
   MoveCounts counts_;
 };

@@ -81,6 +81,7 @@ class Kernel final : public live::KernelCalls {
     text = line;
     return 0;
   }
+  int folders(const std::string&, std::vector<std::string>&) override { return ENOENT; }
   int write(const std::string&, const std::string&) override { return ENOENT; }
   int trace(std::uint64_t, int, std::uint64_t, std::unique_ptr<live::TraceRing>&) override {
     return ENOENT;
@@ -157,7 +158,7 @@ Speeds measure(const std::string& name, std::span<const std::byte> records, int 
   const std::unique_ptr<Policy> runs = info.make({memory, resolve(info.knobs, {}), nullptr, 1});
   SamplingRequest every;
   every.loads = {SamplingRequest::Mode::period, 10'000};
-  memory.add(pid);
+  memory.follow(std::vector{pid});
   if (memory.look(*runs, {}) != 0) throw std::runtime_error("the process was not found");
   while (memory.place_some()) continue;
   Nanos now{};

@@ -33,6 +33,7 @@ class FakeKernel final : public live::KernelCalls {
     std::map<std::uint64_t, std::uint64_t> mappings;  // begin, end
     std::map<std::uint64_t, Page> pages;              // by address
     std::set<std::uint64_t> huge;                     // addresses of huge pages
+    std::set<std::uint64_t> parts;                    // of those that are mapped in parts
     std::set<int> nodes{0, 1};                        // its cpuset
     bool foreign = false;                             // another user's
     int parent = 1;
@@ -378,7 +379,8 @@ class FakeKernel final : public live::KernelCalls {
   int move(Process& process, std::uint64_t address, int node) {
     const int before = node_of(process, address);
     if (before < 0 || before == node) return before;
-    const bool is_huge = process.huge.contains(address - address % huge);
+    const bool is_huge = process.huge.contains(address - address % huge) ||
+                         process.parts.contains(address - address % huge);
     const std::uint64_t begin = is_huge ? address - address % huge : address;
     const std::uint64_t end = begin + (is_huge ? huge : page);
     const auto first = process.pages.lower_bound(begin);

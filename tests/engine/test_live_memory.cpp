@@ -332,6 +332,72 @@ TEST("live moves: a call has one target and one process, and names a huge page o
   CHECK_EQ(scene.policy.results.front().cost.count(), 20000);
 }
 
+TEST("live moves: a huge page that a fork has left mapped in parts exceeds no budget") {
+  constexpr std::uint64_t limit = 600;
+  Scene scene{4096, 8192, limit};
+  scene.kernel.map(pid, heap, heap + 2 * huge);
+  for (const std::uint64_t at : {heap, heap + huge}) scene.kernel.touch_huge(pid, at, 1);
+  scene.look();
+  scene.kernel.processes[pid].huge.clear();  // it was written after a fork
+  scene.kernel.processes[pid].parts = {heap, heap + huge};
+  scene.kernel.processes[pid + 1] = scene.kernel.processes[pid];
+  scene.memory.follow(std::vector{pid, pid + 1});
+  scene.look();
+  CHECK(scene.memory.blocks().in_parts(scene.id(heap)));
+  CHECK(scene.memory.blocks().in_parts(scene.id(heap, pid + 1)));
+  // One page of the first takes all of it along, and one of the second would.
+  scene.ask(Tier::fast, {scene.id(heap + 3 * page), scene.id(heap + 5 * page)});
+  scene.ask(Tier::fast, {scene.id(heap + huge), scene.id(heap, pid + 1)});
+  scene.move_all();
+  CHECK_EQ(scene.kernel.used(0), 512u);
+  CHECK_EQ(scene.memory.blocks().used(Tier::fast), 512u);
+  CHECK(scene.at(scene.id(heap)) == Residency::fast);
+  CHECK_EQ(scene.policy.with(Outcome::no_space).size(), 2u);
+  CHECK_EQ(scene.memory.moves().moved[index(Tier::fast)], 512u);
+  // One that the kernel has split is known as such after the first move, and needs no more room.
+  scene.kernel.processes[pid].parts.clear();
+  scene.ask(Tier::slow, {scene.id(heap)});
+  scene.move_all();
+  CHECK(!scene.memory.blocks().in_parts(scene.id(heap)));
+  CHECK_EQ(scene.memory.blocks().used(Tier::fast), 511u);
+}
+
+TEST("live moves: what was refused is left alone for a while, ever longer") {
+  Scene scene;
+  scene.fill(heap, 20, 1);
+  scene.look();
+  scene.kernel.processes[pid].pages[heap].pinned = true;
+  const auto calls = [&](double time) {
+    const std::size_t before = scene.kernel.moves.size();
+    for (const Nanos end = scene.kernel.clock + from_seconds(time); scene.kernel.clock < end;
+         scene.kernel.clock += from_millis(100)) {
+      scene.ask(Tier::fast, {scene.id(heap)});
+      scene.move_all();
+    }
+    return scene.kernel.moves.size() - before;
+  };
+  CHECK_EQ(calls(1.4), 2u);  // at once and after 0.5 s, and not for a second
+  CHECK_EQ(calls(30), 4u);   // after 1, 2, 4, 8 and 16 s
+  CHECK(scene.memory.moves().held > 200);
+  CHECK_EQ(scene.policy.with(Outcome::busy).size(), scene.policy.results.size());
+  scene.kernel.processes[pid].pages[heap].pinned = false;
+  (void)calls(40);
+  CHECK(scene.at(scene.id(heap)) == Residency::fast);
+  // It is forgotten with its block.
+  scene.kernel.processes[pid].pages[heap].pinned = true;
+  scene.ask(Tier::slow, {scene.id(heap)});
+  scene.move_all();
+  const PageId before = scene.id(heap);
+  scene.kernel.unmap(pid, heap);
+  scene.look();
+  scene.fill(heap, 20, 1);
+  scene.look();
+  CHECK(scene.id(heap) == before);
+  scene.ask(Tier::fast, {scene.id(heap)});
+  scene.move_all();
+  CHECK(scene.at(scene.id(heap)) == Residency::fast);
+}
+
 TEST("live moves: a pinned page hides nobody's outcome") {
   Scene scene;
   scene.fill(heap, 60, 1);
