@@ -71,10 +71,9 @@ class Blocks {
   }
   /// Whether the page, of a known block, may be of a huge page that is mapped in parts, as a fork
   /// leaves them: it moves whole with any of them. Such a block was huge before, or a process that
-  /// has it at the same address has or had it so.
+  /// has it at the same address has or had it so. Which of its pages have become small ones since
+  /// is not told.
   [[nodiscard]] bool in_parts(PageId page) const { return block(page).in_parts; }
-  /// It is not.
-  void settle(PageId page) { blocks_[page.value / block_pages].in_parts = false; }
   /// The unit of a known page is there from now on.
   void place(PageId page, Residency at);
   /// Known pages in the tier.

@@ -48,7 +48,6 @@ class Meter {
   Sums last_;             // at the last full second
   double hit_ratio_ = 0;  // of the second before it
   double shares_[2]{};    // of a processor, in that second: own, the monitor's
-  double rows_ = 0;
   Nanos monitor_{};
   double lost_ = 0;
 };

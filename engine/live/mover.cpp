@@ -199,8 +199,7 @@ std::vector<PageId> Mover::populated(PageId block) const {
   return out;
 }
 
-/// Which other pages of huge pages that are mapped in parts have moved, too. A block of which none
-/// has is of small pages.
+/// Which other pages of huge pages that are mapped in parts have moved, too.
 void Mover::look_at_parts(const Call& call, Tier to) {
   std::unordered_set<PageId> blocks;
   for (const PageId page : call.pages) {
@@ -215,7 +214,6 @@ void Mover::look_at_parts(const Call& call, Tier to) {
     if (locate(pages) != 0) continue;
     const std::uint64_t after = there();
     if (after > before) counts_.moved[index(to)] += after - before;
-    if (after == before && call.result == 0) blocks_.settle(block);
   }
 }
 

@@ -497,7 +497,7 @@ Asked asked(Words& words) {
       out.of = process_of(option, words.value(option, behind));
     } else if (word == "--json" || word == "--prometheus") {
       out.form = word.substr(2);
-    } else if (!word.starts_with("-") && !out.word) {
+    } else if (!word.starts_with('-') && !out.word) {
       out.word = word;
     } else {
       throw Wrong("unknown option " + word + "; `tierd help` lists them");

@@ -354,12 +354,14 @@ TEST("live moves: a huge page that a fork has left mapped in parts exceeds no bu
   CHECK(scene.at(scene.id(heap)) == Residency::fast);
   CHECK_EQ(scene.policy.with(Outcome::no_space).size(), 2u);
   CHECK_EQ(scene.memory.moves().moved[index(Tier::fast)], 512u);
-  // One that the kernel has split is known as such after the first move, and needs no more room.
+  // One that the kernel has split moves page by page; one that is huge again, as such.
   scene.kernel.processes[pid].parts.clear();
   scene.ask(Tier::slow, {scene.id(heap)});
   scene.move_all();
-  CHECK(!scene.memory.blocks().in_parts(scene.id(heap)));
   CHECK_EQ(scene.memory.blocks().used(Tier::fast), 511u);
+  scene.kernel.processes[pid].huge = {heap + huge};
+  scene.look();
+  CHECK(!scene.memory.blocks().in_parts(scene.id(heap + huge)));
 }
 
 TEST("live moves: what was refused is left alone for a while, ever longer") {
