@@ -153,6 +153,8 @@ bool Mover::step(Nanos now, const std::function<std::uint64_t(Tier)>& room,
 }
 
 void Mover::make(Call& call, Tier to, Nanos now, std::vector<MigrationResult>& out) {
+  if (to == Tier::fast) leave_out_grown(call, to, out);
+  if (call.pages.empty()) return;
   const int node = target(to);
   if (node < 0) {
     counts_.no_room += call.amount;
@@ -189,6 +191,36 @@ void Mover::make(Call& call, Tier to, Nanos now, std::vector<MigrationResult>& o
     out.push_back(
         {.page = call.pages[i], .to = to, .outcome = outcome(call, i, to, now), .cost = cost});
   look_at_parts(call, to);
+}
+
+/// Takes out pages of which there may be more than room is kept for: of blocks that are huge by now,
+/// or of which that cannot be told.
+void Mover::leave_out_grown(Call& call, Tier to, std::vector<MigrationResult>& out) {
+  std::unordered_map<PageId, bool> grown;  // by block
+  std::vector<Populated> runs;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < call.pages.size(); ++i) {
+    const PageId page = call.pages[i];
+    const PageRange unit = blocks_.unit(page);
+    const PageId block{page.value - page.value % block_pages};
+    const auto [at, fresh] = grown.try_emplace(block, false);
+    if (fresh && unit.count == 1) {
+      runs.clear();
+      const std::uint64_t begin = blocks_.address(block);
+      const int error = kernel_.populated(call.pid, begin, begin + block_bytes, runs);
+      at->second = error != 0 || std::ranges::any_of(runs, &Populated::huge);
+    }
+    if (at->second) {
+      call.amount -= unit.count;
+      counts_.held += unit.count;
+      out.push_back({.page = page, .to = to, .outcome = Outcome::busy});
+      continue;
+    }
+    call.pages[kept] = page;
+    call.addresses[kept++] = call.addresses[i];
+  }
+  call.pages.resize(kept);
+  call.addresses.resize(kept);
 }
 
 /// The known pages of a block.

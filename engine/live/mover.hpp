@@ -7,6 +7,8 @@
 //    alternate: calls are of one target, and of all that can be had up to a limit.
 //  - A huge page moves whole by any one of its addresses: it is named once. A page that is in its
 //    tier already is left out.
+//  - Small pages become a huge one at any time: right before they go up, it is asked whether they
+//    have, and they wait for the next look then.
 //  - A huge page of which a process maps parts alone moves whole with any of them: room is kept for
 //    all of its block, and it is asked what has moved.
 //  - A page that is pinned ends the reporting: the call returns how many it did not tell of, and
@@ -50,7 +52,7 @@ struct MoveCounts {
   std::array<std::uint64_t, tier_count> moved{};  // pages, by the tier that they went to
   std::map<int, std::uint64_t> failed;            // pages, by errno; EBUSY where it is not told
   std::uint64_t no_room = 0;                      // pages that were not tried
-  std::uint64_t held = 0;  // pages not tried, because they were refused lately
+  std::uint64_t held = 0;                         // pages not tried: refused lately, or huge now
   std::uint64_t gone = 0;
   std::uint64_t unreported = 0;  // statuses that the kernel left unwritten
   Nanos busy{};                  // inside these calls
@@ -112,6 +114,7 @@ class Mover {
   [[nodiscard]] std::vector<Call> take(Tier to, std::uint64_t room, Nanos now,
                                        std::vector<MigrationResult>& out);
   [[nodiscard]] std::vector<PageId> populated(PageId block) const;
+  void leave_out_grown(Call& call, Tier to, std::vector<MigrationResult>& out);
   void look_at_parts(const Call& call, Tier to);
   void hold(PageId page, Nanos now);
   [[nodiscard]] int target(Tier to);

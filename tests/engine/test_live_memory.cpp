@@ -598,7 +598,7 @@ KnobMap hurried(const PolicyInfo& info) {
 Life live_on(const PolicyInfo& info, std::uint64_t seed, int error) {
   constexpr std::uint64_t limit = 400;
   Rng rng(seed);
-  FakeKernel kernel{{2000, 4000}};
+  FakeKernel kernel{{2000, 10000}};  // no first touch is on node 0
   LiveMemory memory(kernel, two_nodes(), Scene::options(limit));
   Knobs knobs = resolve(info.knobs, {});
   for (const auto& [name, value] : hurried(info)) knobs.set(name, value);
