@@ -72,7 +72,6 @@ void Session::start(Target target) {
   target_ = std::move(target);
   if (const int error = target_.find(kernel_); error != 0)
     throw NotAllowed(target_.text() + ": " + std::strerror(error));
-  if (target_.over()) throw NotAllowed(target_.text() + ": not there");
   // The kernel's own balancing would move pages back, and count them against the program.
   const std::string balancing = "/proc/sys/kernel/numa_balancing";
   const int error = balancing_.replace(balancing, "0");

@@ -46,7 +46,7 @@ class Session {
   ~Session();
 
   /// Watches the target's processes. NotAllowed as AccessSource::start, and where there is no such
-  /// target.
+  /// cgroup.
   void start(Target target);
   /// One turn; as Loop::turn. NotAllowed when there is no use in going on, also where the process
   /// may not be looked at.

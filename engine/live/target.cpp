@@ -86,7 +86,7 @@ int Target::find(KernelCalls& kernel) {
   std::map<int, std::uint64_t> now;
   const int error =
       cgroup_.empty() ? list_descendants(kernel, now) : list_cgroup(kernel, cgroup_, 0, now);
-  if (!cgroup_.empty() && (error == ENOENT || error == ENODEV)) {
+  if (!cgroup_.empty() && looked_ && (error == ENOENT || error == ENODEV)) {
     over_ = true;  // it was removed, so it had no process
   } else if (error != 0) {
     return error;

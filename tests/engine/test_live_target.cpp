@@ -99,6 +99,8 @@ TEST("live target: a cgroup with all below it, until it is removed") {
   kernel.files.clear();
   CHECK(find(target, kernel).empty());
   CHECK(target.over());
+  Target none = Target::cgroup("none");
+  CHECK_EQ(none.find(kernel), ENOENT);
   for (const char* const name : {"/sys/fs/cgroup/shop", "/shop"})
     CHECK_EQ(Target::cgroup(name).text(), "cgroup " + root);
 }

@@ -304,7 +304,7 @@ int main(int argc, char** argv) {
   long most = 0, windows = 0, before = 0, moved = 0;
   struct sigaction on_end = {.sa_handler = end, .sa_flags = SA_RESTART};
   if (sigaction(SIGTERM, &on_end, NULL) != 0) fail("sigaction");
-  while (!told_to_end && moved < enough_moved && now() - began < seconds) {
+  while (!told_to_end && (moved < enough_moved || windows == 0) && now() - began < seconds) {
     splice_in(ends[1]);
     if (write(orders[1], "", 1) != 1) fail("the second process");
     let_write();

@@ -136,6 +136,7 @@ echo "kills: $?"
 /tierd attach --quiet {QUICK} --fast-limit {limit}M --pid $content & tierd=$!
 until test -s /run/tierd/$tierd.damon; do :; done
 /tierd attach --pid $$; echo "in use: $?"
+tail -n +1 -f /out | grep -q '[1-9][0-9]* MiB fast'
 kill -TERM $tierd; wait $tierd; echo "told to end: $?"
 kill -TERM $content; wait $content; echo "content: $?"; cat /out
 /tierd attach --pid $content; echo "gone: $?"
@@ -155,7 +156,6 @@ echo "kills: $?"
         r"pages had moved at (\d+); at most (\d+) KiB fast",
     )
     assert numbers[0] >= 1
-    assert numbers[1] >= 1
     assert numbers[2] <= limit * 1024
     check_content(ran.output, 1, limit, 1)
     check_nothing_left(ran.output)

@@ -53,7 +53,6 @@ def becomes(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     fake = program(tmp_path / "bin/tierd", "exit 0")
     monkeypatch.setattr(tierd, "find", lambda: fake)
     monkeypatch.chdir(tmp_path)
-    pipe = signal.getsignal(signal.SIGPIPE)
 
     def execve(executable: Path, words: list[str], environment: dict[str, str]) -> None:
         raise Became(executable, words, environment)
@@ -61,11 +60,9 @@ def becomes(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     monkeypatch.setattr(os, "execve", execve)
 
     def call(*arguments: str) -> list[str]:
-        try:
-            with pytest.raises(Became) as became:
-                run("exec", *arguments)
-        finally:
-            signal.signal(signal.SIGPIPE, pipe)
+        with pytest.raises(Became) as became:
+            run("exec", *arguments)
+        assert signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN
         assert became.value.executable == fake
         assert "PYTHONSAFEPATH" not in became.value.environment
         return became.value.words

@@ -73,9 +73,14 @@ def _best(study: str, out: Path) -> Path:
 def _become(executable: Path, words: Sequence[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
-    for name in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, a program must not
+    # Python ignores them, a program must not.
+    ours = {name: signal.getsignal(name) for name in (signal.SIGPIPE, signal.SIGXFSZ)}
+    for name in ours:
         signal.signal(name, signal.SIG_DFL)
     try:
         os.execve(executable, [tierd.NAME, *words], users_environment())
     except OSError as error:
         raise UserError(f"{executable}: {error.strerror}") from error
+    finally:  # this is no other program yet
+        for name, handler in ours.items():
+            signal.signal(name, handler)
