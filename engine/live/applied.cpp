@@ -59,8 +59,8 @@ std::vector<std::string> files_of_changes(const fs::path& folder) {
   return out;
 }
 
-/// Sockets of the dead, and files of changes that they had not finished: what those were to note has
-/// not been done. One that cannot be removed harms nobody.
+/// Sockets of the dead, and files of changes that they had not finished: what those were to note
+/// has not been done. One that cannot be removed harms nobody.
 void remove_leftovers(const fs::path& folder) {
   std::vector<fs::path> dead;
   for (const auto& entry : fs::directory_iterator{folder}) {

@@ -193,8 +193,8 @@ void Mover::make(Call& call, Tier to, Nanos now, std::vector<MigrationResult>& o
   look_at_parts(call, to);
 }
 
-/// Takes out pages of which there may be more than room is kept for: of blocks that are huge by now,
-/// or of which that cannot be told.
+/// Takes out pages of which there may be more than room is kept for: of blocks that are huge by
+/// now, or of which that cannot be told.
 void Mover::leave_out_grown(Call& call, Tier to, std::vector<MigrationResult>& out) {
   std::unordered_map<PageId, bool> grown;  // by block
   std::vector<Populated> runs;

@@ -23,8 +23,8 @@ class Target {
   /// Looks which there are now. A process that comes later is told of when it has been there at two
   /// looks: most live for an instant, and watching them costs more than it brings. A number that
   /// another process has now is not told of as the one that it was of. Returns an errno if the
-  /// processes cannot be listed, at first also where there is no such cgroup: then those of the last
-  /// time are told of.
+  /// processes cannot be listed, at first also where there is no such cgroup: then those of the
+  /// last time are told of.
   int find(KernelCalls& kernel);
   /// As of the last look, in order.
   [[nodiscard]] const std::vector<int>& pids() const { return pids_; }
