@@ -36,15 +36,27 @@ perf::File locked(const fs::path& folder) {
   return file;
 }
 
+/// A file of a process: its number, and behind that ".damon", say.
+struct Named {
+  int pid = 0;
+  bool has_changes = false;  // else it is a socket, or of changes that were not finished
+};
+
+/// None if it is no such file.
+std::optional<Named> named(const std::string& name) {
+  Named out;
+  const auto [at, error] = std::from_chars(name.data(), name.data() + name.size(), out.pid);
+  if (error != std::errc{} || out.pid <= 0) return std::nullopt;
+  const std::string_view ending{at};
+  out.has_changes = !ending.ends_with(".partial") && ending != ".socket";
+  return out;
+}
+
 /// The process of a file of changes, 0 if it is what is applied, none if it is no such file.
 std::optional<int> owner(const std::string& name) {
   if (name == applied_name) return 0;
-  int pid = 0;
-  const auto [at, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-  const std::string_view ending{at};  // ".damon", say; others are no changes
-  if (error != std::errc{} || pid <= 0 || ending.ends_with(".partial") || ending == ".socket")
-    return std::nullopt;
-  return pid;
+  const auto found = named(name);
+  return found && found->has_changes ? std::optional{found->pid} : std::nullopt;
 }
 
 bool runs(int pid) { return pid != 0 && (::kill(pid, 0) == 0 || errno == EPERM); }
@@ -64,12 +76,8 @@ std::vector<std::string> files_of_changes(const fs::path& folder) {
 void remove_leftovers(const fs::path& folder) {
   std::vector<fs::path> dead;
   for (const auto& entry : fs::directory_iterator{folder}) {
-    const std::string name = entry.path().filename().string();
-    int pid = 0;
-    const auto [at, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    const std::string_view ending{at};
-    const bool leftover = ending == ".socket" || ending.ends_with(".partial");
-    if (error == std::errc{} && pid > 0 && leftover && !runs(pid)) dead.push_back(entry.path());
+    const auto found = named(entry.path().filename().string());
+    if (found && !found->has_changes && !runs(found->pid)) dead.push_back(entry.path());
   }
   std::error_code ignored;
   for (const fs::path& path : dead) fs::remove(path, ignored);

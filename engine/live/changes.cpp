@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "live/words.hpp"
 #include "perf/ring.hpp"
 
 namespace tt::live {
@@ -25,11 +26,6 @@ constexpr std::string_view head = "tierd changes 1\n";
 bool is_kernels(const std::string& path) {
   return (path.starts_with("/sys/") || path.starts_with("/proc/sys/")) &&
          path.find("..") == std::string::npos;
-}
-
-std::string stripped(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
 }
 
 /// An errno. What stands there is the old text or the new one, whatever happens.
@@ -72,7 +68,7 @@ int Changes::write(const std::string& path, const std::string& text, const std::
 int Changes::replace(const std::string& path, const std::string& text) {
   std::string before;
   if (const int error = kernel_.read(path, before); error != 0) return error;
-  before = stripped(std::move(before));
+  before = stripped(before);
   return before == text ? 0 : write(path, text, before);
 }
 
@@ -87,7 +83,7 @@ std::vector<std::string> Changes::undo(KernelCalls& kernel, std::vector<Change>&
     std::string now;
     const int error = kernel.write(path, before);
     if (error == 0 || error == ENOENT) continue;
-    if (kernel.read(path, now) == 0 && stripped(std::move(now)) == before) continue;
+    if (kernel.read(path, now) == 0 && stripped(now) == before) continue;
     left.push_back(path);
     still.push_back(made.back());
   }

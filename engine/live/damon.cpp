@@ -100,6 +100,7 @@ void Damon::set_up(std::span<const int> pids) {
   // It cannot be taken away while it runs.
   noted(changes_.write(state, "on", "off"), state);
   pids_.assign(pids.begin(), pids.end());
+  written_ = true;
   thread_ = std::stoi(read(kdamonds + "0/pid"));
   error = kernel_.trace(TraceFormat{format}.id(), thread_, DamonDecoder::sample_type, ring_);
   if (error != 0)
@@ -115,7 +116,7 @@ int Damon::commit(std::span<const int> pids) {
 }
 
 int Damon::follow(std::span<const int> pids) {
-  if (std::ranges::equal(pids, pids_)) return 0;
+  if (written_ && std::ranges::equal(pids, pids_)) return 0;
   if (pids.empty()) {
     stop();
     return 0;
@@ -126,7 +127,10 @@ int Damon::follow(std::span<const int> pids) {
     start(pids);
     return 0;
   }
+  // Else what else is committed would find some of the refused ones.
+  written_ = false;
   if (const int error = commit(pids); error != 0) return error;
+  written_ = true;
   pids_.assign(pids.begin(), pids.end());
   ring_->read(bytes_);
   ring_->take(bytes_.size());

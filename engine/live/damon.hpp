@@ -72,6 +72,7 @@ class Damon {
   const Options options_;
   unsigned stretched_ = 1;
   std::vector<int> pids_;
+  bool written_ = false;  // pids_ are what its files name
   int thread_ = 0;
   Nanos time_before_{};  // of earlier threads
   std::uint64_t lost_before_ = 0;

@@ -11,6 +11,7 @@
 
 #include "live/json_text.hpp"
 #include "live/mover.hpp"
+#include "live/words.hpp"
 
 namespace tt::live {
 namespace {
@@ -18,11 +19,6 @@ namespace {
 const std::string debugfs = "/sys/kernel/debug/";
 
 std::string message(int error) { return std::generic_category().message(error); }
-
-std::string stripped(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
-}
 
 /// What would help against this error.
 std::string hint(KernelCalls& kernel, const std::string& file, int error,
@@ -56,7 +52,7 @@ std::string KernelPlanner::text(const std::string& file, const std::string& take
   if (const int error = kernel_.read(file, found); error != 0)
     throw NotAllowed("policy " + plan_.policy + ": reading " + file + ": " + message(error) +
                      hint(kernel_, file, error, takes));
-  return stripped(std::move(found));
+  return stripped(found);
 }
 
 void KernelPlanner::set(const std::string& file, const std::string& value, const From& from) {

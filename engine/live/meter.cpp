@@ -131,6 +131,7 @@ void Meter::figures(Nanos now, std::vector<Figure>& out) const {
     add("failed_moves_bytes_total", "by the kernel's reason", bytes(pages),
         std::string{"reason=\""} + std::strerror(error) + "\"");
   add("no_room_bytes_total", "not tried because the tier was full", bytes(moves.no_room));
+  add("held_bytes_total", "not tried: refused lately, or mapped anew", bytes(moves.held));
   add("moved_by_others_bytes_total", "pages that somebody else has moved, as far as is known",
       counters.moved_by_others * static_cast<double>(base_page_bytes));
   add("samples_total", "that the policy was given", here.samples);

@@ -20,7 +20,7 @@ void refuse(long result, int pid) {
   switch (-result) {
     case EPERM:
       throw NotAllowed(what +
-                       "not permitted; it takes CAP_SYS_NICE, or a process of the same user");
+                       "not permitted; it takes CAP_SYS_PTRACE, or a process of the same user");
     case EACCES:
       throw NotAllowed(what + "a tier's node is not in its cpuset (cpuset.mems)");
     case ENODEV:
@@ -90,12 +90,11 @@ std::vector<Mover::Call> Mover::take(Tier to, std::uint64_t room, Nanos now,
     const Residency at = blocks_.at(ask.page);
     const auto held = held_.find(ask.page);
     const PageId block{ask.page.value - ask.page.value % block_pages};
-    if (at != Residency::absent && blocks_.in_parts(block)) {
+    if (parted.contains(block)) {
+      needed = 0;
+    } else if (at != Residency::absent && blocks_.in_parts(block)) {
       const auto comes = [&](PageId page) { return blocks_.at(page) != residency(to); };
-      const std::vector<PageId> all = populated(block);
-      needed = parted.contains(block)
-                   ? 0
-                   : static_cast<std::uint64_t>(std::ranges::count_if(all, comes));
+      needed = static_cast<std::uint64_t>(std::ranges::count_if(populated(block), comes));
     }
     MigrationResult result{.page = ask.page, .to = to};
     if (at == Residency::absent) {
@@ -120,7 +119,7 @@ std::vector<Mover::Call> Mover::take(Tier to, std::uint64_t room, Nanos now,
       call->addresses.push_back(blocks_.address(ask.page));
       call->amount += pages;
       amount += needed;
-      if (needed != pages) parted.insert(block);
+      if (blocks_.in_parts(block)) parted.insert(block);
       continue;
     }
     out.push_back(result);

@@ -10,19 +10,17 @@
 #include <system_error>
 #include <utility>
 
+#include "live/words.hpp"
+
 namespace tt::live {
 namespace {
 
 constexpr int most_nodes = 1024;  // MAX_NUMNODES of the kernels that allow the most
 
-std::string_view stripped(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  return text;
-}
-
-bool number(std::string_view text, int& out) {
-  const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc{} && at == text.data() + text.size() && out >= 0 && out < most_nodes;
+bool node_number(std::string_view text, int& out) {
+  const auto found = number<int>(text);
+  out = found.value_or(-1);
+  return out >= 0 && out < most_nodes;
 }
 
 std::string error_text(int error) { return std::generic_category().message(error); }
@@ -82,16 +80,18 @@ std::string Nodes::text() const {
 
 std::vector<int> node_list(std::string_view text) {
   std::vector<int> out;
-  std::string_view rest = stripped(text);
+  const std::string whole = stripped(text);
+  std::string_view rest = whole;
   while (!rest.empty()) {
     const std::size_t length = std::min(rest.find(','), rest.size());
     const std::string_view item = rest.substr(0, length);
     rest.remove_prefix(std::min(length + 1, rest.size()));
     const std::size_t dash = item.find('-');
     int first = 0, last = 0;
-    const bool read = dash == std::string_view::npos ? number(item, first) && number(item, last)
-                                                     : number(item.substr(0, dash), first) &&
-                                                           number(item.substr(dash + 1), last);
+    const bool read =
+        dash == std::string_view::npos
+            ? node_number(item, first) && node_number(item, last)
+            : node_number(item.substr(0, dash), first) && node_number(item.substr(dash + 1), last);
     if (!read || first > last || (!out.empty() && first <= out.back()))
       throw std::runtime_error("a list of nodes: found " + std::string(text.substr(0, 100)));
     for (int node = first; node <= last; ++node) out.push_back(node);
@@ -129,10 +129,14 @@ Nodes find_nodes(KernelCalls& kernel) {
     throw NoTiers("this machine has one memory node: there is nothing to move between", {});
   // Tiers are numbered from the fastest on: memory_tier4 is DRAM where nothing else is said.
   std::map<int, std::vector<int>> tiers;
-  for (int tier = 0; tier < most_nodes; ++tier) {
-    const std::string path =
-        "/sys/devices/virtual/memory_tiering/memory_tier" + std::to_string(tier) + "/nodelist";
-    if (kernel.read(path, text) == 0) tiers[tier] = node_list(text);
+  const std::string folder = "/sys/devices/virtual/memory_tiering", start = "memory_tier";
+  std::vector<std::string> names;
+  if (kernel.folders(folder, names) != 0) names.clear();  // as before 6.1
+  for (const std::string& name : names) {
+    if (!name.starts_with(start)) continue;
+    const auto tier = number<int>(std::string_view{name}.substr(start.size()));
+    if (tier && kernel.read(folder + "/" + name + "/nodelist", text) == 0)
+      tiers[*tier] = node_list(text);
   }
   if (tiers.empty())
     throw NoTiers(

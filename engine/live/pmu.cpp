@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "live/nodes.hpp"
+#include "live/words.hpp"
 #include "perf/records.hpp"
 
 namespace tt::live {
@@ -42,8 +43,7 @@ std::uint64_t number(const std::string& path, std::string_view text) {
 std::optional<std::string> line(KernelCalls& kernel, const std::string& path) {
   std::string text;
   if (kernel.read(path, text) != 0) return std::nullopt;
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
+  return stripped(text);
 }
 
 /// Cuts off what is before the first `separator`.
@@ -118,7 +118,7 @@ SampledEvent listed(KernelCalls& kernel, const std::string& device, std::uint64_
 }
 
 const char* const grants =
-    "CAP_PERFMON (setcap cap_perfmon,cap_sys_nice+ep tierd), or sysctl "
+    "CAP_PERFMON (setcap cap_perfmon,cap_sys_ptrace+ep tierd), or sysctl "
     "kernel.perf_event_paranoid=0";
 
 std::string refusal(int error) {

@@ -13,6 +13,7 @@
 #include "live/json_text.hpp"
 #include "live/nodes.hpp"
 #include "live/pmu.hpp"
+#include "live/words.hpp"
 
 namespace tt::live {
 namespace {
@@ -20,11 +21,6 @@ namespace {
 using Kind = Finding::Kind;
 
 std::string message(int error) { return std::generic_category().message(error); }
-
-std::string stripped(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
-}
 
 /// Some pages of our own, which are touched.
 class OwnPages {

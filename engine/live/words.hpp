@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 
@@ -18,6 +19,12 @@ std::optional<Number> number(std::string_view text) {
   const auto [at, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc{} || at != text.data() + text.size()) return {};
   return out;
+}
+
+/// Without the line's end and spaces before it.
+[[nodiscard]] inline std::string stripped(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  return std::string{text};
 }
 
 /// Calls with each part of the text that `end` separates.

@@ -114,6 +114,18 @@ class Words {
   Words(int count, char** words) : words_(words, words + count) {}
   [[nodiscard]] bool empty() const { return at_ == words_.size(); }
   std::string next() { return words_[at_++]; }
+  /// A word, and what is before and behind its `=`.
+  struct Option {
+    std::string word, name;
+    std::optional<std::string> behind;
+  };
+  Option option() {
+    Option out{next(), {}, {}};
+    const std::size_t equals = out.word.find('=');
+    out.name = out.word.substr(0, equals);
+    if (equals != std::string::npos) out.behind = out.word.substr(equals + 1);
+    return out;
+  }
   /// The value of an option: behind its `=`, or the next word.
   std::string value(const std::string& option, const std::optional<std::string>& behind) {
     if (behind) return *behind;
@@ -245,16 +257,13 @@ Arguments arguments(Words& words, KernelCalls& kernel, bool launches) {
   std::string config_path, policy_name, fast, slow;
   std::vector<std::string> sets;
   while (!words.empty()) {
-    const std::string word = words.next();
+    const Words::Option given = words.option();
+    const std::string &word = given.word, &option = given.name;
     if (word == "--" && launches) {
       out.command = words.rest();
       break;
     }
-    const std::size_t equals = word.find('=');
-    const std::string option = word.substr(0, equals);
-    std::optional<std::string> behind;
-    if (equals != std::string::npos) behind = word.substr(equals + 1);
-    const auto value = [&] { return words.value(option, behind); };
+    const auto value = [&] { return words.value(option, given.behind); };
     if (option == "--config") {
       config_path = value();
     } else if (option == "--policy") {
@@ -488,11 +497,7 @@ struct Asked {
 Asked asked(Words& words) {
   Asked out;
   while (!words.empty()) {
-    const std::string word = words.next();
-    const std::size_t equals = word.find('=');
-    const std::string option = word.substr(0, equals);
-    std::optional<std::string> behind;
-    if (equals != std::string::npos) behind = word.substr(equals + 1);
+    const auto [word, option, behind] = words.option();
     if (option == "--of") {
       out.of = process_of(option, words.value(option, behind));
     } else if (word == "--json" || word == "--prometheus") {
@@ -538,11 +543,7 @@ int apply(Words& words, KernelCalls& kernel) {
   const std::map<std::string, std::string*> values{
       {"--config", &config_path}, {"--policy", &policy_name}, {"--fast", &fast}, {"--slow", &slow}};
   while (!words.empty()) {
-    const std::string word = words.next();
-    const std::size_t equals = word.find('=');
-    const std::string option = word.substr(0, equals);
-    std::optional<std::string> behind;
-    if (equals != std::string::npos) behind = word.substr(equals + 1);
+    const auto [word, option, behind] = words.option();
     if (const auto value = values.find(option); value != values.end()) {
       *value->second = words.value(option, behind);
     } else if (option == "--set") {

@@ -219,6 +219,7 @@ TEST("live session: status and series tell what was seen and moved, second by se
   CHECK_EQ(figure("used_bytes", "tier=\"slow\""), 409600.0);
   CHECK_EQ(figure("capacity_bytes", "tier=\"fast\""), 204800.0);
   CHECK_EQ(figure("processes"), 1.0);
+  CHECK_EQ(figure("held_bytes_total"), 0.0);
   CHECK_NEAR(figure("processor_share"), 0.1, 1e-9);
   CHECK_NEAR(figure("monitor_seconds_total"), 3, 1e-9);
   CHECK_NEAR(figure("resident_bytes"), 20.0 * static_cast<double>(::sysconf(_SC_PAGESIZE)), 1);

@@ -526,7 +526,7 @@ TEST("live moves: what makes every move fail is said with what would help") {
     }
     return std::string{};
   };
-  CHECK(said([](FakeKernel& k) { k.processes[pid].foreign = true; }).find("CAP_SYS_NICE") !=
+  CHECK(said([](FakeKernel& k) { k.processes[pid].foreign = true; }).find("CAP_SYS_PTRACE") !=
         std::string::npos);
   CHECK(said([](FakeKernel& k) { k.processes[pid].nodes = {1}; }).find("cpuset") !=
         std::string::npos);
