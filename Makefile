@@ -33,7 +33,7 @@ OR_EXPLAIN = || { cmake/pip_failed.sh $(PIP_LOG); exit 1; }
 help: ## Show this list
 	@echo "make run tunes the cachelib workload, make test runs the tests; both install what they need."
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
-	@echo "run, test, test-quick, test-docker, test-cluster, test-live, torture, smoke, bench and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
+	@echo "run, test, test-quick, test-docker, test-cluster, test-live, sanitize, torture, smoke, bench and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
 
 preflight:
 	@cmake/preflight.sh "$(PYTHON)" "$(CXX)"
@@ -115,7 +115,7 @@ hooks: $(VENV)/.dev ## Check format, types, prose and the subject at every commi
 sanitize: $(VENV)/.packages ## Run the engine's tests under address and undefined-behaviour sanitizers
 	@cmake --preset sanitize --log-level=WARNING
 	@cmake --build --preset sanitize
-	@build/sanitize/engine_tests
+	@ASAN_OPTIONS=handle_sigill=1:$$ASAN_OPTIONS build/sanitize/engine_tests $(ARGS)
 
 fuzz-build: $(VENV)/.packages
 	@cmake --preset fuzz --log-level=WARNING

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// engine_tests [--list] [--durations] [SUBSTRING ...]: runs the tests whose names contain one of
-// the substrings, or all. --durations also tells which took longest.
+// engine_tests [--list] [--durations] [--except SUBSTRING] [SUBSTRING ...]: runs the tests whose
+// names contain one of the substrings, or all, without those that contain an excepted one.
+// --durations also tells which took longest.
 #include <algorithm>
 #include <chrono>
 #include <iomanip>
@@ -13,13 +14,18 @@ int main(int argc, char** argv) {
   bool list = false;
   bool durations = false;
   std::vector<std::string_view> wanted;
-  for (const std::string_view argument : std::vector<std::string_view>(argv + 1, argv + argc)) {
+  std::vector<std::string_view> excepted;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
     if (argument == "--list") {
       list = true;
     } else if (argument == "--durations") {
       durations = true;
+    } else if (argument == "--except" && i + 1 < argc) {
+      excepted.emplace_back(argv[++i]);
     } else if (argument.starts_with("--")) {
-      std::cerr << "unknown option " << argument << "; known: --list, --durations\n";
+      std::cerr << "unknown option " << argument
+                << "; known: --list, --durations, --except SUBSTRING\n";
       return 2;
     } else {
       wanted.push_back(argument);
@@ -33,6 +39,7 @@ int main(int argc, char** argv) {
       return test.name.find(part) != std::string::npos;
     };
     if (!wanted.empty() && std::ranges::none_of(wanted, in_name)) continue;
+    if (std::ranges::any_of(excepted, in_name)) continue;
     ++ran;
     if (list) {
       std::cout << test.name << "\n";
