@@ -46,7 +46,8 @@ extern "C" void __sanitizer_cov_trace_pc() {
 // A header that claims much must not be believed: an allocation of more than 512 MiB is a finding.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
-  return "max_allocation_size_mb=512:allocator_may_return_null=0:hard_rss_limit_mb=3000";
+  return "max_allocation_size_mb=512:allocator_may_return_null=0:hard_rss_limit_mb=3000:"
+         "handle_sigill=1";  // a check that traps is a finding, whose input is kept
 }
 
 namespace {
