@@ -11,16 +11,16 @@ namespace tt {
 namespace {
 
 // Constructed on first use: registration runs before main, in no order.
-PolicyList& list() {
-  static PolicyList list;
-  return list;
+PolicyList& policy_list() {
+  static PolicyList all;
+  return all;
 }
 
 }  // namespace
 
-RegisterPolicy::RegisterPolicy(PolicyInfo info) { list().add(std::move(info)); }
+RegisterPolicy::RegisterPolicy(PolicyInfo info) { policy_list().add(std::move(info)); }
 
-std::span<const PolicyInfo> policies() { return list().all(); }
+std::span<const PolicyInfo> policies() { return policy_list().all(); }
 
 const PolicyInfo& policy(std::string_view name) {
   std::string known;

@@ -9,19 +9,15 @@
 #include <stdexcept>
 #include <utility>
 
+#include "live/words.hpp"
+
 namespace tt::live {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "'";
   for (const char c : text.substr(0, 60)) out += c >= ' ' && c != 127 ? c : '?';
   return out + "'";
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\r')) text.remove_suffix(1);
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  return text;
 }
 
 /// Without quotes, or what stands in them; std::runtime_error for anything but one scalar.
@@ -30,24 +26,24 @@ std::string scalar(std::string_view text) {
   const char first = text.front();
   if (first == '\'' || first == '"') {
     if (text.size() < 2 || text.back() != first)
-      throw std::runtime_error("found " + quoted(text) +
+      throw std::runtime_error("found " + in_quotes(text) +
                                ", allowed is a text with both its quotes");
     const std::string inside{text.substr(1, text.size() - 2)};
     if (inside.find_first_of(first == '"' ? "\"\\" : "'") != std::string::npos)
-      throw std::runtime_error("found " + quoted(text) +
+      throw std::runtime_error("found " + in_quotes(text) +
                                ", allowed is a text without quotes inside");
     return inside;
   }
   if (std::string_view{"[{&*!|>%@`#-?,"}.find(first) != std::string_view::npos &&
       !(first == '-' && text.size() > 1 && text[1] != ' '))
-    throw std::runtime_error("found " + quoted(text) + ", allowed is a plain value");
+    throw std::runtime_error("found " + in_quotes(text) + ", allowed is a plain value");
   // What stands behind it is a comment.
   const std::size_t comment = text.find(" #");
   return std::string{trimmed(text.substr(0, comment))};
 }
 
 /// YAML's and C's ways of writing a number.
-bool number(const std::string& text, double& out) {
+bool parse_number(const std::string& text, double& out) {
   const char* begin = text.data();
   const char* const end = begin + text.size();
   if (begin != end && *begin == '+') ++begin;
@@ -72,7 +68,7 @@ std::runtime_error wrong(const Line& line, const std::string& what) {
 KnobValue read_knob(const KnobDecl& knob, std::string_view text) {
   std::string found = scalar(text);
   const auto refuse = [&](const std::string& allowed) {
-    return std::runtime_error("found " + quoted(found) + ", allowed is " + allowed);
+    return std::runtime_error("found " + in_quotes(found) + ", allowed is " + allowed);
   };
   switch (knob.type) {
     case KnobType::boolean:
@@ -91,7 +87,7 @@ KnobValue read_knob(const KnobDecl& knob, std::string_view text) {
   }
   double value = 0;
   const bool whole = knob.type == KnobType::integer;
-  if (!number(found, value) || value < knob.min || value > knob.max ||
+  if (!parse_number(found, value) || value < knob.min || value > knob.max ||
       (whole && value != std::floor(value)))
     throw refuse((whole ? "a whole number from " : "a number from ") + to_string(knob.min) +
                  " to " + to_string(knob.max));
@@ -124,7 +120,7 @@ Config read_config(std::string_view text) {
     const std::size_t colon = rest.find(':');
     if (colon == std::string_view::npos || (colon + 1 < rest.size() && rest[colon + 1] != ' ')) {
       if (line.indent > 0 && section != "knobs") continue;  // goes on from the line before
-      throw wrong(line, "found " + quoted(rest) + ", allowed is KEY: VALUE");
+      throw wrong(line, "found " + in_quotes(rest) + ", allowed is KEY: VALUE");
     }
     line.key = std::string{rest.substr(0, colon)};
     line.value = trimmed(rest.substr(colon + 1));
@@ -133,7 +129,7 @@ Config read_config(std::string_view text) {
       const bool needed = section == "scenario" || section == "knobs" || section == "provenance";
       if (needed && !line.value.empty() && line.value != "{}")
         throw wrong(line,
-                    "found " + quoted(line.value) + ", allowed is one key on each line below");
+                    "found " + in_quotes(line.value) + ", allowed is one key on each line below");
     } else if (section == "knobs") {
       if (!knobs.emplace(line.key, line).second) throw wrong(line, "written twice");
     } else if (section == "scenario" && line.key == "policy") {
@@ -145,7 +141,7 @@ Config read_config(std::string_view text) {
       const auto [at, error] =
           std::from_chars(bytes.data(), bytes.data() + bytes.size(), config.page_bytes);
       if (error != std::errc{} || at != bytes.data() + bytes.size())
-        throw wrong(line, "found " + quoted(bytes) + ", allowed is a number of bytes");
+        throw wrong(line, "found " + in_quotes(bytes) + ", allowed is a number of bytes");
     } else if (section == "provenance" && line.key == "engine_build") {
       set(line, config.engine_build);
     }

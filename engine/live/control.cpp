@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::system_error failure(const fs::path& path, int error = errno) {
+std::system_error socket_error(const fs::path& path, int error = errno) {
   return {error, std::generic_category(), path.string()};
 }
 
@@ -33,14 +33,14 @@ sockaddr_un address_of(const fs::path& path) {
   sockaddr_un out{};
   out.sun_family = AF_UNIX;
   const std::string& text = path.native();
-  if (text.size() >= sizeof out.sun_path) throw failure(path, ENAMETOOLONG);
+  if (text.size() >= sizeof out.sun_path) throw socket_error(path, ENAMETOOLONG);
   std::ranges::copy(text, out.sun_path);
   return out;
 }
 
 perf::File unix_socket(const fs::path& path, int flags) {
   perf::File out{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0)};
-  if (!out.is_open()) throw failure(path);
+  if (!out.is_open()) throw socket_error(path);
   return out;
 }
 
@@ -70,7 +70,7 @@ Control::Control(fs::path file)
     : path_(std::move(file)),
       waits_(::epoll_create1(EPOLL_CLOEXEC)),
       listens_(unix_socket(path_, SOCK_NONBLOCK)) {
-  if (!waits_.is_open()) throw failure(path_);
+  if (!waits_.is_open()) throw socket_error(path_);
   const sockaddr_un address = address_of(path_);
   std::error_code ignored;  // bind() tells
   fs::remove(path_, ignored);
@@ -79,8 +79,8 @@ Control::Control(fs::path file)
       ::bind(listens_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   const int error = errno;
   ::umask(before);
-  if (bound != 0) throw failure(path_, error);
-  if (::listen(listens_.get(), static_cast<int>(most_connections)) != 0) throw failure(path_);
+  if (bound != 0) throw socket_error(path_, error);
+  if (::listen(listens_.get(), static_cast<int>(most_connections)) != 0) throw socket_error(path_);
   wait_for(listens_.get(), false);
 }
 
@@ -94,7 +94,7 @@ void Control::wait_for(int file, bool to_write) {
   event.events = to_write ? EPOLLOUT : EPOLLIN;
   if (::epoll_ctl(waits_.get(), EPOLL_CTL_ADD, file, &event) != 0 &&
       ::epoll_ctl(waits_.get(), EPOLL_CTL_MOD, file, &event) != 0)
-    throw failure(path_);
+    throw socket_error(path_);
 }
 
 void Control::accept_all() {
@@ -144,17 +144,17 @@ Answer ask(const fs::path& file, std::string_view method, std::string_view path)
     ::setsockopt(connection.get(), SOL_SOCKET, option, &patience, sizeof patience);
   const sockaddr_un address = address_of(file);
   if (::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    throw failure(file);
+    throw socket_error(file);
   const std::string request = std::string{method} + " " + std::string{path} + " HTTP/1.0\r\n\r\n";
   if (::send(connection.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size()))
-    throw failure(file);
+    throw socket_error(file);
   std::string text;
   std::array<char, 4096> part{};
   while (text.size() < std::size_t{16} << 20) {
     const ssize_t got = ::recv(connection.get(), part.data(), part.size(), 0);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw failure(file);
+    if (got < 0) throw socket_error(file);
     if (got == 0) break;
     text.append(part.data(), static_cast<std::size_t>(got));
   }

@@ -15,8 +15,7 @@
 namespace tt::live {
 namespace {
 
-const std::string kdamonds = "/sys/kernel/mm/damon/admin/kdamonds/";
-const std::string context = kdamonds + "0/contexts/0/";
+const std::string context_folder = kdamonds + "0/contexts/0/";
 const std::string state = kdamonds + "0/state";
 // Since 6.17 the kernel watches itself by default, and keeps others out.
 const std::string stat_enabled = "/sys/module/damon_stat/parameters/enabled";
@@ -29,7 +28,7 @@ std::string first_word(const std::string& text) {
 
 /// What names the processes to watch: files and what is written to them, in order.
 std::vector<std::pair<std::string, std::string>> targets(std::span<const int> pids) {
-  const std::string folder = context + "targets/";
+  const std::string folder = context_folder + "targets/";
   std::vector<std::pair<std::string, std::string>> out{
       {folder + "nr_targets", std::to_string(pids.size())}};
   for (std::size_t i = 0; i < pids.size(); ++i)
@@ -90,8 +89,8 @@ void Damon::set_up(std::span<const int> pids) {
     noted(changes_.replace(stat_enabled, "N"), stat_enabled);
   noted(changes_.write(kdamonds + "nr_kdamonds", "1", "0"), kdamonds + "nr_kdamonds");
   write(kdamonds + "0/contexts/nr_contexts", "1");
-  write(context + "operations", "vaddr", "; it takes a kernel with CONFIG_DAMON_VADDR");
-  const std::string attributes = context + "monitoring_attrs/";
+  write(context_folder + "operations", "vaddr", "; it takes a kernel with CONFIG_DAMON_VADDR");
+  const std::string attributes = context_folder + "monitoring_attrs/";
   write_intervals();
   write(attributes + "intervals/update_us", microseconds(options_.update));
   write(attributes + "nr_regions/min", std::to_string(options_.min_regions));
@@ -139,7 +138,7 @@ int Damon::follow(std::span<const int> pids) {
 }
 
 void Damon::write_intervals() {
-  const std::string intervals = context + "monitoring_attrs/intervals/";
+  const std::string intervals = context_folder + "monitoring_attrs/intervals/";
   write(intervals + "sample_us", microseconds(options_.sampling * stretched_));
   write(intervals + "aggr_us", microseconds(aggregation()));
 }

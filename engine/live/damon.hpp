@@ -15,6 +15,9 @@
 
 namespace tt::live {
 
+/// Its threads, each with a folder of files.
+inline const std::string kdamonds = "/sys/kernel/mm/damon/admin/kdamonds/";
+
 class Damon {
  public:
   struct Options {

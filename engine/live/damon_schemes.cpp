@@ -14,13 +14,13 @@
 #include <vector>
 
 #include "core/types.hpp"
+#include "live/damon.hpp"
 #include "live/mover.hpp"
 #include "live/node_addresses.hpp"
 
 namespace tt::live {
 namespace {
 
-const std::string kdamonds = "/sys/kernel/mm/damon/admin/kdamonds/";
 const std::string most_bytes = std::to_string(std::numeric_limits<std::uint64_t>::max());
 const std::string most_count = std::to_string(std::numeric_limits<std::uint32_t>::max());
 constexpr double thousandths = 1000, basis_points = 10000, mebibyte = 1 << 20;

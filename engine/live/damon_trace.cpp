@@ -25,7 +25,7 @@ bool attribute(std::string_view line, std::string_view name, std::size_t& out) {
 
 using perf::get;
 
-std::uint64_t number(std::span<const std::byte> raw, TraceFormat::Field field) {
+std::uint64_t field_value(std::span<const std::byte> raw, TraceFormat::Field field) {
   switch (field.size) {
     case 1:
       return get<std::uint8_t>(raw, field.offset);
@@ -110,9 +110,9 @@ std::size_t DamonDecoder::feed(std::span<const std::byte> bytes) {
 
 /// Regions come in order of addresses, target by target.
 void DamonDecoder::region(std::uint64_t time, std::span<const std::byte> raw) {
-  const std::uint64_t target = number(raw, target_), count = number(raw, count_);
-  const DamonRegion region{number(raw, begin_), number(raw, end_), number(raw, accesses_),
-                           number(raw, age_)};
+  const std::uint64_t target = field_value(raw, target_), count = field_value(raw, count_);
+  const DamonRegion region{field_value(raw, begin_), field_value(raw, end_), field_value(raw, accesses_),
+                           field_value(raw, age_)};
   if (region.begin >= region.end)
     throw std::runtime_error("a region of DAMON ends before it begins");
   const bool goes_on = !open_.regions.empty() && open_.target == target && expected_ == count &&

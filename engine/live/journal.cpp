@@ -25,7 +25,7 @@ namespace {
 constexpr std::string_view magic = "tiertune journal 1\n";
 // What is more is damage: items in a list, pages, and bytes of a text.
 constexpr std::uint64_t most_items = std::uint64_t{1} << 28;
-constexpr std::uint64_t most_pages = std::uint64_t{1} << 32;
+constexpr std::uint64_t most_page_numbers = std::uint64_t{1} << 32;
 constexpr std::uint64_t longest_text = std::uint64_t{1} << 20;
 
 /// What a record is: an event that the policy is told of, or a call that it makes.
@@ -63,7 +63,7 @@ enum class Kind : std::uint8_t {
   site,
   end,
 };
-constexpr std::string_view names[] = {
+constexpr std::string_view kind_names[] = {
     "on_map",      "on_unmap",       "placement",    "placement's answer",
     "on_samples",  "on_faults",      "on_probed",    "on_pressure",
     "on_capacity", "tick",           "on_migrated",  "page_bytes",
@@ -73,8 +73,8 @@ constexpr std::string_view names[] = {
     "counters",    "protect",        "accessed",     "accessed",
     "probe",       "quantum",        "site",
 };
-static_assert(std::size(names) == static_cast<std::size_t>(Kind::end));
-std::string_view name(Kind kind) { return names[static_cast<std::size_t>(kind)]; }
+static_assert(std::size(kind_names) == static_cast<std::size_t>(Kind::end));
+std::string_view name(Kind kind) { return kind_names[static_cast<std::size_t>(kind)]; }
 bool is_call(Kind kind) { return kind >= Kind::page_bytes; }
 
 /// The journal is damaged, or ends here.
@@ -202,7 +202,7 @@ template <typename Io>
 void value(Io& io, PageId& it) {
   value(io, it.value);
   if constexpr (Io::reads) {
-    if (it.value >= most_pages) io.wrong("page " + std::to_string(it.value));
+    if (it.value >= most_page_numbers) io.wrong("page " + std::to_string(it.value));
   }
 }
 
@@ -214,7 +214,7 @@ template <typename Io>
 void value(Io& io, PageRange& it) {
   values(io, it.first, it.count);
   if constexpr (Io::reads) {
-    if (it.count > most_pages) io.wrong("a range of " + std::to_string(it.count) + " pages");
+    if (it.count > most_page_numbers) io.wrong("a range of " + std::to_string(it.count) + " pages");
   }
 }
 template <typename Io>

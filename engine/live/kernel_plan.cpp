@@ -18,8 +18,6 @@ namespace {
 
 const std::string debugfs = "/sys/kernel/debug/";
 
-std::string message(int error) { return std::generic_category().message(error); }
-
 /// What would help against this error.
 std::string hint(KernelCalls& kernel, const std::string& file, int error,
                  const std::string& takes) {

@@ -17,7 +17,7 @@
 namespace tt::live {
 namespace {
 
-std::system_error failure(const std::string& what) {
+std::system_error launch_error(const std::string& what) {
   return {errno, std::generic_category(), what};
 }
 
@@ -28,9 +28,9 @@ Signals::Signals() {
   sigemptyset(&ours);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD})
     sigaddset(&ours, signal);
-  if (sigprocmask(SIG_BLOCK, &ours, &before_) != 0) throw failure("blocking signals");
+  if (sigprocmask(SIG_BLOCK, &ours, &before_) != 0) throw launch_error("blocking signals");
   file_ = perf::File{::signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK)};
-  if (!file_.is_open()) throw failure("a file of signals");
+  if (!file_.is_open()) throw launch_error("a file of signals");
 }
 
 Signals::~Signals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
@@ -45,7 +45,7 @@ int Signals::wait(int milliseconds, int file) const {
 
 int launch(const std::vector<std::string>& command, const Signals& signals) {
   std::array<int, 2> ends{};  // the child's errno, if it cannot run the program
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw failure("a pipe");
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw launch_error("a pipe");
   perf::File from{ends[0]};
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
@@ -53,7 +53,7 @@ int launch(const std::vector<std::string>& command, const Signals& signals) {
   const pid_t child = ::fork();
   if (child < 0) {
     ::close(ends[1]);
-    throw failure("a process for " + command[0]);
+    throw launch_error("a process for " + command[0]);
   }
   if (child == 0) {
     sigprocmask(SIG_SETMASK, &signals.before(), nullptr);
@@ -71,7 +71,7 @@ int launch(const std::vector<std::string>& command, const Signals& signals) {
   if (got == sizeof error) {
     ::waitpid(child, nullptr, 0);
     errno = error;
-    throw failure(command[0]);
+    throw launch_error(command[0]);
   }
   return child;
 }

@@ -40,7 +40,7 @@ class Fields {
   std::string_view rest_;
 };
 
-bool own(std::uint64_t inode, std::string_view name) {
+bool is_own(std::uint64_t inode, std::string_view name) {
   // A name of the kernel's own. Memory that a program has named is "[anon:NAME]".
   if (name.starts_with("[v") || name.starts_with("[uprobes]") || name.starts_with("[gate")) {
     return false;
@@ -70,7 +70,7 @@ std::vector<Mapping> own_memory(std::string_view maps) {
         mapping.end % base_page_bytes != 0 || (!out.empty() && mapping.begin < out.back().end))
       throw std::runtime_error("line " + std::to_string(number) + " of a process's maps: found " +
                                std::string(line.substr(0, 100)));
-    if (!own(inode, fields.name())) continue;
+    if (!is_own(inode, fields.name())) continue;
     if (!out.empty() && out.back().end == mapping.begin) {
       out.back().end = mapping.end;
     } else {

@@ -9,17 +9,12 @@
 #include <string>
 
 #include "live/kernel_calls.hpp"
+#include "live/words.hpp"
 
 namespace tt::live {
 namespace {
 
-constexpr std::uint64_t most_pages = std::uint64_t{1} << 46;  // of 58 bits of address
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(' ');
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(' ') + 1 - first);
-}
+constexpr std::uint64_t most_frames = std::uint64_t{1} << 46;  // of 58 bits of address
 
 /// The number behind `name`, if the line begins with it.
 std::optional<std::uint64_t> number_behind(std::string_view line, std::string_view name) {
@@ -28,7 +23,7 @@ std::optional<std::uint64_t> number_behind(std::string_view line, std::string_vi
   std::uint64_t number = 0;
   const char* const end = rest.data() + rest.size();
   const auto [at, error] = std::from_chars(rest.data(), end, number);
-  if (error != std::errc{} || at != end || number > most_pages)
+  if (error != std::errc{} || at != end || number > most_frames)
     throw std::runtime_error("/proc/zoneinfo: found '" + std::string(line.substr(0, 60)) +
                              "', expected a number of pages");
   return number;

@@ -18,10 +18,6 @@
 namespace tt::live {
 namespace {
 
-using Kind = Finding::Kind;
-
-std::string message(int error) { return std::generic_category().message(error); }
-
 /// Some pages of our own, which are touched.
 class OwnPages {
  public:
@@ -42,15 +38,15 @@ class OwnPages {
 };
 
 Finding tiers(KernelCalls& kernel) {
-  Finding out{Kind::works, "memory tiers", {}, {}};
+  Finding out{Finding::Kind::works, "memory tiers", {}, {}};
   try {
     out.what = find_nodes(kernel).text();
   } catch (const NoTiers& error) {
-    out.kind = Kind::lacks;
+    out.kind = Finding::Kind::lacks;
     out.what = error.why;
     out.cure = error.cure;
   } catch (const std::runtime_error& error) {
-    out.kind = Kind::lacks;
+    out.kind = Finding::Kind::lacks;
     out.what = error.what();
   }
   return out;
@@ -58,7 +54,7 @@ Finding tiers(KernelCalls& kernel) {
 
 /// Memory that the firmware has announced and that is not there, if any.
 void absent(KernelCalls& kernel, std::vector<Finding>& out) {
-  Finding found{Kind::note, "nodes without memory", {}, {}};
+  Finding found{Finding::Kind::note, "nodes without memory", {}, {}};
   try {
     const std::vector<int> nodes = empty_nodes(kernel);
     if (nodes.empty()) return;
@@ -82,10 +78,10 @@ Finding moves(KernelCalls& kernel) {
     const std::vector<int> nodes{status[0]};
     result = kernel.move_pages(pid, addresses, nodes, status);
     if (result == 0 && status[0] >= 0)
-      return {Kind::works, "moving pages", "of our own; another user's take CAP_SYS_PTRACE", {}};
+      return {Finding::Kind::works, "moving pages", "of our own; another user's take CAP_SYS_PTRACE", {}};
   }
   const int error = result < 0 ? static_cast<int>(-result) : -status[0];
-  return {Kind::lacks, "moving pages", message(error),
+  return {Finding::Kind::lacks, "moving pages", message(error),
           "in a container: --security-opt seccomp=... that allows move_pages, and CAP_SYS_PTRACE"};
 }
 
@@ -95,13 +91,13 @@ Finding populated(KernelCalls& kernel) {
   const int error =
       kernel.populated(::getpid(), own.address(), own.address() + OwnPages::bytes, runs);
   if (error == 0 && !runs.empty())
-    return {Kind::works, "populated pages", "are told by /proc/PID/pagemap", {}};
-  return {Kind::lacks, "populated pages", error == 0 ? "none is told" : message(error), {}};
+    return {Finding::Kind::works, "populated pages", "are told by /proc/PID/pagemap", {}};
+  return {Finding::Kind::lacks, "populated pages", error == 0 ? "none is told" : message(error), {}};
 }
 
 Finding damon(KernelCalls& kernel) {
   std::string text;
-  Finding out{Kind::lacks, "DAMON", {}, {}};
+  Finding out{Finding::Kind::lacks, "DAMON", {}, {}};
   int error = kernel.read("/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", text);
   if (error != 0) {
     out.what = "its sysfs: " + message(error);
@@ -130,7 +126,7 @@ Finding damon(KernelCalls& kernel) {
     out.cure = "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1";
     return out;
   }
-  return {Kind::works, "DAMON", "regions by its tracepoint; samples of pages are estimated", {}};
+  return {Finding::Kind::works, "DAMON", "regions by its tracepoint; samples of pages are estimated", {}};
 }
 
 /// Not by what sysfs lists: a hypervisor may show what it does not have.
@@ -139,20 +135,20 @@ Finding sampling(KernelCalls& kernel) {
   for (const char* const name : {"pebs", "ibs"}) {
     const std::string lacks = lacking(kernel, name);
     if (lacks.empty())
-      return {Kind::works, "hardware samples", std::string{name} + " sampled our own accesses", {}};
+      return {Finding::Kind::works, "hardware samples", std::string{name} + " sampled our own accesses", {}};
     missing += (missing.empty() ? "" : "; ") + (name + (": " + lacks));
   }
-  return {Kind::lacks, "hardware samples", missing,
+  return {Finding::Kind::lacks, "hardware samples", missing,
           "tierd estimates samples from DAMON's regions instead"};
 }
 
-Finding kernels_own(KernelCalls& kernel) {
+Finding kernels_policies(KernelCalls& kernel) {
   std::string balancing, demotion;
   const int first = kernel.read("/proc/sys/kernel/numa_balancing", balancing);
   const int second = kernel.read("/sys/kernel/mm/numa/demotion_enabled", demotion);
   std::string what = "numa_balancing " + (first == 0 ? stripped(balancing) : "is not there") +
                      ", demotion " + (second == 0 ? stripped(demotion) : "is not there");
-  Finding out{Kind::note, "the kernel's own tiering", what, {}};
+  Finding out{Finding::Kind::note, "the kernel's own tiering", what, {}};
   if (first == 0 && stripped(balancing) != "0")
     out.cure = "sysctl kernel.numa_balancing=0, while pages are moved from outside";
   return out;
@@ -163,7 +159,7 @@ Finding kernels_own(KernelCalls& kernel) {
 std::vector<Finding> probe(KernelCalls& kernel) {
   std::vector<Finding> out{tiers(kernel)};
   absent(kernel, out);
-  for (const auto& look : {moves, populated, damon, sampling, kernels_own})
+  for (const auto& look : {moves, populated, damon, sampling, kernels_policies})
     out.push_back(look(kernel));
   return out;
 }
@@ -171,8 +167,8 @@ std::vector<Finding> probe(KernelCalls& kernel) {
 std::string text_of(const std::vector<Finding>& findings) {
   std::string out;
   for (const Finding& finding : findings) {
-    out += finding.kind == Kind::works   ? "yes   "
-           : finding.kind == Kind::lacks ? "no    "
+    out += finding.kind == Finding::Kind::works   ? "yes   "
+           : finding.kind == Finding::Kind::lacks ? "no    "
                                          : "      ";
     out += finding.subject + ": " + finding.what;
     if (!finding.cure.empty()) out += "\n      -> " + finding.cure;
@@ -184,8 +180,8 @@ std::string text_of(const std::vector<Finding>& findings) {
 std::string json_of(const std::vector<Finding>& findings) {
   std::string out = "[";
   for (const Finding& finding : findings) {
-    const char* const works = finding.kind == Kind::works   ? "true"
-                              : finding.kind == Kind::lacks ? "false"
+    const char* const works = finding.kind == Finding::Kind::works   ? "true"
+                              : finding.kind == Finding::Kind::lacks ? "false"
                                                             : "null";
     out += (out.size() > 1 ? ",\n " : "") + ("{\"subject\": " + json_text(finding.subject)) +
            ", \"works\": " + works + ", \"found\": " + json_text(finding.what) +

@@ -27,6 +27,18 @@ std::optional<Number> number(std::string_view text) {
   return std::string{text};
 }
 
+/// Without spaces at either end, and without the end of a line of DOS.
+[[nodiscard]] inline std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\r')) text.remove_suffix(1);
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  return text;
+}
+
+/// What the system says of an errno.
+[[nodiscard]] inline std::string message(int error) {
+  return std::generic_category().message(error);
+}
+
 /// Calls with each part of the text that `end` separates.
 template <typename Visit>
 void each_part(std::string_view text, char end, Visit visit) {

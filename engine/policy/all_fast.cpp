@@ -14,7 +14,7 @@ class AllFast final : public StaticPolicy {
   Tier placement(PageRange) const override { return Tier::fast; }
 };
 
-const RegisterPolicy registered{{
+const RegisterPolicy all_fast_policy{{
     .name = "all-fast",
     .family = "reference",
     .summary = "everything in a fast tier that is large enough; an upper bound",

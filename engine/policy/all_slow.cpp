@@ -14,7 +14,7 @@ class AllSlow final : public StaticPolicy {
   Tier placement(PageRange) const override { return Tier::slow; }
 };
 
-const RegisterPolicy registered{{
+const RegisterPolicy all_slow_policy{{
     .name = "all-slow",
     .family = "reference",
     .summary = "everything in the slow tier; what a machine without fast memory does",

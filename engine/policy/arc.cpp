@@ -89,7 +89,7 @@ class Arc final : public CachePolicy<2> {
   double p_ = 0;
 };
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<Arc>>({
+const RegisterPolicy arc_policy{regulate::with_aol<make_policy<Arc>>({
     .name = "arc",
     .family = "cache",
     .summary = "a cache that balances recency and frequency by ghosts; promotes at first sample",

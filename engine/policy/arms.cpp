@@ -240,7 +240,7 @@ class Arms final : public Policy {
   std::vector<PageId> promotions_, victims_;
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> arms_knobs() {
   using namespace knob;
   const std::string code = "authors' code";
   return list(
@@ -291,14 +291,14 @@ std::vector<KnobDecl> knobs() {
            "time after which the change of the hot set may be over"));
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<Arms>>({
+const RegisterPolicy arms_policy{regulate::with_aol<make_policy<Arms>>({
     .name = "arms",
     .family = "frequency",
     .summary = "short and long moving averages, and moves that pay for themselves",
     .citation = "Yadalam et al., ARMS: Adaptive and Robust Memory Tiering System, 2025, "
                 "arXiv:2508.04417",
     .addresses = {"https://arxiv.org/abs/2508.04417"},
-    .knobs = knobs(),
+    .knobs = arms_knobs(),
     .traits = {.page_bytes = 2ULL << 20, .needs = Need::samples | Need::tier_counters},
 })};
 

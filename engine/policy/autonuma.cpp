@@ -38,7 +38,7 @@ class AutoNuma final : public HintFaultPolicy {
   void tick(Nanos now) override { scan_by_faults(now, Tiers::both); }
 };
 
-const RegisterPolicy registered{
+const RegisterPolicy autonuma_policy{
     regulate::with_aol<make_policy<AutoNuma>, regulate::Thins::windows>({
         .name = "autonuma",
         .family = "hint faults",

@@ -142,7 +142,7 @@ class AutoTiering final : public HintFaultPolicy {
   std::vector<Residency> where_;
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> autotiering_knobs() {
   using namespace knob;
   const std::string paper = "AutoTiering, ATC'21, §3";
   return list(
@@ -162,7 +162,7 @@ std::vector<KnobDecl> knobs() {
       migrate::kernel_marks_knobs());
 }
 
-const RegisterPolicy registered{
+const RegisterPolicy autotiering_policy{
     regulate::with_aol<make_policy<AutoTiering>, regulate::Thins::requests>({
         .name = "autotiering",
         .family = "hint faults",
@@ -170,7 +170,7 @@ const RegisterPolicy registered{
         .citation = "Kim, Choe and Ahn, Exploring the Design Space of Page Management for "
                     "Multi-Tiered Memory Systems, USENIX ATC 2021",
         .addresses = {"https://www.usenix.org/conference/atc21/presentation/kim-jonghyeon"},
-        .knobs = knobs(),
+        .knobs = autotiering_knobs(),
         .traits = {.needs = Need::faults},
     })};
 

@@ -104,7 +104,7 @@ class Colloid final : public TppPolicy {
   std::vector<PageId> moves_;  // scratch
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> colloid_knobs() {
   using namespace knob;
   return list(regulate::latency_balance_knobs(),
               real("quantum", 10, {1, 10000, log}, milliseconds, "Colloid, SOSP'24, §4; artifact",
@@ -114,16 +114,18 @@ std::vector<KnobDecl> knobs() {
               tpp_knobs());
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<Colloid>, regulate::Thins::windows>({
-    .name = "colloid",
-    .family = "hint faults",
-    .summary = "moves what faults toward the tier with the lower loaded latency, on TPP",
-    .citation = "Vuppalapati and Agarwal, Tiered Memory Management: Access Latency is the Key!, "
-                "SOSP 2024",
-    .addresses = {"https://doi.org/10.1145/3694715.3695968"},
-    .knobs = knobs(),
-    .traits = {.needs = Need::faults | Need::accessed_bits | Need::tier_counters},
-})};
+const RegisterPolicy colloid_policy{
+    regulate::with_aol<make_policy<Colloid>, regulate::Thins::windows>({
+        .name = "colloid",
+        .family = "hint faults",
+        .summary = "moves what faults toward the tier with the lower loaded latency, on TPP",
+        .citation =
+            "Vuppalapati and Agarwal, Tiered Memory Management: Access Latency is the Key!, "
+            "SOSP 2024",
+        .addresses = {"https://doi.org/10.1145/3694715.3695968"},
+        .knobs = colloid_knobs(),
+        .traits = {.needs = Need::faults | Need::accessed_bits | Need::tier_counters},
+    })};
 
 }  // namespace
 }  // namespace tt

@@ -65,7 +65,7 @@ class DamonGoal final : public DamonPolicy {
   }
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> damon_goal_knobs() {
   using namespace knob;
   const std::string script = "damo, scripts/mem_tier.sh";
   const std::string kernel = "Linux 6.16, mm/damon";
@@ -115,7 +115,7 @@ std::vector<KnobDecl> knobs() {
           "of a hot region, only pages whose own accessed bit is set; of a cold one, only others"));
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<DamonGoal>>({
+const RegisterPolicy damon_goal_policy{regulate::with_aol<make_policy<DamonGoal>>({
     .name = "damon-goal",
     .family = "region",
     .summary = "DAMON's regions; quotas follow the fast tier's use, intervals what is seen",
@@ -125,7 +125,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<DamonGoal>>({
     .addresses = {"https://docs.kernel.org/mm/damon/design.html",
                   "https://github.com/damonitor/damo/blob/next/scripts/mem_tier.sh",
                   "https://doi.org/10.1145/3502181.3531466"},
-    .knobs = knobs(),
+    .knobs = damon_goal_knobs(),
     .traits = {.needs = Need::probes | Need::accessed_bits},
 })};
 

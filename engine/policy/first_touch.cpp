@@ -16,7 +16,7 @@ class FirstTouch final : public StaticPolicy {
   Tier placement(PageRange) const override { return Tier::fast; }
 };
 
-const RegisterPolicy registered{{
+const RegisterPolicy first_touch_policy{{
     .name = "first-touch",
     .family = "static",
     .summary = "Linux' default: the fast tier while it has room, then the slow one; no migration",

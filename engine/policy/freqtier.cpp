@@ -141,7 +141,7 @@ class FreqTier final : public Policy {
   std::vector<std::uint32_t> counts_;  // scratch
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> freqtier_knobs() {
   using namespace knob;
   return list(
       regulate::ladder_knobs("§V-B2"), track::sample_batch_knob("§IV-C"),
@@ -161,14 +161,14 @@ std::vector<KnobDecl> knobs() {
       migrate::scan_chunk_knob("§V-B1 (\"a batch of contiguous pages\")"));
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<FreqTier>>({
+const RegisterPolicy freqtier_policy{regulate::with_aol<make_policy<FreqTier>>({
     .name = "freqtier",
     .family = "frequency",
     .summary = "one counting Bloom filter, adaptive threshold, sampling that backs off when stable",
     .citation = "Song et al., Lightweight Frequency-Based Tiering for CXL Memory Systems, 2024, "
                 "arXiv:2312.04789v1",
     .addresses = {"https://arxiv.org/abs/2312.04789v1"},
-    .knobs = knobs(),
+    .knobs = freqtier_knobs(),
 })};
 
 }  // namespace

@@ -291,7 +291,7 @@ class HeMem final : public Policy {
   std::vector<Residency> where_;                        // of pages_
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> hemem_knobs() {
   using namespace knob;
   const auto table = [](std::string name, std::int64_t initial, Limits limits, Unit unit,
                         std::string meaning) {
@@ -319,7 +319,7 @@ std::vector<KnobDecl> knobs() {
                     "requests per pass that take pages off them because a sample found them cold"));
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<HeMem>>({
+const RegisterPolicy hemem_policy{regulate::with_aol<make_policy<HeMem>>({
     .name = "hemem",
     .family = "frequency",
     .summary = "exact read and write counts, static thresholds, rate-limited background migration",
@@ -327,7 +327,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<HeMem>>({
         "Raybuck et al., HeMem: Scalable Tiered Memory Management for Big Data Applications "
         "and Real NVM, SOSP 2021; knobs of From Good to Great, 2025, Table 2",
     .addresses = {"https://doi.org/10.1145/3477132.3483550", "https://arxiv.org/abs/2504.18714"},
-    .knobs = knobs(),
+    .knobs = hemem_knobs(),
     // The thread that reads samples spins on its own processor; the policy's sleeps (artifact).
     .traits = {.page_bytes = 2ULL << 20, .standing_threads = 1},
 })};

@@ -53,7 +53,7 @@ class Hmsdk final : public DamonPolicy {
   }
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> hmsdk_knobs() {
   using namespace knob;
   const std::string tool = "HMSDK v4.0, tools/gen_migpol.py";
   const std::string damos = "Linux, Documentation/mm/damon/design.rst";
@@ -95,7 +95,7 @@ std::vector<KnobDecl> knobs() {
            "share below which demotion begins again; not above demote_free_high"));
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<Hmsdk>>({
+const RegisterPolicy hmsdk_policy{regulate::with_aol<make_policy<Hmsdk>>({
     .name = "hmsdk",
     .family = "region",
     .summary = "DAMON's regions by sampled accessed bits; hot and cold by fixed shares and ages",
@@ -103,7 +103,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<Hmsdk>>({
                 "HPDC 2022",
     .addresses = {"https://github.com/skhynix/hmsdk", "https://arxiv.org/abs/2504.18714",
                   "https://doi.org/10.1145/3502181.3531466"},
-    .knobs = knobs(),
+    .knobs = hmsdk_knobs(),
     .traits = {.needs = Need::probes | Need::accessed_bits},
 })};
 

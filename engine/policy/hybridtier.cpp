@@ -263,7 +263,7 @@ class HybridTier final : public Policy {
   std::vector<std::uint32_t> frequencies_, momenta_;  // scratch
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> hybridtier_knobs() {
   using namespace knob;
   return list(
       choice("variant", {"paper", "artifact"}, "ASPLOS'25; artifact",
@@ -312,14 +312,14 @@ std::vector<KnobDecl> knobs() {
               "momentum_hot_threshold and demote_momentum_below with 2 MiB pages"));
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<HybridTier>>({
+const RegisterPolicy hybridtier_policy{regulate::with_aol<make_policy<HybridTier>>({
     .name = "hybridtier",
     .family = "hybrid",
     .summary = "frequency and momentum in counting Bloom filters, second chance on demotion",
     .citation = "Song et al., HybridTier: an Adaptive and Lightweight CXL-Memory Tiering System, "
                 "ASPLOS 2025",
     .addresses = {"https://doi.org/10.1145/3676642.3736119"},
-    .knobs = knobs(),
+    .knobs = hybridtier_knobs(),
 })};
 
 }  // namespace

@@ -419,7 +419,7 @@ class Memtis final : public Policy {
   std::vector<Residency> where_;        // likewise
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> memtis_knobs() {
   using namespace knob;
   const std::string artifact = "artifact";
   return list(
@@ -462,14 +462,14 @@ std::vector<KnobDecl> knobs() {
           .when("variant", artifact));
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<Memtis>>({
+const RegisterPolicy memtis_policy{regulate::with_aol<make_policy<Memtis>>({
     .name = "memtis",
     .family = "frequency",
     .summary = "histogram of sampled hotness fits the hot set to the fast tier, with a warm set",
     .citation = "Lee et al., MEMTIS: Efficient Memory Tiering with Dynamic Page Classification and "
                 "Page Size Determination, SOSP 2023",
     .addresses = {"https://doi.org/10.1145/3600006.3613167"},
-    .knobs = knobs(),
+    .knobs = memtis_knobs(),
     .traits = {.page_bytes = 2ULL << 20},  // transparent huge pages (§3)
 })};
 

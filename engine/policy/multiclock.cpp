@@ -124,7 +124,7 @@ class MultiClock final : public Policy {
   std::vector<PageId> promotions_, victims_;  // scratch
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> multiclock_knobs() {
   using namespace knob;
   return list(real("kpromoted_period", 1000, {10, 60000, log}, milliseconds, "MULTI-CLOCK, HPCA'22",
                    "time between two passes of kpromoted"),
@@ -133,13 +133,13 @@ std::vector<KnobDecl> knobs() {
               migrate::kernel_marks_knobs(), migrate::reclaim_knobs());
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<MultiClock>>({
+const RegisterPolicy multiclock_policy{regulate::with_aol<make_policy<MultiClock>>({
     .name = "multiclock",
     .family = "page lists",
     .summary = "a promote list above the kernel's active list; kswapd demotes",
     .citation = "Maruf et al., MULTI-CLOCK: Dynamic Tiering for Hybrid Memory Systems, HPCA 2022",
     .addresses = {"https://doi.org/10.1109/HPCA53966.2022.00072"},
-    .knobs = knobs(),
+    .knobs = multiclock_knobs(),
     .traits = {.needs = Need::accessed_bits},
 })};
 

@@ -76,7 +76,7 @@ class Nbt final : public KswapdPolicy {
   const double free_space_;  // in pages
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> nbt_knobs() {
   using namespace knob;
   return list(migrate::scan_clock_knobs("time between two adjustments of the hot threshold"),
               classify::latency_threshold_knobs(),
@@ -86,13 +86,13 @@ std::vector<KnobDecl> knobs() {
               migrate::kernel_marks_knobs(), migrate::reclaim_knobs());
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<Nbt>, regulate::Thins::windows>({
+const RegisterPolicy nbt_policy{regulate::with_aol<make_policy<Nbt>, regulate::Thins::windows>({
     .name = "nbt",
     .family = "hint faults",
     .summary = "promotes what faults soon after its scan, under a rate limit; kswapd demotes",
     .citation = "Huang Ying, memory tiering: hot page selection (Tiering 0.8), Linux 6.1",
     .addresses = {"https://lwn.net/ml/linux-kernel/20220622083519.708236-1-ying.huang@intel.com/"},
-    .knobs = knobs(),
+    .knobs = nbt_knobs(),
     .traits = {.needs = Need::faults | Need::accessed_bits},
 })};
 

@@ -120,7 +120,7 @@ class Nimble final : public Policy {
   std::vector<PageId> hot_, cold_, candidates_, victims_;  // scratch
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> nimble_knobs() {
   using namespace knob;
   const std::string kernel = "Nimble, ASPLOS'19, §4; published kernel";
   return list(real("manage_period", 5000, {10, 100000, log}, milliseconds,
@@ -130,13 +130,13 @@ std::vector<KnobDecl> knobs() {
               integer("copy_threads", 4, {1, 32}, none, kernel, "threads that copy pages"));
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<Nimble>>({
+const RegisterPolicy nimble_policy{regulate::with_aol<make_policy<Nimble>>({
     .name = "nimble",
     .family = "page lists",
     .summary = "exchanges what was accessed once with what was not, by several threads",
     .citation = "Yan et al., Nimble Page Management for Tiered Memory Systems, ASPLOS 2019",
     .addresses = {"https://doi.org/10.1145/3297858.3304024"},
-    .knobs = knobs(),
+    .knobs = nimble_knobs(),
     .traits = {.needs = Need::accessed_bits},
 })};
 

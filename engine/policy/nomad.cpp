@@ -53,7 +53,7 @@ class Nomad final : public TppPolicy {
   }
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> nomad_knobs() {
   using namespace knob;
   return list(integer("passes", 10, {1, 100, log}, none, "artifact",
                       "copies of a page that stores may make void, before it stays"),
@@ -62,14 +62,14 @@ std::vector<KnobDecl> knobs() {
               tpp_knobs());
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<Nomad>, regulate::Thins::windows>({
+const RegisterPolicy nomad_policy{regulate::with_aol<make_policy<Nomad>, regulate::Thins::windows>({
     .name = "nomad",
     .family = "hint faults",
     .summary = "promotes as TPP, by copies that nobody waits for; clean pages keep a shadow",
     .citation = "Xiang et al., Nomad: Non-Exclusive Memory Tiering via Transactional Page "
                 "Migration, OSDI 2024",
     .addresses = {"https://www.usenix.org/conference/osdi24/presentation/xiang"},
-    .knobs = knobs(),
+    .knobs = nomad_knobs(),
     .traits = {.needs = Need::faults | Need::accessed_bits | Need::shadows | Need::copies},
 })};
 

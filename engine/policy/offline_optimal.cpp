@@ -192,7 +192,7 @@ class OfflineOptimal final : public Policy {
   bool settled_ = false;
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> offline_optimal_knobs() {
   using namespace knob;
   return list(
       real("epoch", 1000, {50, 600000, log}, milliseconds, "own choice",
@@ -203,12 +203,12 @@ std::vector<KnobDecl> knobs() {
               "threads that move pages, each its own"));
 }
 
-const RegisterPolicy registered{{
+const RegisterPolicy offline_optimal_policy{{
     .name = "offline-optimal",
     .family = "oracle",
     .summary = "oracle: the pages that save the most stalls, epoch by epoch, moves included",
     .citation = "offline optimum by Lagrangian relaxation; not a published system",
-    .knobs = knobs(),
+    .knobs = offline_optimal_knobs(),
     .traits = {.needs = Need::future | Need::placement, .placement = Granularity::page},
     .make = make_policy<OfflineOptimal>,
 }};

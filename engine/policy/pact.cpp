@@ -170,7 +170,7 @@ class Pact final : public Policy {
   std::vector<PageId> promotions_, victims_;  // scratch
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> pact_knobs() {
   using namespace knob;
   const std::string code = "ASPLOS'26; authors' release";
   return list(
@@ -198,13 +198,13 @@ std::vector<KnobDecl> knobs() {
       migrate::reclaim_knobs());
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<Pact>>({
+const RegisterPolicy pact_policy{regulate::with_aol<make_policy<Pact>>({
     .name = "pact",
     .family = "criticality",
     .summary = "stall time shared out to the pages that caused it; eager demotion by kernel lists",
     .citation = "Hadian et al., PACT: A Criticality-First Design for Tiered Memory, ASPLOS 2026",
     .addresses = {"https://doi.org/10.1145/3779212.3790198"},
-    .knobs = knobs(),
+    .knobs = pact_knobs(),
     .traits = {.needs = Need::samples | Need::tier_counters | Need::accessed_bits},
 })};
 

@@ -167,7 +167,7 @@ class Pghot final : public KswapdPolicy {
   std::vector<PageId> pages_, promotions_;
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> pghot_knobs() {
   using namespace knob;
   const std::string series = "pghot, v7, 2026";
   auto rate = classify::latency_threshold_knobs();
@@ -195,14 +195,14 @@ std::vector<KnobDecl> knobs() {
       migrate::kernel_marks_knobs(), migrate::reclaim_knobs());
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<Pghot>>({
+const RegisterPolicy pghot_policy{regulate::with_aol<make_policy<Pghot>>({
     .name = "pghot",
     .family = "hint faults",
     .summary = "counts faults and samples in a byte per page; a thread promotes what is hot",
     .citation =
         "Bharata B Rao, mm: Hot page tracking and promotion infrastructure (pghot), v7, 2026",
     .addresses = {"https://lore.kernel.org/linux-mm/20260323095104.238982-1-bharata@amd.com/"},
-    .knobs = knobs(),
+    .knobs = pghot_knobs(),
     .traits = {.needs = Need::samples | Need::faults | Need::accessed_bits},
 })};
 

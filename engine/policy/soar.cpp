@@ -22,12 +22,12 @@ namespace {
 
 constexpr auto sampling = "sampling_period";
 
-std::unique_ptr<Policy> make(const PolicyContext& context) {
+std::unique_ptr<Policy> make_soar(const PolicyContext& context) {
   if (context.placement != nullptr) return std::make_unique<Placing>(context);
   return regulate::make_profiling_run(context.memory, context.knobs, sampling);
 }
 
-const RegisterPolicy registered{{
+const RegisterPolicy soar_policy{{
     .name = "soar",
     .family = "static",
     .summary =
@@ -39,7 +39,7 @@ const RegisterPolicy registered{{
                .profiled = true,
                .needs = Need::samples | Need::sites | Need::placement,
                .placement = Granularity::page},
-    .make = make,
+    .make = make_soar,
 }};
 
 }  // namespace

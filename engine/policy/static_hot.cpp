@@ -52,7 +52,7 @@ class StaticHot final : public StaticPolicy {
   std::uint64_t hot_pages_ = 0;
 };
 
-const RegisterPolicy registered{{
+const RegisterPolicy static_hot_policy{{
     .name = "static-hot",
     .family = "oracle",
     .summary =

@@ -41,7 +41,7 @@ class Tpp final : public TppPolicy {
   }
 };
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<Tpp>, regulate::Thins::requests>({
+const RegisterPolicy tpp_policy{regulate::with_aol<make_policy<Tpp>, regulate::Thins::requests>({
     .name = "tpp",
     .family = "hint faults",
     .summary = "promotes active pages that fault; kswapd keeps room ahead of allocation",

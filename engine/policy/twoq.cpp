@@ -64,7 +64,7 @@ class TwoQ final : public CachePolicy<1> {
   const double in_, out_;  // K_in and K_out, as shares of the size
 };
 
-std::vector<KnobDecl> knobs() {
+std::vector<KnobDecl> twoq_knobs() {
   using namespace knob;
   return list(cache_knobs(),
               real("in_share", 0.25, {0.001, 1, log}, ratio, "VLDB'94, §3.1; HybridTier, §6.1",
@@ -73,7 +73,7 @@ std::vector<KnobDecl> knobs() {
                    "how many ghosts are remembered, as a share of the fast tier's pages (K_out)"));
 }
 
-const RegisterPolicy registered{regulate::with_aol<make_policy<TwoQ>>({
+const RegisterPolicy twoq_policy{regulate::with_aol<make_policy<TwoQ>>({
     .name = "twoq",
     .family = "cache",
     .summary = "a cache that keeps what returns after it left; promotes at first sample",
@@ -81,7 +81,7 @@ const RegisterPolicy registered{regulate::with_aol<make_policy<TwoQ>>({
                 "Replacement Algorithm, VLDB 1994; as a tiering system in HybridTier, ASPLOS 2025",
     .addresses = {"https://www.vldb.org/conf/1994/P439.PDF",
                   "https://doi.org/10.1145/3676642.3736119"},
-    .knobs = knobs(),
+    .knobs = twoq_knobs(),
     .traits = {.needs = Need::samples | Need::placement},
 })};
 

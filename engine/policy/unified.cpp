@@ -342,7 +342,7 @@ class Unified final : public Policy {
   std::vector<std::uint32_t> frequencies_, momenta_;  // scratch
 };
 
-std::unique_ptr<Policy> make(const PolicyContext& context) {
+std::unique_ptr<Policy> make_unified(const PolicyContext& context) {
   static const std::vector<KnobDecl> declared = unified::knobs();
   const Knobs& knobs = context.knobs;
   if (holds(unified::by_profile(), declared, knobs) && context.placement == nullptr)
@@ -351,7 +351,7 @@ std::unique_ptr<Policy> make(const PolicyContext& context) {
   return std::make_unique<Unified>(context);
 }
 
-const RegisterPolicy registered{unified::where_pages_move(regulate::with_aol<make>({
+const RegisterPolicy unified_policy{unified::where_pages_move(regulate::with_aol<make_unified>({
     .name = "unified",
     .family = "hybrid",
     .summary = "the parts of hybridtier and freqtier, each on or off, and what neighbours tell",

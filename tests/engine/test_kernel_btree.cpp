@@ -54,7 +54,7 @@ struct Phases {
 
 /// Accesses of the blocks up to the first lookup, and of those from it on.
 Phases phases(const RecordRequest& request) {
-  Phases result{record("btree", request), {}, {}};
+  Phases result{kernels::record("btree", request), {}, {}};
   const Reader reader{request.file};
   reader.verify();
   Block block;

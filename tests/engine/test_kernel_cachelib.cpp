@@ -76,7 +76,7 @@ struct Figures {
 
 Figures figures_of(const RecordRequest& request) {
   Figures out;
-  out.info = record("cachelib", request);
+  out.info = kernels::record("cachelib", request);
   const Reader reader{request.file};
   reader.verify();
   out.heat.resize(out.info.pages);
@@ -294,10 +294,10 @@ TEST("cachelib: what the generators read is memory of the application") {
   CHECK(online.loads.at("") < tabled.loads.at("") - 2);
 
   request.parameters["generator"] = std::string{"offline"};
-  CHECK_THROWS(record("cachelib", request), "allowed online, default");
+  CHECK_THROWS(kernels::record("cachelib", request), "allowed online, default");
   request.parameters["generator"] = std::string{"online"};
   request.parameters["popularity"] = std::string{"zipf"};
-  CHECK_THROWS(record("cachelib", request), "allowed normal, table");
+  CHECK_THROWS(kernels::record("cachelib", request), "allowed normal, table");
 }
 
 TEST("cachelib: the standard deviation decides how much memory is hot") {
@@ -345,7 +345,7 @@ TEST("cachelib: set and delete shares are met") {
   auto request = small(scratch.file("a.tts"));
   request.parameters["set_share"] = 0.2;
   request.parameters["delete_share"] = 0.1;
-  const StreamInfo info = record("cachelib", request);
+  const StreamInfo info = kernels::record("cachelib", request);
   const Reader reader{scratch.file("a.tts")};
   std::array<double, 3> kinds{};
   Block block;
@@ -359,7 +359,7 @@ TEST("cachelib: set and delete shares are met") {
   CHECK_NEAR(kinds[1] / all, 0.2, 0.015);
   CHECK_NEAR(kinds[2] / all, 0.1, 0.015);
   request.parameters["set_share"] = 0.95;
-  CHECK_THROWS(record("cachelib", request), "more than 1 with delete_share");
+  CHECK_THROWS(kernels::record("cachelib", request), "more than 1 with delete_share");
 }
 
 TEST("cachelib: what is hot moves at a shift and by churn, and stays without") {
@@ -381,7 +381,7 @@ TEST("cachelib: what is hot moves at a shift and by churn, and stays without") {
     request.parameters["duration_s"] = 120.0;
     request.parameters["churn_half_life_s"] = half_life_s;
     request.parameters["shift_at_s"] = shift_at_s;
-    const StreamInfo info = record("cachelib", request);
+    const StreamInfo info = kernels::record("cachelib", request);
     const Reader reader{scratch.file("a.tts")};
     std::array<std::vector<std::pair<double, std::uint32_t>>, 2> heat;
     for (auto& half : heat)

@@ -192,8 +192,8 @@ TEST("gpt2: portable exponential and hyperbolic tangent") {
   for (double x = -12; x < 12; x += 0.0173)
     CHECK_NEAR(static_cast<double>(kernels::portable_tanh(static_cast<float>(x))), std::tanh(x),
                1e-6);
-  CHECK_EQ(kernels::portable_exp(0), 1.0F);
-  CHECK(kernels::portable_exp(-1000) < 1e-37F);
+  CHECK_EQ(kernels::portable_exp(0.0F), 1.0F);
+  CHECK(kernels::portable_exp(-1000.0F) < 1e-37F);
 }
 
 TEST("gpt2: with its cache the model gives what a plain transformer gives without one") {

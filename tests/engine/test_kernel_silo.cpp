@@ -262,7 +262,7 @@ RecordRequest small_tpcc(const std::filesystem::path& file) {
 
 /// Accesses per page of the timed part.
 std::vector<double> heat(const RecordRequest& request, StreamInfo* description = nullptr) {
-  const StreamInfo info = record("silo", request);
+  const StreamInfo info = kernels::record("silo", request);
   if (description != nullptr) *description = info;
   const Reader reader{request.file};
   reader.verify();
@@ -400,7 +400,7 @@ TEST("tpcc: the consistency conditions hold, and rolled back orders leave nothin
 TEST("tpcc: the database grows to its size; pages are hot when written and cold soon after") {
   const Scratch scratch;
   const auto request = small_tpcc(scratch.file("a.tts"));
-  const StreamInfo info = record("silo", request);
+  const StreamInfo info = kernels::record("silo", request);
   const Reader reader{request.file};
   reader.verify();
   CHECK_EQ(info.op_kinds.size(), 5u);
