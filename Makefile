@@ -97,9 +97,9 @@ lint: $(VENV)/.dev ## Check style, types, Markdown, links and spelling
 	@git ls-files ':!*.json' ':!*.png' ':!constraints.txt' ':!tests/fuzz/corpus' | xargs $(BIN)/codespell
 
 # Kernels are left out: a stream is known by its kernel's source, so a changed line makes it stale.
-tidy: setup $(VENV)/.dev ## Run clang-tidy on the engine (ARGS=REGEX: on files whose path matches)
+tidy: setup $(VENV)/.dev ## Run clang-tidy on the engine (ARGS=tt_live: on one of its libraries)
 	@$(BIN)/run-clang-tidy.py -clang-tidy-binary $(BIN)/clang-tidy -p $(BUILD) -quiet -hide-progress \
-	  -j $(JOBS) $(or $(ARGS),'^$(CURDIR)/engine/.*\.cpp$$')
+	  -j $(JOBS) $(or $(ARGS),'/engine/.*\.cpp$$|/(tt_[a-z]+|_engine)\.dir/Unity/')
 
 format: $(VENV)/.dev ## Format all sources
 	@$(BIN)/ruff check --fix --quiet $(PYTHON_FOLDERS) || true

@@ -111,8 +111,8 @@ std::size_t DamonDecoder::feed(std::span<const std::byte> bytes) {
 /// Regions come in order of addresses, target by target.
 void DamonDecoder::region(std::uint64_t time, std::span<const std::byte> raw) {
   const std::uint64_t target = field_value(raw, target_), count = field_value(raw, count_);
-  const DamonRegion region{field_value(raw, begin_), field_value(raw, end_), field_value(raw, accesses_),
-                           field_value(raw, age_)};
+  const DamonRegion region{field_value(raw, begin_), field_value(raw, end_),
+                           field_value(raw, accesses_), field_value(raw, age_)};
   if (region.begin >= region.end)
     throw std::runtime_error("a region of DAMON ends before it begins");
   const bool goes_on = !open_.regions.empty() && open_.target == target && expected_ == count &&

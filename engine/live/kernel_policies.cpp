@@ -20,7 +20,8 @@ const std::string balancing = "/proc/sys/kernel/numa_balancing";
 const std::string demotion = "/sys/kernel/mm/numa/demotion_enabled";
 const std::string scan_folder = "/sys/kernel/debug/sched/numa_balancing/";
 
-constexpr std::array<std::string_view, 5> kernels_own{"autonuma", "nbt", "tpp", "damon-goal", "hmsdk"};
+constexpr std::array<std::string_view, 5> kernels_own{"autonuma", "nbt", "tpp", "damon-goal",
+                                                      "hmsdk"};
 
 /// What would run the policies that neither Linux nor a daemon can.
 struct Elsewhere {
@@ -203,7 +204,9 @@ Nodes nodes_of(const KernelPlanner& plan, const std::optional<Nodes>& named) {
 
 }  // namespace
 
-bool is_kernels_own(std::string_view policy) { return std::ranges::find(kernels_own, policy) != kernels_own.end(); }
+bool is_kernels_own(std::string_view policy) {
+  return std::ranges::find(kernels_own, policy) != kernels_own.end();
+}
 
 KernelPlan kernel_plan(KernelCalls& kernel, const PolicyInfo& policy, const KnobMap& given,
                        const std::optional<Nodes>& named) {

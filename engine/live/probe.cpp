@@ -78,7 +78,10 @@ Finding moves(KernelCalls& kernel) {
     const std::vector<int> nodes{status[0]};
     result = kernel.move_pages(pid, addresses, nodes, status);
     if (result == 0 && status[0] >= 0)
-      return {Finding::Kind::works, "moving pages", "of our own; another user's take CAP_SYS_PTRACE", {}};
+      return {Finding::Kind::works,
+              "moving pages",
+              "of our own; another user's take CAP_SYS_PTRACE",
+              {}};
   }
   const int error = result < 0 ? static_cast<int>(-result) : -status[0];
   return {Finding::Kind::lacks, "moving pages", message(error),
@@ -92,7 +95,8 @@ Finding populated(KernelCalls& kernel) {
       kernel.populated(::getpid(), own.address(), own.address() + OwnPages::bytes, runs);
   if (error == 0 && !runs.empty())
     return {Finding::Kind::works, "populated pages", "are told by /proc/PID/pagemap", {}};
-  return {Finding::Kind::lacks, "populated pages", error == 0 ? "none is told" : message(error), {}};
+  return {
+      Finding::Kind::lacks, "populated pages", error == 0 ? "none is told" : message(error), {}};
 }
 
 Finding damon(KernelCalls& kernel) {
@@ -126,7 +130,10 @@ Finding damon(KernelCalls& kernel) {
     out.cure = "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1";
     return out;
   }
-  return {Finding::Kind::works, "DAMON", "regions by its tracepoint; samples of pages are estimated", {}};
+  return {Finding::Kind::works,
+          "DAMON",
+          "regions by its tracepoint; samples of pages are estimated",
+          {}};
 }
 
 /// Not by what sysfs lists: a hypervisor may show what it does not have.
@@ -135,7 +142,10 @@ Finding sampling(KernelCalls& kernel) {
   for (const char* const name : {"pebs", "ibs"}) {
     const std::string lacks = lacking(kernel, name);
     if (lacks.empty())
-      return {Finding::Kind::works, "hardware samples", std::string{name} + " sampled our own accesses", {}};
+      return {Finding::Kind::works,
+              "hardware samples",
+              std::string{name} + " sampled our own accesses",
+              {}};
     missing += (missing.empty() ? "" : "; ") + (name + (": " + lacks));
   }
   return {Finding::Kind::lacks, "hardware samples", missing,
@@ -169,7 +179,7 @@ std::string text_of(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     out += finding.kind == Finding::Kind::works   ? "yes   "
            : finding.kind == Finding::Kind::lacks ? "no    "
-                                         : "      ";
+                                                  : "      ";
     out += finding.subject + ": " + finding.what;
     if (!finding.cure.empty()) out += "\n      -> " + finding.cure;
     out += '\n';
@@ -182,7 +192,7 @@ std::string json_of(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     const char* const works = finding.kind == Finding::Kind::works   ? "true"
                               : finding.kind == Finding::Kind::lacks ? "false"
-                                                            : "null";
+                                                                     : "null";
     out += (out.size() > 1 ? ",\n " : "") + ("{\"subject\": " + json_text(finding.subject)) +
            ", \"works\": " + works + ", \"found\": " + json_text(finding.what) +
            ", \"cure\": " + (finding.cure.empty() ? "null" : json_text(finding.cure)) + "}";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// The filter is a template on everything that its options choose, so that the inner loop knows them
-// all; make_cbf() picks the instance and dispatch is once per batch.
+// The filter is a template on what its inner loop has to know; make_cbf() picks the instance and
+// dispatch is once per batch.
 #include "track/cbf.hpp"
 
 #include <algorithm>
@@ -96,7 +96,7 @@ class Sweep {
   bool done_ = false;
 };
 
-template <unsigned Bits, unsigned K, bool Blocked, bool Conservative>
+template <unsigned Bits, unsigned K, bool Blocked>
 class Cbf final : public Tracker {
   using Cells = Packed<Bits>;
   static constexpr std::uint64_t line_slice = Cells::per_line / K;
@@ -111,12 +111,13 @@ class Cbf final : public Tracker {
   using Key = std::conditional_t<Blocked, LineKey, HashKey>;
 
  public:
-  Cbf(std::uint64_t lines, std::uint64_t seed)
+  Cbf(std::uint64_t lines, bool conservative, std::uint64_t seed)
       : array_(lines),
         base_(array_.data()),
         lines_(lines),
         slice_(lines * Cells::per_line / K),
         salt_(mix64(seed)),
+        conservative_(conservative),
         sweep_(lines) {}
 
   void increment(std::span<const PageId> batch) override {
@@ -235,7 +236,7 @@ class Cbf final : public Tracker {
       indices[i] = index;
       values[i] = Cells::read(base, index);
     });
-    if constexpr (Conservative) {
+    if (conservative_) {
       std::uint32_t least = values[0];
       for (unsigned i = 1; i < K; ++i) least = std::min(least, values[i]);
       const std::uint32_t target = least + std::min(amount, Cells::max - least);
@@ -256,10 +257,14 @@ class Cbf final : public Tracker {
           if (cooling) [[unlikely]]
             for (const Key key : keys) settle(key);
           const auto amount = [&](std::size_t i) { return amount_of(batch[begin + i]); };
-          if constexpr (quad)
-            QuadLine<Bits>::template raise<Conservative>(base_, keys, amount);
-          else
+          if constexpr (quad) {
+            if (conservative_)
+              QuadLine<Bits>::template raise<true>(base_, keys, amount);
+            else
+              QuadLine<Bits>::template raise<false>(base_, keys, amount);
+          } else {
             for (std::size_t i = 0; i < keys.size(); ++i) raise(keys[i], amount(i));
+          }
         });
   }
 
@@ -268,6 +273,7 @@ class Cbf final : public Tracker {
   std::uint64_t lines_;
   std::uint64_t slice_;
   std::uint64_t salt_;
+  bool conservative_;
   Sweep sweep_;
 };
 
@@ -295,12 +301,9 @@ std::uint64_t cbf_lines(const CbfOptions& options) {
 
 template <unsigned Bits, unsigned K>
 std::unique_ptr<Tracker> make(const CbfOptions& options, std::uint64_t lines) {
-  const std::uint64_t seed = options.seed;
-  if (options.blocked && options.conservative)
-    return std::make_unique<Cbf<Bits, K, true, true>>(lines, seed);
-  if (options.blocked) return std::make_unique<Cbf<Bits, K, true, false>>(lines, seed);
-  if (options.conservative) return std::make_unique<Cbf<Bits, K, false, true>>(lines, seed);
-  return std::make_unique<Cbf<Bits, K, false, false>>(lines, seed);
+  if (options.blocked)
+    return std::make_unique<Cbf<Bits, K, true>>(lines, options.conservative, options.seed);
+  return std::make_unique<Cbf<Bits, K, false>>(lines, options.conservative, options.seed);
 }
 
 template <unsigned Bits, unsigned... Less>
