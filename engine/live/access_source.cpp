@@ -19,9 +19,10 @@ namespace {
 /// about what policies mean by it. The last level of a large cache takes 70 or so.
 constexpr unsigned memory_cycles = 128;
 
-std::unique_ptr<AccessSource> processors(std::string_view name, KernelCalls& kernel) {
-  std::optional<Pmu> pmu =
-      name == "pebs" ? find_pebs(kernel, memory_cycles) : find_ibs(kernel, true);
+std::unique_ptr<AccessSource> sampling(std::string_view name, KernelCalls& kernel) {
+  std::optional<Pmu> pmu = name == "pebs"  ? find_pebs(kernel, memory_cycles)
+                           : name == "ibs" ? find_ibs(kernel, true)
+                                           : find_hints(kernel);
   return std::make_unique<PerfSamples>(kernel, std::move(pmu.value()), PerfSamples::Options{});
 }
 
@@ -30,10 +31,10 @@ std::unique_ptr<AccessSource> processors(std::string_view name, KernelCalls& ker
 std::unique_ptr<AccessSource> make_source(std::string_view name, KernelCalls& kernel,
                                           Changes& changes, const Damon::Options& damon,
                                           std::uint64_t seed) {
-  for (const std::string_view each : {"pebs", "ibs"}) {
-    if (name != "auto" && name != each) continue;
+  for (const std::string_view each : {"pebs", "ibs", "hints"}) {
+    if (name != each && (name != "auto" || each == "hints")) continue;
     const std::string missing = lacking(kernel, each);
-    if (missing.empty()) return processors(each, kernel);
+    if (missing.empty()) return sampling(each, kernel);
     if (name == each) throw NotAllowed(std::string{each} + ": " + missing);
   }
   if (name == "auto" || name == "damon")

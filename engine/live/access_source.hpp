@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // AccessSource: what tells which pages processes access. One is chosen for a session: the
-// processor's samples where it takes them, else the kernel's DAMON.
+// processor's samples where it takes them, else the kernel's DAMON; NUMA hinting faults, which have
+// their price, by name alone.
 #pragma once
 
 #include <array>
@@ -38,6 +39,8 @@ class AccessSource : public SampleSource {
   /// more.
   virtual void collect(const LiveMemory& memory, Nanos now, std::vector<Sample>& out) = 0;
 
+  /// Whether it lives on the kernel's NUMA balancing, which is off otherwise.
+  [[nodiscard]] virtual bool takes_balancing() const { return false; }
   /// Takes samples so many times as seldom as policies ask for, from now on; 1 for as often.
   virtual void spare(unsigned times) = 0;
   /// Processor time that threads of the kernel have used for it; false if that cannot be read.
@@ -51,11 +54,12 @@ class AccessSource : public SampleSource {
 };
 
 /// What make_source() takes.
-inline constexpr std::array<std::string_view, 4> source_names{"auto", "pebs", "ibs", "damon"};
+inline constexpr std::array<std::string_view, 5> source_names{"auto", "pebs", "ibs", "damon",
+                                                              "hints"};
 
 /// The source of this name; "auto": the processor's, if it really samples, else DAMON. What it
 /// changes in the kernel is noted in `changes`, which has to outlive it. NotAllowed telling why the
-/// processor does not sample so; std::invalid_argument for an unknown name.
+/// processor or the kernel does not sample so; std::invalid_argument for an unknown name.
 [[nodiscard]] std::unique_ptr<AccessSource> make_source(std::string_view name, KernelCalls& kernel,
                                                         Changes& changes,
                                                         const Damon::Options& damon,

@@ -14,10 +14,14 @@ namespace {
 using Fate = HardwareSample::Fate;
 using perf::get;
 
-/// What both begin with, in the order of linux/perf_event.h.
+/// What they begin with, in the order of linux/perf_event.h.
 struct DataSourceRecord {
   std::uint32_t pid, tid;
   std::uint64_t address, period, source;
+};
+struct FaultRecord {
+  std::uint32_t pid, tid;
+  std::uint64_t address, period;
 };
 struct IbsRecord {
   std::uint32_t pid, tid;
@@ -54,6 +58,8 @@ std::uint64_t sample_type(SampleLayout layout) {
       return PERF_SAMPLE_TID | PERF_SAMPLE_ADDR | PERF_SAMPLE_PERIOD | PERF_SAMPLE_DATA_SRC;
     case SampleLayout::ibs:
       return PERF_SAMPLE_TID | PERF_SAMPLE_PERIOD | PERF_SAMPLE_RAW;
+    case SampleLayout::fault:
+      return PERF_SAMPLE_TID | PERF_SAMPLE_ADDR | PERF_SAMPLE_PERIOD;
   }
   return 0;
 }
@@ -69,6 +75,13 @@ Fate decode_data_source(const perf_event_header& header, std::span<const std::by
     return Fate::cached;
   out = {static_cast<int>(record.pid), store ? AccessKind::store : AccessKind::load, record.address,
          record.period};
+  return Fate::access;
+}
+
+Fate decode_fault(std::span<const std::byte> body, HardwareSample& out) {
+  const auto record = get<FaultRecord>(body);
+  if (!in_user_space(record.address)) return Fate::outside;
+  out = {static_cast<int>(record.pid), AccessKind::load, record.address, record.period};
   return Fate::access;
 }
 

@@ -2,10 +2,11 @@
 
 // HardwareSample: one access that a processor has sampled, as a record of a perf ring tells it.
 //
-// Two layouts: PEBS and whatever else fills the kernel's perf_mem_data_src, and the registers of
+// Three layouts: PEBS and whatever else fills the kernel's perf_mem_data_src; the registers of
 // AMD's IBS, which every kernel hands out as they are ("Processor Programming Reference for AMD
-// Family 19h Model 01h", 55898, IBS; arch/x86/include/asm/amd/ibs.h). In which tier the page is, is
-// not taken from either: a processor knows sockets and kinds of memory, not which node is slow.
+// Family 19h Model 01h", 55898, IBS; arch/x86/include/asm/amd/ibs.h); and page faults. In which
+// tier the page is, is not taken from any: a processor knows sockets and kinds of memory, not which
+// node is slow.
 #pragma once
 
 #include <linux/perf_event.h>
@@ -32,7 +33,7 @@ struct HardwareSample {
   std::uint64_t period = 0;  // events since the sample before
 };
 
-enum class SampleLayout : std::uint8_t { data_source, ibs };
+enum class SampleLayout : std::uint8_t { data_source, ibs, fault };
 
 /// The sample_type of events whose records have this layout. Without a time: with one, Intel's
 /// kernel interrupts for each sample rather than for a full buffer of them.
@@ -45,5 +46,9 @@ enum class SampleLayout : std::uint8_t { data_source, ibs };
                                                       HardwareSample& out);
 [[nodiscard]] HardwareSample::Fate decode_ibs(const perf_event_header& header,
                                               std::span<const std::byte> body, HardwareSample& out);
+/// An access that faulted, by the program or by the kernel for it; whether it was a store is not
+/// told, and it counts as a load.
+[[nodiscard]] HardwareSample::Fate decode_fault(std::span<const std::byte> body,
+                                                HardwareSample& out);
 
 }  // namespace tt::live

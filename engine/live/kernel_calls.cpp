@@ -211,6 +211,34 @@ int Linux::sample(std::span<const SampledEvent> events, int processor,
   return 0;
 }
 
+int Linux::hint(std::span<const int> nodes) {
+  constexpr int bits = 64;
+  const auto set = [](const MemoryPolicy& policy) {
+    // One bit more than it has: what the call takes for the number of the last one (its BUGS).
+    const auto most = policy.nodes.size() * bits + 1;
+    return ::syscall(SYS_set_mempolicy, policy.mode, policy.nodes.data(), most) == 0 ? 0 : errno;
+  };
+  if (nodes.empty()) {
+    if (!before_) return 0;
+    const int error = set(*before_);
+    if (error == 0) before_.reset();
+    return error;
+  }
+  MemoryPolicy before, hinted;
+  if (::syscall(SYS_get_mempolicy, &before.mode, before.nodes.data(), before.nodes.size() * bits,
+                nullptr, 0) != 0)
+    return errno;
+  hinted.mode = MPOL_PREFERRED_MANY | MPOL_F_NUMA_BALANCING;
+  for (const int node : nodes) {
+    const auto number = static_cast<std::size_t>(node);
+    if (node < 0 || number / bits >= hinted.nodes.size()) return EINVAL;
+    hinted.nodes[number / bits] |= 1UL << (number % bits);
+  }
+  const int error = set(hinted);
+  if (error == 0 && !before_) before_ = before;
+  return error;
+}
+
 int Linux::populated(int pid, std::uint64_t begin, std::uint64_t end, std::vector<Populated>& out) {
   const perf::File pagemap = open("/proc/" + std::to_string(pid) + "/pagemap", O_RDONLY);
   if (!pagemap.is_open()) return errno;

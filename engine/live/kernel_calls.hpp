@@ -8,9 +8,11 @@
 
 #include <linux/perf_event.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +22,11 @@
 namespace tt::live {
 
 inline constexpr std::uint64_t base_page_bytes = 4096;
+/// 0 while the kernel's NUMA balancing is off.
+inline const std::string balancing_file = "/proc/sys/kernel/numa_balancing";
+/// The longest time in ms that it takes between two looks at a process.
+inline const std::string scan_period_file =
+    "/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms";
 /// Pages are numbered by blocks of this size: what a huge page maps.
 inline constexpr std::uint64_t block_bytes = 2 << 20;
 inline constexpr std::uint64_t block_pages = block_bytes / base_page_bytes;
@@ -73,6 +80,11 @@ class KernelCalls {
   /// A ring into which events on a processor go, of all processes. They sample from now on.
   [[nodiscard]] virtual int sample(std::span<const SampledEvent> events, int processor,
                                    std::unique_ptr<SampleRing>& out) = 0;
+  /// A program that this thread starts from now on takes new pages from these nodes, and the kernel
+  /// makes all of its pages inaccessible in turn, to see which are accessed, and leaves them where
+  /// they are moved (set_mempolicy(2): MPOL_PREFERRED_MANY with MPOL_F_NUMA_BALANCING, which lets
+  /// balancing move nothing as long as no processor is on these nodes). Without nodes: as before.
+  [[nodiscard]] virtual int hint(std::span<const int> nodes) = 0;
   /// The populated pages of [begin, end), in order, behind what `out` has already. A page that
   /// stands for zeros (read, never written) is not among them, if the kernel tells (6.7 or newer).
   [[nodiscard]] virtual int populated(int pid, std::uint64_t begin, std::uint64_t end,
@@ -96,10 +108,18 @@ class Linux final : public KernelCalls {
             std::unique_ptr<TraceRing>& out) override;
   int sample(std::span<const SampledEvent> events, int processor,
              std::unique_ptr<SampleRing>& out) override;
+  int hint(std::span<const int> nodes) override;
   int populated(int pid, std::uint64_t begin, std::uint64_t end,
                 std::vector<Populated>& out) override;
   long move_pages(int pid, std::span<const std::uint64_t> addresses, std::span<const int> nodes,
                   std::span<int> statuses) override;
+
+ private:
+  struct MemoryPolicy {
+    int mode = 0;
+    std::array<unsigned long, 16> nodes{};  // a bit each: 1024, the most that Linux has
+  };
+  std::optional<MemoryPolicy> before_;  // hint()
 };
 
 }  // namespace tt::live

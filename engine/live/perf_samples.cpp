@@ -61,9 +61,10 @@ SamplingRequest::Event PerfSamples::grant(Kind& kind, const SamplingRequest::Eve
   kind.owed = 0;
   if (!kind.event || asked.mode == Mode::off || !(asked.value > 0)) return {};
   if (asked.mode == Mode::period) {
-    kind.wanted =
-        std::clamp(asked.value, static_cast<double>(event(kind).least_period), longest_period);
-    kind.asked = {Mode::period, kind.wanted * stretched()};
+    const Pmu::Event& of = event(kind);
+    kind.wanted = std::clamp(asked.value / of.stands_for, static_cast<double>(of.least_period),
+                             longest_period);
+    kind.asked = {Mode::period, kind.wanted * of.stands_for * stretched()};
   } else {
     kind.asked = {Mode::frequency, std::min(asked.value, options_.most_hertz)};
   }
@@ -99,8 +100,9 @@ void PerfSamples::sample(const perf_event_header& header, std::span<const std::b
                          const LiveMemory& memory, std::vector<Sample>& out) {
   using Fate = HardwareSample::Fate;
   HardwareSample& found = waiting_[waiting_count_];
-  const Fate fate = pmu_.layout == SampleLayout::ibs ? decode_ibs(header, body, found)
-                                                     : decode_data_source(header, body, found);
+  const Fate fate = pmu_.layout == SampleLayout::ibs     ? decode_ibs(header, body, found)
+                    : pmu_.layout == SampleLayout::fault ? decode_fault(body, found)
+                                                         : decode_data_source(header, body, found);
   if (fate != Fate::access) {
     ++(fate == Fate::cached ? cached_ : fate == Fate::other ? other_ : outside_);
     return;
@@ -119,10 +121,16 @@ void PerfSamples::look_up(const LiveMemory& memory, std::vector<Sample>& out) {
   }
   for (std::size_t i = 0; i < count; ++i) {
     const HardwareSample& found = waiting_[i];
-    if (is_known[i])
+    if (is_known[i] && takes_balancing()) {
+      // It tells of a page as the processor maps it: of all parts of a huge page alike.
+      const PageRange unit = memory.unit(known[i].page);
+      for (known[i].page = unit.first; known[i].page < unit.end(); ++known[i].page.value)
+        hand_on(found, known[i], out);
+    } else if (is_known[i]) {
       hand_on(found, known[i], out);
-    else
+    } else {
       ++(std::ranges::find(pids_, found.pid) == pids_.end() ? foreign_ : unknown_);
+    }
   }
 }
 
@@ -131,7 +139,7 @@ void PerfSamples::hand_on(const HardwareSample& found, const Sample& known,
   Kind& kind = kinds_[index(found.kind)];
   const auto events = static_cast<double>(found.period);
   kind.events += events;
-  events_[index(found.kind)][index(known.tier)] += events;
+  events_[index(found.kind)][index(known.tier)] += events * event(kind).stands_for;
   if (kind.asked.mode == Mode::off) return;
   // Longer periods than are wanted cannot be helped; of shorter ones a part is handed on.
   kind.owed += std::min(1.0, events / (kind.wanted * stretched()));
@@ -208,7 +216,7 @@ void PerfSamples::count(Counters& counters) const {
 }
 
 std::string PerfSamples::text() const {
-  std::string out = std::to_string(taken_) + " samples by the processor's " + pmu_.name;
+  std::string out = std::to_string(taken_) + " " + pmu_.told;
   for (const auto& [count, what] :
        {std::pair{cached_, "served by caches"}, std::pair{foreign_, "of other processes"},
         std::pair{outside_, "of the kernel"}, std::pair{other_, "without an address"},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// PerfSamples: accesses that the processor samples (Intel PEBS, AMD IBS), from perf's rings.
+// PerfSamples: accesses that the processor samples (Intel PEBS, AMD IBS), or the kernel by NUMA
+// hinting faults, from perf's rings.
 //
 // An event is opened on each processor for all processes, not on each thread of those that are
 // watched: threads and processes come and go without a call, an event of a thread takes a file and
@@ -37,6 +38,7 @@ class PerfSamples final : public AccessSource {
 
   std::string_view name() const override { return pmu_.name; }
   Need serves() const override { return Need::samples; }
+  bool takes_balancing() const override { return pmu_.layout == SampleLayout::fault; }
   void start(std::span<const int> pids) override;
   int follow(std::span<const int> pids) override {
     pids_.assign(pids.begin(), pids.end());
@@ -71,8 +73,8 @@ class PerfSamples final : public AccessSource {
   struct Kind {
     std::optional<std::size_t> event;  // its index
     SamplingRequest::Event asked;
-    double wanted = 0;  // events between two samples that are handed on
-    double events = 0;  // in this window
+    double wanted = 0;  // occurrences between two samples that are handed on
+    double events = 0;  // occurrences in this window
     double owed = 0;    // of a sample
   };
   SamplingRequest::Event grant(Kind& kind, const SamplingRequest::Event& asked);

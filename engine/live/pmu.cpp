@@ -213,6 +213,22 @@ std::optional<Pmu> find_ibs(KernelCalls& kernel, bool misses) {
   return out;
 }
 
+std::optional<Pmu> find_hints(KernelCalls& kernel) {
+  if (!line(kernel, balancing_file)) return std::nullopt;
+  Pmu out{.name = "hints",
+          .told = "samples estimated from NUMA hinting faults",
+          .layout = SampleLayout::fault};
+  Pmu::Event event;
+  event.opened.attributes = attributes(PERF_TYPE_SOFTWARE, out.layout);
+  event.opened.attributes.config = PERF_COUNT_SW_PAGE_FAULTS;
+  event.loads = true;
+  // Assumed: what a page that is used is accessed until it is made inaccessible again. A policy's
+  // period of 10,007 misses is then one fault.
+  event.stands_for = 10'000;
+  out.events.push_back(event);
+  return out;
+}
+
 std::string open_rings(KernelCalls& kernel, const Pmu& pmu,
                        std::vector<std::unique_ptr<SampleRing>>& out) {
   std::vector<SampledEvent> events;
@@ -239,15 +255,25 @@ std::string open_rings(KernelCalls& kernel, const Pmu& pmu,
 std::string lacking(KernelCalls& kernel, std::string_view name) {
   constexpr unsigned any_load = 3;  // cycles: what the fewest take
   try {
-    std::optional<Pmu> pmu = name == "pebs" ? find_pebs(kernel, any_load) : find_ibs(kernel, false);
+    std::optional<Pmu> pmu = name == "pebs"  ? find_pebs(kernel, any_load)
+                             : name == "ibs" ? find_ibs(kernel, false)
+                                             : find_hints(kernel);
     if (!pmu)
       return name == "pebs" ? "the kernel lists no mem-loads (Intel; hypervisors usually hide them)"
-                            : "the kernel lists no ibs_op (AMD; hypervisors usually hide it)";
+             : name == "ibs" ? "the kernel lists no ibs_op (AMD; hypervisors usually hide it)"
+                             : "a kernel without CONFIG_NUMA_BALANCING";
+    if (name == "hints") {
+      const std::vector<int> first{0};
+      const int error = kernel.hint(first);
+      if (error != 0) return "its memory policy: " + message(error) + "; Linux takes it since 6.9";
+      if (const int kept = kernel.hint({}); kept != 0)
+        return "its memory policy cannot be taken back: " + message(kept);
+    }
     for (Pmu::Event& event : pmu->events) event.first_period = event.least_period;
     std::vector<std::unique_ptr<SampleRing>> rings;
     if (const std::string refused = open_rings(kernel, *pmu, rings); !refused.empty())
       return refused;
-    const Reading reading;
+    const Reading reading;  // its first touch faults
     const int self = ::getpid();
     std::vector<std::byte> bytes;
     bool seen = false;
@@ -256,7 +282,7 @@ std::string lacking(KernelCalls& kernel, std::string_view name) {
       for (const auto& ring : rings) {
         ring->read(bytes);
         ring->take(perf::each_record(bytes, [&](const perf_event_header& header, auto body) {
-          // Both layouts begin with the process; whatever served the access, it was sampled.
+          // All layouts begin with the process; whatever served the access, it was sampled.
           if (header.type == PERF_RECORD_SAMPLE)
             seen = seen || perf::get<std::int32_t>(body) == self;
         }));

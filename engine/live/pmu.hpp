@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Pmu: how a processor samples accesses to memory, as the kernel's files describe it
-// (/sys/bus/event_source/devices), and whether it really does.
+// (/sys/bus/event_source/devices), and whether it really does. The kernel itself samples too, by
+// NUMA hinting faults: it makes pages inaccessible in turn, and sees who comes.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,10 @@ struct Pmu {
     std::uint64_t least_period = 1;  // and the step in which it can be set
     std::uint64_t step = 1;
     std::uint64_t first_period = 1;  // before its rate is known, where a frequency is asked for
+    double stands_for = 1;           // accesses that missed the caches, each time it occurs
   };
   std::string name;                                           // "pebs"
+  std::string told = "samples by the processor's " + name;    // for people
   std::string processors = "/sys/devices/system/cpu/online";  // the file that lists those it has
   SampleLayout layout = SampleLayout::data_source;
   std::vector<Event> events;  // one of loads, or of both kinds, comes first
@@ -38,8 +41,14 @@ struct Pmu {
 /// last level of cache, where the processor can tell (Zen 4).
 [[nodiscard]] std::optional<Pmu> find_ibs(KernelCalls& kernel, bool misses);
 
-/// Whether `name` ("pebs", "ibs") samples this process's own accesses: opens its events as they
-/// will be opened, reads memory, and waits for a sample of that, for some 100 ms at most. Empty if
+/// The kernel's page faults, of which those of pages that are there are hinting faults. Only pages
+/// of a program that was started under KernelCalls::hint take part, while NUMA balancing is on.
+/// Nothing where the kernel has none (CONFIG_NUMA_BALANCING).
+[[nodiscard]] std::optional<Pmu> find_hints(KernelCalls& kernel);
+
+/// Whether `name` ("pebs", "ibs", "hints") samples this process's own accesses: opens its events
+/// as they will be opened, touches and reads memory, and waits for a sample of that, for some
+/// 100 ms at most. Of "hints" it also tries whether the kernel takes its memory policy. Empty if
 /// so; else what is missing, and what would grant it.
 [[nodiscard]] std::string lacking(KernelCalls& kernel, std::string_view name);
 

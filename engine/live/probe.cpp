@@ -152,9 +152,18 @@ Finding sampling(KernelCalls& kernel) {
           "tierd estimates samples from DAMON's regions instead"};
 }
 
+Finding hints(KernelCalls& kernel) {
+  const std::string lacks = lacking(kernel, "hints");
+  if (!lacks.empty()) return {Finding::Kind::lacks, "hinting faults", lacks, {}};
+  return {Finding::Kind::works,
+          "hinting faults",
+          "of programs that `tierd run --source hints` starts; it has its price",
+          {}};
+}
+
 Finding kernels_policies(KernelCalls& kernel) {
   std::string balancing, demotion;
-  const int first = kernel.read("/proc/sys/kernel/numa_balancing", balancing);
+  const int first = kernel.read(balancing_file, balancing);
   const int second = kernel.read("/sys/kernel/mm/numa/demotion_enabled", demotion);
   std::string what = "numa_balancing " + (first == 0 ? stripped(balancing) : "is not there") +
                      ", demotion " + (second == 0 ? stripped(demotion) : "is not there");
@@ -169,7 +178,7 @@ Finding kernels_policies(KernelCalls& kernel) {
 std::vector<Finding> probe(KernelCalls& kernel) {
   std::vector<Finding> out{tiers(kernel)};
   absent(kernel, out);
-  for (const auto& look : {moves, populated, damon, sampling, kernels_policies})
+  for (const auto& look : {moves, populated, damon, sampling, hints, kernels_policies})
     out.push_back(look(kernel));
   return out;
 }

@@ -72,12 +72,16 @@ void Session::start(Target target) {
   target_ = std::move(target);
   if (const int error = target_.find(kernel_); error != 0)
     throw NotAllowed(target_.text() + ": " + std::strerror(error));
-  // The kernel's own balancing would move pages back, and count them against the program.
-  const std::string balancing = "/proc/sys/kernel/numa_balancing";
-  const int error = balancing_.replace(balancing, "0");
-  if (error != 0 && error != ENOENT)
-    throw NotAllowed(balancing + ": " + std::strerror(error) +
-                     "; it takes CAP_SYS_ADMIN, or `sysctl kernel.numa_balancing=0` before");
+  // The kernel's own balancing would move pages back, and count them against the program; of one
+  // that was started for hinting faults it moves none.
+  const std::string wanted = source_->takes_balancing() ? "1" : "0";
+  const int error = balancing_.replace(balancing_file, wanted);
+  if (error != 0 && (error != ENOENT || source_->takes_balancing()))
+    throw NotAllowed(balancing_file + ": " + std::strerror(error) +
+                     "; it takes CAP_SYS_ADMIN, or `sysctl kernel.numa_balancing=" + wanted +
+                     "` before");
+  // Where nothing is moved by it, balancing looks more and more seldom: once a minute in the end.
+  if (source_->takes_balancing()) scans_seldom_ = balancing_.replace(scan_period_file, "1000");
   memory_.follow(target_.pids());
   if (!target_.pids().empty()) source_->start(target_.pids());
   share_.begin(kernel_.now(), used());
@@ -154,6 +158,9 @@ std::string Session::summary() const {
     if (pages > 0)
       out += "; " + std::to_string(pages) + " pages refused (" + std::strerror(error) + ")";
   if (moves.no_room > 0) out += "; no room for " + std::to_string(moves.no_room) + " pages";
+  if (scans_seldom_ != 0)
+    out += "; the kernel looks at accesses as seldom as once a minute (" + scan_period_file + ": " +
+           std::strerror(scans_seldom_) + ")";
   if (unseen_ != 0)
     out +=
         std::string{"; not every look at the process succeeded ("} + std::strerror(unseen_) + ")";

@@ -77,8 +77,9 @@ class Session {
   std::unique_ptr<Loop> loop_;
   CpuShare share_;
   bool kernel_time_known_ = true;
-  int unwatched_ = 0;  // the errno for which some processes are not watched
-  int unseen_ = 0;     // the errno of the last look that failed
+  int unwatched_ = 0;     // the errno for which some processes are not watched
+  int scans_seldom_ = 0;  // the errno for which balancing's longest period stays
+  int unseen_ = 0;        // the errno of the last look that failed
 };
 
 }  // namespace tt::live

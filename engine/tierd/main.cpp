@@ -79,8 +79,8 @@ const char* const usage =
     "  --fast NODES         memory nodes of the fast tier, such as 0 or 0-1 (default: the "
     "kernel's)\n"
     "  --slow NODES         those of the slow tier\n"
-    "  --source NAME        what tells of accesses: auto (default), pebs, ibs or\n"
-    "                       damon; `tierd probe` tries them\n"
+    "  --source NAME        what tells of accesses: auto (default), pebs, ibs, damon,\n"
+    "                       or of a program that is run hints; `tierd probe` tries them\n"
     "  --cpu SHARE          of one processor that tierd itself may take, such as 3%; it samples "
     "less\n"
     "                       often where it takes more\n"
@@ -294,6 +294,8 @@ Arguments arguments(Words& words, KernelCalls& kernel, bool launches) {
       throw Wrong("unknown option " + word + "; `tierd help` lists them");
     }
   }
+  if (out.session.source == "hints" && !launches)
+    throw Wrong("--source hints: only of a program that `tierd run` starts");
   Choice choice = choose(config_path, policy_name, sets);
   if (is_kernels_own(choice.policy))
     throw Wrong("policy " + choice.policy + " is the kernel's own: `tierd apply` sets it up");
@@ -430,8 +432,15 @@ int run(Words& words, KernelCalls& kernel) {
   Watch watch{kernel, given};
   const Signals signals;
   int child = 0;
+  const bool hints = given.session.source == "hints";
+  if (hints)
+    if (const int error = kernel.hint(given.session.nodes.of[index(Tier::slow)]); error != 0)
+      throw Wrong("--source hints: the slow tier's nodes as a memory policy: " + message(error));
   try {
     child = launch(given.command, signals);
+    if (hints)
+      if (const int error = kernel.hint({}); error != 0)
+        say("the memory policy of tierd itself stays that of the program: " + message(error));
   } catch (const std::system_error& error) {
     say(error.what());
     return error.code() == std::errc::no_such_file_or_directory ? 127 : 126;

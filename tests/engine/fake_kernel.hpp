@@ -40,7 +40,17 @@ class FakeKernel final : public live::KernelCalls {
     std::uint64_t started = 0;
   };
   /// What a call is, for the one that lets it fail.
-  enum class Call : std::uint8_t { read, write, trace, sample, period, populated, move, query };
+  enum class Call : std::uint8_t {
+    read,
+    write,
+    trace,
+    sample,
+    period,
+    hint,
+    populated,
+    move,
+    query
+  };
 
   explicit FakeKernel(std::vector<std::uint64_t> node_pages) : sizes(std::move(node_pages)) {}
 
@@ -250,6 +260,13 @@ class FakeKernel final : public live::KernelCalls {
     files[ibs + "format/l3missonly"] = "config:16\n";
     has_samples = true;
   }
+  /// One that marks pages for hinting faults.
+  void have_hints() {
+    files["/sys/devices/system/cpu/online"] = "0-1\n";
+    files[live::balancing_file] = "0\n";
+    files[live::scan_period_file] = "60000\n";
+    has_samples = true;
+  }
   bool has_samples = false;  // else there is no such event
   /// What is sampled on a processor. Whenever its ring is read, `sampling` may put records there.
   struct Sampled {
@@ -269,6 +286,13 @@ class FakeKernel final : public live::KernelCalls {
     for (const live::SampledEvent& event : events)
       here->periods.push_back(event.attributes.sample_period);
     out = std::make_unique<FakeSampleRing>(*this, here);
+    return 0;
+  }
+
+  std::vector<int> hinted;  // nodes of programs that are started now
+  int hint(std::span<const int> nodes) override {
+    if (const int error = failed(Call::hint)) return error;
+    hinted.assign(nodes.begin(), nodes.end());
     return 0;
   }
 

@@ -66,6 +66,17 @@ inline constexpr std::uint64_t memory_load =
 inline constexpr std::uint64_t missing_store =
     source_of(PERF_MEM_OP_STORE, PERF_MEM_LVL_L1 | PERF_MEM_LVL_MISS);
 
+/// A page fault, which is of the process also where the kernel accessed its page.
+inline void fault(Bytes& out, int pid, std::uint64_t address, std::uint64_t period,
+                  std::uint16_t misc = PERF_RECORD_MISC_USER) {
+  Bytes body;
+  put(body, pid);
+  put(body, pid + 1);
+  put(body, address);
+  put(body, period);
+  record(out, PERF_RECORD_SAMPLE, body, misc);
+}
+
 /// Registers of IBS in the order of their numbers, IbsOpCtl first.
 struct IbsRegisters {
   std::uint64_t data2 = 3;                               // memory of the machine

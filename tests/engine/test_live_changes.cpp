@@ -15,6 +15,7 @@
 #include "live/launcher.hpp"
 #include "live/probe.hpp"
 #include "live/session.hpp"
+#include "perf_bytes.hpp"
 #include "scratch.hpp"
 
 using namespace tt;
@@ -186,6 +187,39 @@ TEST("live session: DAMON and the kernel's balancing are taken, and given back")
   CHECK_EQ(kernel.files[FakeKernel::kdamonds + "nr_kdamonds"], std::string{"0"});
 }
 
+TEST("live session: hinting faults take the kernel's balancing, which is given back") {
+  for (const char* const before : {"0\n", "1\n", "2\n"}) {
+    FakeKernel kernel{{8192, 8192}};
+    kernel.have_hints();
+    kernel.files[balancing] = before;
+    kernel.sampling = [](FakeKernel::Sampled& on) { test::fault(on.bytes, ::getpid(), 4096, 1); };
+    kernel.map(7, 4096, 8192);
+    Session::Options options;
+    options.policy = "hemem";
+    options.source = "hints";
+    options.nodes.of = {std::vector{0}, std::vector{1}};
+    {
+      Session session{kernel, options, nullptr};
+      session.start(Target::processes({7}));
+      CHECK_EQ(kernel.files[balancing].substr(0, 1), std::string{"1"});
+      CHECK_EQ(kernel.files[live::scan_period_file], std::string{"1000"});
+      CHECK(session.summary().find("from NUMA hinting faults") != std::string::npos);
+      CHECK(session.summary().find("once a minute") == std::string::npos);
+    }
+    CHECK(kernel.files[live::scan_period_file].starts_with("60000"));
+    CHECK_EQ(kernel.files[balancing].substr(0, 1), std::string{before}.substr(0, 1));
+    {
+      Session session{kernel, options, nullptr};
+      kernel.files.erase(live::scan_period_file);
+      session.start(Target::processes({7}));
+      CHECK(session.summary().find("as seldom as once a minute") != std::string::npos);
+    }
+    Session session{kernel, options, nullptr};
+    kernel.files.erase(balancing);
+    CHECK_THROWS(session.start(Target::processes({7})), "sysctl kernel.numa_balancing=1");
+  }
+}
+
 TEST("live session: a process that may not be looked at is told, and so is a look that fails") {
   for (const int error : {EACCES, EPERM, EIO}) {
     FakeKernel kernel{{8192, 8192}};
@@ -229,9 +263,9 @@ TEST("live probe: what is missing is told with what would help") {
   CHECK(named("memory tiers").what.starts_with("all memory nodes stand in one memory tier"));
   CHECK(named("memory tiers").cure.starts_with("--fast 0 --slow 1"));
   // The second of two CXL devices, whose memory nobody has put online.
-  CHECK_EQ(live::probe(kernel).size(), 6u);
-  kernel.files["/sys/devices/system/node/possible"] = "0-2\n";
   CHECK_EQ(live::probe(kernel).size(), 7u);
+  kernel.files["/sys/devices/system/node/possible"] = "0-2\n";
+  CHECK_EQ(live::probe(kernel).size(), 8u);
   CHECK_EQ(named("nodes without memory").what, std::string{"2, which could have some"});
   CHECK(named("nodes without memory").cure.find("daxctl") != std::string::npos);
   kernel.files["/sys/devices/system/node/possible"] = "none\n";
@@ -246,12 +280,16 @@ TEST("live probe: what is missing is told with what would help") {
   CHECK(named("the kernel's own tiering").cure.find("numa_balancing=0") != std::string::npos);
   kernel.files[FakeKernel::kdamonds + "nr_kdamonds"] = "1\n";
   CHECK(named("DAMON").what.find("in use") != std::string::npos);
+  CHECK(named("hinting faults").kind == Finding::Kind::lacks);
+  kernel.have_hints();
+  kernel.sampling = [](FakeKernel::Sampled& on) { test::fault(on.bytes, ::getpid(), 4096, 1); };
+  CHECK(named("hinting faults").kind == Finding::Kind::works);
   const std::string json = live::json_of(live::probe(kernel));
   CHECK(json.find("{\"subject\": \"memory tiers\", \"works\": true, \"found\": \"fast 0, slow 1\", "
                   "\"cure\": null}") != std::string::npos);
   // On the machine that runs this, whatever it is.
   live::Linux machine;
-  CHECK(live::probe(machine).size() >= 6u);
+  CHECK(live::probe(machine).size() >= 7u);
 }
 
 TEST("live launcher: a program's end is told, and one that cannot run is an error") {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,8 +43,9 @@ const std::string cpu = "/sys/bus/event_source/devices/cpu/";
 Fate decoded(const Bytes& bytes, live::SampleLayout layout, HardwareSample& out) {
   Fate fate{};
   const std::size_t used = perf::each_record(bytes, [&](const auto& header, auto body) {
-    fate = layout == live::SampleLayout::ibs ? decode_ibs(header, body, out)
-                                             : decode_data_source(header, body, out);
+    fate = layout == live::SampleLayout::ibs     ? decode_ibs(header, body, out)
+           : layout == live::SampleLayout::fault ? decode_fault(body, out)
+                                                 : decode_data_source(header, body, out);
   });
   CHECK_EQ(used, bytes.size());
   return fate;
@@ -114,6 +116,22 @@ TEST("live perf: of IBS's samples those count that missed the caches, by their r
     const bool memory = source == 3 || source == 6 || source == 8 || source == 12;
     CHECK((from(source, zen4) == Fate::access) == memory);
     CHECK((from(source, 0) == Fate::access) == ((source & 7) == 3));
+  }
+}
+
+TEST("live perf: faults on pages of a program count, whoever accessed them for it") {
+  HardwareSample out;
+  for (const std::uint16_t misc : {PERF_RECORD_MISC_USER, PERF_RECORD_MISC_KERNEL}) {
+    Bytes bytes;
+    test::fault(bytes, pid, heap + 3, 4, misc);
+    CHECK(decoded(bytes, live::SampleLayout::fault, out) == Fate::access);
+    CHECK(out.pid == pid && out.address == heap + 3 && out.period == 4);
+    CHECK(out.kind == AccessKind::load);
+  }
+  for (const std::uint64_t address : {0ULL, 0xffff888000000000ULL}) {
+    Bytes bytes;
+    test::fault(bytes, pid, address, 1, PERF_RECORD_MISC_KERNEL);
+    CHECK(decoded(bytes, live::SampleLayout::fault, out) == Fate::outside);
   }
 }
 
@@ -245,6 +263,34 @@ TEST("live perf: whether a processor samples is tried, and what is missing is to
   CHECK(lacking(kernel, "pebs").find("online: cannot be read") != std::string::npos);
 }
 
+TEST("live perf: hinting faults take a kernel with their memory policy, which is given back") {
+  FakeKernel kernel{{100, 100}};
+  CHECK_EQ(lacking(kernel, "hints"), std::string{"a kernel without CONFIG_NUMA_BALANCING"});
+  kernel.have_hints();
+  kernel.fail = [](FakeKernel::Call call) { return call == FakeKernel::Call::hint ? EINVAL : 0; };
+  CHECK(lacking(kernel, "hints").find("Invalid argument; Linux takes it since 6.9") !=
+        std::string::npos);
+  int calls = 0;
+  kernel.fail = [&](FakeKernel::Call call) {
+    return call == FakeKernel::Call::hint && calls++ == 1 ? EPERM : 0;
+  };
+  CHECK(lacking(kernel, "hints").find("cannot be taken back") != std::string::npos);
+  kernel.fail = nullptr;
+  CHECK(lacking(kernel, "hints").find("no access of this process was sampled") !=
+        std::string::npos);
+  kernel.sampling = [](FakeKernel::Sampled& on) { test::fault(on.bytes, ::getpid(), heap, 1); };
+  CHECK_EQ(lacking(kernel, "hints"), std::string{});
+  CHECK(kernel.hinted.empty());
+  // The machine's own kernel: it takes the policy, or says what it does not know.
+  live::Linux own;
+  const std::vector<int> first{0}, none{-1}, beyond{1024};
+  const int error = own.hint(first);
+  CHECK(error == 0 || error == EINVAL || error == EPERM || error == ENOSYS);
+  CHECK_EQ(own.hint({}), 0);
+  CHECK_EQ(own.hint({}), 0);
+  CHECK(own.hint(none) != 0 && own.hint(beyond) != 0);
+}
+
 TEST("live perf: a session takes the processor's samples, and DAMON's without them") {
   FakeKernel kernel{{100, 100}};
   live::Changes changes{kernel, {}};
@@ -269,6 +315,7 @@ namespace {
 /// A process of 4096 pages of which 512 are accessed, on a machine that samples, under a policy
 /// with a budget of 600.
 struct Program {
+  enum class By : std::uint8_t { pebs, ibs, hints };
   static constexpr std::uint64_t limit = 600;
   FakeKernel kernel{{8192, 8192}};
   std::unique_ptr<PerfSamples> source;
@@ -280,17 +327,20 @@ struct Program {
   std::array<double, 2> owed{};
   Nanos told{};
   Rng rng{3};
-  bool ibs;
+  By by;
 
-  explicit Program(const std::string& name, bool with_ibs = false) : ibs(with_ibs) {
-    if (ibs)
-      kernel.have_ibs();
-    else
-      kernel.have_pebs();
-    if (ibs) events *= 10;  // operations, not misses
+  explicit Program(const std::string& name, By source_is = By::pebs) : by(source_is) {
+    kernel.have_pebs();
+    kernel.have_ibs();
+    kernel.have_hints();
+    if (by == By::ibs) events *= 10;     // operations, not misses
+    if (by == By::hints) events = 2500;  // a guest of Linux 6.12 had 5,000 to 13,000 in all
     kernel.clock = from_seconds(1000);
-    source = std::make_unique<PerfSamples>(
-        kernel, ibs ? *find_ibs(kernel, true) : *find_pebs(kernel, 128), PerfSamples::Options{});
+    source = std::make_unique<PerfSamples>(kernel,
+                                           by == By::pebs  ? *find_pebs(kernel, 128)
+                                           : by == By::ibs ? *find_ibs(kernel, true)
+                                                           : *find_hints(kernel),
+                                           PerfSamples::Options{});
     live::Nodes nodes;
     nodes.of = {std::vector{0}, std::vector{1}};
     live::LiveMemory::Options options;
@@ -325,7 +375,9 @@ struct Program {
   void record(Bytes& out, std::uint64_t address, std::uint64_t period, bool store) {
     const std::uint64_t what = rng.below(10);
     const int of = what == 0 ? 99 : pid;
-    if (ibs) {
+    if (by == By::hints) {
+      test::fault(out, of, what == 1 ? heap - page : address, period);
+    } else if (by == By::ibs) {
       const std::uint64_t missed = what == 1 ? 0 : 1 << 20;
       const std::uint64_t kind = rng.below(10) == 0 ? 2 : 1;
       test::ibs_sample(out, of, period, {.data3 = kind | 1 << 17 | missed, .address = address});
@@ -351,8 +403,9 @@ constexpr std::uint64_t most_of_it = 486;  // 95 of 100
 
 TEST("live perf: a hot set that the processor samples ends in the fast tier, within its budget") {
   for (const char* const name : {"hybridtier", "freqtier", "hemem", "memtis", "unified"}) {
-    for (const bool ibs : {false, true}) {
-      Program program{name, ibs};
+    for (const Program::By by : {Program::By::pebs, Program::By::ibs}) {
+      const bool ibs = by == Program::By::ibs;
+      Program program{name, by};
       const double time = ibs ? 25 : 8;  // batches of 100,000 fill more slowly
       program.run(time);
       CHECK(program.fast() >= most_of_it);
@@ -376,6 +429,62 @@ TEST("live perf: a hot set that the processor samples ends in the fast tier, wit
       CHECK(counters.loads[0] > counters.loads[1]);
     }
   }
+}
+
+TEST("live perf: a hot set of which hinting faults tell ends in the fast tier") {
+  for (const char* const name : {"hybridtier", "freqtier", "hemem", "memtis", "unified"}) {
+    Program program{name, Program::By::hints};
+    program.run(60);
+    CHECK(program.fast() >= most_of_it);
+    if (program.fast() < most_of_it)
+      std::cerr << "  " << name << ": " << program.fast() << " of 512\n"
+                << program.source->text() << "\n";
+    CHECK(program.kernel.most_on_node_0 <= Program::limit);
+    CHECK(program.source->text().find("estimated from NUMA hinting faults") != std::string::npos);
+    CHECK(program.source->text().find("pages that are not known") != std::string::npos);
+    // A fault stands for many accesses, and a period of misses is of those.
+    const Counters counters = program.memory->counters();
+    CHECK_NEAR((counters.loads[0] + counters.loads[1]) / (0.8 * 5000 * 60 * 10e3), 1, 0.05);
+    SamplingRequest asked;
+    asked.loads = {Mode::period, 50'000};
+    asked.stores = asked.loads;
+    CHECK(program.source->grant(asked).loads == asked.loads);
+    CHECK_EQ(program.source->period(AccessKind::load), 5u);
+    CHECK(program.source->grant(asked).stores == SamplingRequest::Event{});
+    asked.loads = {Mode::period, 100};
+    CHECK_EQ(program.source->grant(asked).loads.value, 10'000.0);
+  }
+}
+
+TEST("live perf: a hinting fault on a huge page tells of all of its parts") {
+  FakeKernel kernel{{8192, 8192}};
+  kernel.have_hints();
+  PerfSamples source{kernel, *find_hints(kernel), {}};
+  live::Nodes nodes;
+  nodes.of = {std::vector{0}, std::vector{1}};
+  live::LiveMemory memory{kernel, nodes, {}, &source};
+  kernel.map(pid, heap, heap + 2 * FakeKernel::huge);
+  kernel.touch_huge(pid, heap, 1);
+  kernel.touch(pid, heap + FakeKernel::huge, 1);
+  test::Rig rig{"first-touch", {}, 1, 1};
+  memory.follow(std::vector{pid});
+  CHECK_EQ(memory.look(*rig.policy, {}), 0);
+  SamplingRequest asked;
+  asked.loads = {Mode::period, 1};
+  (void)memory.set_sampling(asked);
+  std::set<std::uint64_t> seen;
+  for (const std::uint64_t address : {heap + 77 * page, heap + FakeKernel::huge + 5}) {
+    Bytes bytes;
+    test::fault(bytes, pid, address, 1);
+    std::vector<Sample> out;
+    CHECK_EQ(source.feed(bytes, memory, out), bytes.size());
+    CHECK_EQ(out.size(), address < heap + FakeKernel::huge ? 512u : 1u);
+    for (const Sample& each : out) {
+      CHECK(each.tier == Tier::slow);
+      CHECK(seen.insert(each.page.value).second);
+    }
+  }
+  CHECK_EQ(memory.counters().samples_taken, 513.0);
 }
 
 TEST("live perf: periods are those that are asked for, and frequencies are met") {
@@ -421,7 +530,7 @@ TEST("live perf: periods are those that are asked for, and frequencies are met")
 }
 
 TEST("live perf: of an event for loads and stores the less wanted kind is thinned") {
-  Program program{"first-touch", true};
+  Program program{"first-touch", Program::By::ibs};
   SamplingRequest asked;
   asked.loads = {Mode::period, 100000};
   asked.stores = {Mode::period, 1000000};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
 // Fuzz target: records in a ring of perf events. The first byte of an input says whose they are:
-// DAMON's, PEBS's or IBS's.
+// DAMON's, PEBS's, IBS's or those of hinting faults.
 #include <algorithm>
 #include <cstddef>
 
@@ -41,7 +41,7 @@ bool run(const Bytes& input, const std::filesystem::path&) {
   if (input.size() < records_at) return false;
   const auto* const begin = reinterpret_cast<const std::byte*>(input.data());
   const std::span<const std::byte> records{begin + records_at, input.size() - records_at};
-  const int whose = static_cast<unsigned char>(input[0]) % 3;
+  const int whose = static_cast<unsigned char>(input[0]) % 4;
   try {
     if (whose == 0) {
       live::DamonDecoder decoder{live::TraceFormat{FakeKernel::damon_format}};
@@ -53,9 +53,14 @@ bool run(const Bytes& input, const std::filesystem::path&) {
       return true;
     }
     FakeKernel kernel{{8, 8}};
-    whose == 1 ? kernel.have_pebs() : kernel.have_ibs();
-    live::PerfSamples source{
-        kernel, whose == 1 ? *find_pebs(kernel, 128) : *find_ibs(kernel, true), {}};
+    kernel.have_pebs();
+    kernel.have_ibs();
+    kernel.have_hints();
+    live::PerfSamples source{kernel,
+                             whose == 1   ? *find_pebs(kernel, 128)
+                             : whose == 2 ? *find_ibs(kernel, true)
+                                          : *find_hints(kernel),
+                             {}};
     live::Nodes nodes;
     nodes.of = {std::vector{0}, std::vector{1}};
     const live::LiveMemory memory{kernel, nodes, {}, &source};

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { page = 4096, mib_pages = 256, policy_default = 0, policy_bind = 2 };
+enum { page = 4096, mib_pages = 256, policy_bind = 2 };
 
 /// Ends a program that cannot do what it is for: nothing is said about tierd then.
 static inline _Noreturn void fail(const char* what) {
@@ -35,11 +35,18 @@ static inline double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/// What is touched from now on comes from this node; any node: -1.
+/// What is touched from now on comes from this node; as the program was started: -1.
 static inline void allocate_on(int node) {
-  unsigned long nodes = node < 0 ? 0 : 1UL << node;
-  if (syscall(SYS_set_mempolicy, node < 0 ? policy_default : policy_bind, node < 0 ? NULL : &nodes,
-              node < 0 ? 0 : 8 * sizeof nodes) != 0)
+  static int has_first = 0, first_mode;
+  static unsigned long first_nodes[16];
+  unsigned long nodes[16] = {0};
+  if (!has_first &&
+      syscall(SYS_get_mempolicy, &first_mode, first_nodes, 8 * sizeof nodes, NULL, 0) != 0)
+    fail("get_mempolicy");
+  has_first = 1;
+  if (node >= 0) nodes[0] = 1UL << node;
+  if (syscall(SYS_set_mempolicy, node < 0 ? first_mode : policy_bind,
+              node < 0 ? first_nodes : nodes, 8 * sizeof nodes + 1) != 0)
     fail("set_mempolicy");
 }
 

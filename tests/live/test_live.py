@@ -42,6 +42,40 @@ def test_a_hot_set_ends_fast_and_is_followed(
     assert ran.output.count("the hot set moves") == (moves < seconds)
 
 
+@pytest.mark.parametrize("policy", ["hemem", "hybridtier"])
+def test_hinting_faults_tell_of_a_hot_set(
+    tools: Tools, programs: dict[str, bytes], policy: str
+) -> None:
+    """The kernel sees accesses to a program under a memory policy, and moves none of its pages."""
+    ran = boot(
+        tools,
+        f"""
+echo 0 > /proc/sys/kernel/numa_balancing
+/tierd run --source hints --policy {policy} --fast-limit {LIMIT}M -- /hot 160 64 180 180 95
+echo "exit: $? balancing $(cat /proc/sys/kernel/numa_balancing)"
+echo 2 > /proc/sys/kernel/numa_balancing
+/tierd run --source hints -- sh -c 'cat /proc/self/numa_maps' | grep -c 'prefer (many)'
+echo "balancing $(cat /proc/sys/kernel/numa_balancing)"
+grep -c 'prefer (many)' /proc/self/numa_maps
+/tierd attach --source hints --pid 1; echo "attached: $?"
+""",
+        programs,
+    )
+    print(ran.output)
+    assert most_fast(ran.output) >= 61  # 95 %
+    moved = re.search(r"moved (\d+) MiB up .* estimated from NUMA hinting faults", ran.output)
+    assert moved is not None and int(moved[1]) >= 61  # not by the kernel
+    said = ran.output.splitlines()
+    assert "every byte is right" in said
+    assert "exit: 0 balancing 0" in said
+    assert "balancing 2" in said
+    assert said[-3] == "0"  # tierd's own children alone have the policy
+    assert said[-2:] == [
+        "tierd: error: --source hints: only of a program that `tierd run` starts",
+        "attached: 2",
+    ]
+
+
 def test_a_programs_end_is_its_own(tools: Tools, programs: dict[str, bytes]) -> None:
     ran = boot(
         tools,

@@ -175,7 +175,7 @@ def recorded(tmp_path: Path) -> Recorder:
 def test_the_hot_half_of_an_array_is_hot_in_the_recording(
     program: Path, recorded: Recorder
 ) -> None:
-    done, (spool,) = recorded(program, "hot", "2000")
+    done, (spool,) = recorded(program, "hot", "8000")
     assert done.returncode == 0, done.stderr
     place, count, used_s = done.stdout.split()
     base, pages = int(place, 16) // PAGE * PAGE, int(count)

@@ -16,6 +16,7 @@ import queue
 import re
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -55,6 +56,9 @@ class Line:
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        # The requests library does it too; but what is set in this thread is lost where the other
+        # one leaves warnings.catch_warnings() meanwhile.
+        warnings.filterwarnings("ignore", "SOCKS support in urllib3")
         self._thread = threading.Thread(target=self._work, name="tracking", daemon=True)
         self._thread.start()
 
