@@ -109,6 +109,13 @@ int node_pages(KernelCalls& kernel, int node, NodePages& out) {
   return 0;
 }
 
+Nodes nodes_of(std::vector<int> fast, std::vector<int> slow) {
+  for (const int node : fast)
+    if (std::ranges::find(slow, node) != slow.end())
+      throw std::invalid_argument("node " + std::to_string(node) + " is in both tiers");
+  return Nodes{{std::move(fast), std::move(slow)}};
+}
+
 std::string node_text(const std::vector<int>& nodes) {
   std::string out;
   for (const int node : nodes) {

@@ -47,6 +47,8 @@ class NoTiers : public std::runtime_error {
 [[nodiscard]] std::vector<int> empty_nodes(KernelCalls& kernel);
 /// A list of numbers as the kernel writes them: "0-2,5". std::runtime_error for any other text.
 [[nodiscard]] std::vector<int> node_list(std::string_view text);
+/// Tiers of these nodes. std::invalid_argument for a node that is in both.
+[[nodiscard]] Nodes nodes_of(std::vector<int> fast, std::vector<int> slow);
 /// "0,1,2,5", which `node_list` reads.
 [[nodiscard]] std::string node_text(const std::vector<int>& nodes);
 /// What /sys/devices/system/node/nodeN/meminfo says. Returns an errno, EINVAL for an unknown text.

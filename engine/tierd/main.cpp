@@ -239,7 +239,7 @@ Choice choose(const std::string& config_path, const std::string& policy_name,
 std::optional<Nodes> named_nodes(const std::string& fast, const std::string& slow) {
   if (fast.empty() != slow.empty()) throw Wrong("--fast and --slow are given together, or neither");
   if (fast.empty()) return std::nullopt;
-  return Nodes{{node_list(fast), node_list(slow)}};
+  return nodes_of(node_list(fast), node_list(slow));
 }
 
 struct Arguments {

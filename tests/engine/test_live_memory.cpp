@@ -187,6 +187,8 @@ TEST("live nodes: lists and tiers as the kernel writes them") {
   kernel.files[tiers + "4/nodelist"] = "0\n";
   kernel.files[tiers + "22/nodelist"] = "1-2\n";
   CHECK_EQ(live::find_nodes(kernel).text(), std::string{"fast 0, slow 1 2"});
+  CHECK_EQ(live::nodes_of({0, 3}, {1}).text(), std::string{"fast 0 3, slow 1"});
+  CHECK_THROWS(live::nodes_of({0, 1}, {1, 2}), "node 1 is in both tiers");
   kernel.files["/sys/devices/system/node/node1/meminfo"] = "";
   live::NodePages pages;
   CHECK_EQ(live::node_pages(kernel, 1, pages), 0);

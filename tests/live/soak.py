@@ -7,6 +7,7 @@ TIERTUNE_TIERD=build/engine/tierd python tests/live/soak.py [--minutes 60] [--ki
   moves, failures by cause, records lost, and tierd's processor time and memory.
 - `kills`: tierd is killed at so many moments, and then `tierd restore` undoes what it has changed.
 - `redis`: the share of pages with hot keys' values in the fast tier, every five seconds.
+- `start`: milliseconds until a program runs, by itself and under `tierd run`.
 - `policies`: seconds until 95 % of a hot set of 64 of 160 MiB are in the fast tier, and until
   another hot set is.
 
@@ -195,7 +196,17 @@ def redis_load(run: Callable[[str, float], str], given: argparse.Namespace) -> d
     return out
 
 
-PARTS = {"soak": soak, "kills": kills, "redis": redis_load, "policies": policies}
+def start(run: Callable[[str, float], str], given: argparse.Namespace) -> dict[str, Any]:
+    del given
+    output = run("/start 50 /start; /start 50 /tierd run --quiet -- /start\n", 60)
+    told = numbers(output, r"start: median ([\d.]+) ms, most ([\d.]+) ms$")
+    return {
+        name: {"median_ms": median, "most_ms": most}
+        for name, (median, most) in zip(("alone", "under_tierd"), told, strict=True)
+    }
+
+
+PARTS = {"soak": soak, "kills": kills, "redis": redis_load, "start": start, "policies": policies}
 
 
 def main() -> int:
