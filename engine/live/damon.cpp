@@ -72,7 +72,7 @@ void Damon::set_up(std::span<const int> pids) {
       read(kdamonds + "nr_kdamonds", "; it takes root, and a kernel with CONFIG_DAMON_SYSFS");
   if (used != "0")
     throw NotAllowed("DAMON is in use by somebody else: " + kdamonds + "nr_kdamonds is " + used +
-                     "; end what uses it, or write 0 there");
+                     "; end what uses it, write 0 there, or take `tierd run --source hints`");
   std::string format;
   int error = kernel_.read("/sys/kernel/tracing/events/damon/damon_aggregated/format", format);
   if (error != 0)
