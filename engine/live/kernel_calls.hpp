@@ -24,9 +24,10 @@ namespace tt::live {
 inline constexpr std::uint64_t base_page_bytes = 4096;
 /// 0 while the kernel's NUMA balancing is off.
 inline const std::string balancing_file = "/proc/sys/kernel/numa_balancing";
+/// The knobs of its scans.
+inline const std::string scan_folder = "/sys/kernel/debug/sched/numa_balancing/";
 /// The longest time in ms that it takes between two looks at a process.
-inline const std::string scan_period_file =
-    "/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms";
+inline const std::string scan_period_file = scan_folder + "scan_period_max_ms";
 /// Pages are numbered by blocks of this size: what a huge page maps.
 inline constexpr std::uint64_t block_bytes = 2 << 20;
 inline constexpr std::uint64_t block_pages = block_bytes / base_page_bytes;

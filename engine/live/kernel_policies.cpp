@@ -16,9 +16,7 @@
 namespace tt::live {
 namespace {
 
-const std::string balancing = "/proc/sys/kernel/numa_balancing";
 const std::string demotion = "/sys/kernel/mm/numa/demotion_enabled";
-const std::string scan_folder = "/sys/kernel/debug/sched/numa_balancing/";
 
 constexpr std::array<std::string_view, 5> kernels_own{"autonuma", "nbt", "tpp", "damon-goal",
                                                       "hmsdk"};
@@ -96,7 +94,7 @@ void leave_reclaim(KernelPlanner& plan) {
 void set_balancing(KernelPlanner& plan, const char* mode, bool demotes, const std::string& takes) {
   plan.set(demotion, demotes ? "true" : "false",
            {.takes = "demotion between memory tiers (Linux 5.15 or newer)"});
-  plan.set(balancing, mode, {.takes = takes});
+  plan.set(balancing_file, mode, {.takes = takes});
 }
 
 /// Memory tiering goes by the kernel's tiers, whatever the user says.
