@@ -37,9 +37,9 @@ struct SampleRing {
   std::uint64_t records;  // room
 
   // Written by the machine.
-  std::uint64_t head;                                 // records written
-  std::uint64_t lost;                                 // for want of room
-  std::array<std::array<std::uint64_t, 2>, 2> misses; // by kind and tier, of the whole machine
+  std::uint64_t head;                                  // records written
+  std::uint64_t lost;                                  // for want of room
+  std::array<std::array<std::uint64_t, 2>, 2> misses;  // by kind and tier, of the whole machine
 
   // Written by the reader.
   std::uint64_t tail;  // records read

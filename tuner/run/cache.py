@@ -30,6 +30,10 @@ LARGEST = 16_000_000
 """Bytes of a result."""
 KEPT_BUILDS = 5
 """Engine builds whose results stay, the most recently used ones."""
+EMULATED = "emulated"
+"""In place of a build: runs of the emulated machine, whose keys have all that they depend on."""
+KEPT_ALWAYS = (EMULATED,)
+"""An hour of work for a few kilobytes."""
 
 
 def folder(build: str) -> Path:
@@ -81,7 +85,8 @@ def prune(build: str) -> None:
         remove_leftovers(folder(build))
     except OSError as error:
         raise streams.unusable(error) from error
-    builds = sorted(folder(build).parent.iterdir(), key=lambda path: -path.lstat().st_mtime)
+    builds = [path for path in folder(build).parent.iterdir() if path.name not in KEPT_ALWAYS]
+    builds.sort(key=lambda path: -path.lstat().st_mtime)
     for path in builds[KEPT_BUILDS:]:
         shutil.rmtree(path, ignore_errors=True)
 

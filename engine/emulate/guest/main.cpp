@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+
+#include "emulate/guest/guest.hpp"
+
+namespace tt::emulate {
+
+void fail(const std::string& what) { throw std::runtime_error(what + ": " + std::strerror(errno)); }
+
+std::string contents(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) fail(path);
+  std::string out;
+  static char part[1 << 16];
+  for (ssize_t got = 0; (got = ::read(file, part, sizeof(part))) > 0;)
+    out.append(part, static_cast<std::size_t>(got));
+  ::close(file);
+  return out;
+}
+
+std::uint64_t number(const std::string& text) {
+  std::size_t used = 0;
+  std::uint64_t value = 0;
+  try {
+    value = std::stoull(text, &used, 0);
+  } catch (const std::logic_error&) {
+    used = 0;
+  }
+  if (used == 0 || used != text.size())
+    throw std::runtime_error("found '" + text + "'; must be a number");
+  return value;
+}
+
+std::uint64_t now_ns() {
+  timespec at{};
+  ::clock_gettime(CLOCK_MONOTONIC, &at);
+  return static_cast<std::uint64_t>(at.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(at.tv_nsec);
+}
+
+void bind_to(long node) {
+  const unsigned long nodes = node < 0 ? 0 : 1ul << node;
+  if (::syscall(SYS_set_mempolicy, node < 0 ? MPOL_DEFAULT : MPOL_BIND, node < 0 ? nullptr : &nodes,
+                node < 0 ? 0 : 8 * sizeof(nodes)) != 0)
+    fail("set_mempolicy");
+}
+
+char* pages(std::size_t bytes) {
+  void* const at =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) fail("mmap");
+  if (::madvise(at, bytes, MADV_NOHUGEPAGE) != 0 && errno != EINVAL) fail("madvise");
+  return static_cast<char*>(at);
+}
+
+std::uint64_t free_bytes(const std::string& node) {
+  const std::string path = "/sys/devices/system/node/node" + node + "/meminfo";
+  const std::string text = contents(path);
+  const std::size_t at = text.find("MemFree:");
+  if (at == text.npos) throw std::runtime_error(path + ": no MemFree");
+  return std::stoull(text.substr(at + 8)) * 1024;
+}
+
+int fill(const Words& words) {
+  if (words.size() != 2) throw std::runtime_error("fill NODE MIB");
+  const std::uint64_t wanted = number(words[1]) << 20;
+  constexpr std::uint64_t step = 1 << 20, tolerance = 256 << 10;
+  int ends[2];
+  if (::pipe(ends) != 0) fail("pipe");
+  const pid_t child = ::fork();
+  if (child < 0) fail("fork");
+  if (child > 0) {  // goes on when the child has it
+    char done = 0;
+    ::close(ends[1]);
+    if (::read(ends[0], &done, 1) != 1) throw std::runtime_error("fill: it could not be taken");
+    std::printf("{\"node\": %s, \"free_bytes\": %llu}\n", words[0].c_str(),
+                static_cast<unsigned long long>(free_bytes(words[0])));
+    return 0;
+  }
+  ::close(ends[0]);
+  bind_to(static_cast<long>(number(words[0])));
+  for (std::uint64_t free = 0; (free = free_bytes(words[0])) > wanted + tolerance;) {
+    const std::uint64_t bytes = std::min(step, free - wanted);
+    if (::mlock(pages(bytes), bytes) != 0) fail("mlock");
+  }
+  if (::write(ends[1], "", 1) != 1) fail("write");
+  ::close(ends[1]);
+  for (;;) ::pause();
+}
+
+int bind(const Words& words) {
+  if (words.size() < 2) throw std::runtime_error("bind NODE COMMAND...");
+  bind_to(static_cast<long>(number(words[0])));
+  std::vector<char*> command;
+  for (std::size_t i = 1; i < words.size(); ++i)
+    command.push_back(const_cast<char*>(words[i].c_str()));
+  command.push_back(nullptr);
+  ::execv(command[0], command.data());
+  fail(words[1]);
+}
+
+}  // namespace tt::emulate
+
+int main(int count, char** arguments) {
+  using namespace tt::emulate;
+  struct Command {
+    const char* name;
+    int (*run)(const Words&);
+  };
+  constexpr Command commands[] = {
+      {"offsets", offsets}, {"fill", fill}, {"bind", bind}, {"measure", measure}};
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  const std::string name = count > 1 ? arguments[1] : "";
+  try {
+    for (const Command& command : commands)
+      if (name == command.name) return command.run(Words(arguments + 2, arguments + count));
+    throw std::runtime_error("found '" + name + "'; allowed are offsets, fill, bind and measure");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tiertune_guest: %s\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+
+#include "emulate/plugin/guest.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+namespace tt::emulate {
+namespace {
+
+// GLib is QEMU's: no header of it is needed for two functions.
+GArrayHead* new_bytes() {
+  const auto make = reinterpret_cast<GArrayHead* (*)()>(::dlsym(RTLD_DEFAULT, "g_byte_array_new"));
+  if (make == nullptr) {
+    std::fputs("tiertune: this QEMU has no GLib\n", stderr);
+    std::exit(1);
+  }
+  return make();
+}
+
+void empty(GArrayHead* bytes) {
+  static const auto resize = reinterpret_cast<GArrayHead* (*)(GArrayHead*, unsigned)>(
+      ::dlsym(RTLD_DEFAULT, "g_byte_array_set_size"));
+  resize(bytes, 0);
+}
+
+qemu_plugin_register* find_register(std::string_view name) {
+  const GArrayHead* const all = qemu_plugin_get_registers();
+  const auto* const first = reinterpret_cast<const qemu_plugin_reg_descriptor*>(all->data);
+  for (unsigned i = 0; i < all->len; ++i)
+    if (first[i].name == name) return first[i].handle;
+  std::fputs("tiertune: this QEMU does not tell registers\n", stderr);
+  std::exit(1);
+}
+
+}  // namespace
+
+bool Guest::peek(std::uint64_t address, void* to, std::size_t bytes) {
+  if (!qemu_plugin_read_memory_vaddr(address, bytes_, bytes)) return false;
+  std::memcpy(to, bytes_->data, bytes);
+  return true;
+}
+
+std::uint64_t Guest::next_task() {
+  if (bytes_ == nullptr) {
+    bytes_ = new_bytes();
+    rsi_ = find_register("rsi");
+  }
+  std::uint64_t task = 0;
+  empty(bytes_);
+  const int read = qemu_plugin_read_register(rsi_, bytes_);
+  if (read > 0) std::memcpy(&task, bytes_->data, std::min<std::size_t>(read, sizeof(task)));
+  return task;
+}
+
+bool Guest::switched() {
+  ++switches_;
+  const std::uint64_t task = next_task();
+  const std::uint32_t before = process_;
+  name_ = {};
+  if (!peek(task + options_.pid, &thread_, sizeof(thread_)) ||
+      !peek(task + options_.tgid, &process_, sizeof(process_)) ||
+      !peek(task + options_.comm, name_.data(), name_.size() - 1))
+    process_ = thread_ = 0;
+  classify();
+  return process_ != before;
+}
+
+void Guest::elsewhere() {
+  processes_elsewhere_.push_back(process_);
+  classify();
+}
+
+void Guest::classify() {
+  const std::string_view name(name_.data());
+  elsewhere_ = std::ranges::find(processes_elsewhere_, process_) != processes_elsewhere_.end() ||
+               std::ranges::find(options_.elsewhere, name) != options_.elsewhere.end();
+}
+
+}  // namespace tt::emulate

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""Runs of the emulated machine: each is made once, and kept by all that it depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tuner import engine, tierd
+from tuner.emulate import guest
+from tuner.emulate.guest import Failed, Timing, Tools
+from tuner.emulate.plan import Built, Emulated, How, Request, how, json_lines
+from tuner.errors import UserError
+from tuner.run import cache, streams
+from tuner.run.trial import Trial
+
+PLUGIN = "libtiertune_machine.so"
+GUEST = "tiertune_guest"
+WORKLOAD = "tiertune_workload"
+SECONDS = 6 * 3600.0
+"""Of the host, after which a run is given up."""
+PADDING = 1 << 20
+"""Bytes by which the initial file system is longer with each layout: what is behind it moves."""
+
+
+def built_file(name: str) -> Path:
+    """A file that was built with the engine, in `lib` beside it. UserError if it is not there."""
+    package = Path(engine.native().__file__).resolve().parent
+    source = Path(__file__).resolve().parents[2]
+    places = [package / "lib" / name]
+    if (source / "pyproject.toml").is_file():
+        places.insert(0, source / "build/engine" / name)
+    for path in places:
+        if path.is_file():
+            return path
+    raise UserError(
+        f"{places[-1]} is missing: it is built on x86-64 where there are static libraries of C and "
+        "C++; install the package again (`pip install .`)"
+    )
+
+
+@dataclass
+class Machine:
+    """The emulated machine with one kernel. `note` is told what takes long."""
+
+    kernel: str = guest.KERNEL
+    note: Callable[[str], None] = field(default=lambda _: None)
+
+    @cached_property
+    def tools(self) -> Tools:
+        return Tools.find(self.kernel, timed=True, note=self.note)
+
+    @cached_property
+    def programs(self) -> dict[str, bytes]:
+        """By their paths in the guest."""
+        paths = {
+            f"/{GUEST}": built_file(GUEST),
+            f"/{WORKLOAD}": built_file(WORKLOAD),
+            f"/{tierd.NAME}": tierd.program(),
+        }
+        return {name: path.read_bytes() for name, path in paths.items()}
+
+    @cached_property
+    def built(self) -> Built:
+        contents = self.programs | {PLUGIN: built_file(PLUGIN).read_bytes()}
+        return Built(
+            kernel=self.tools.kernel_version,
+            qemu=self.tools.qemu.version,
+            programs={
+                name.strip("/"): hashlib.sha256(content).hexdigest()[:16]
+                for name, content in contents.items()
+            },
+        )
+
+    def request(self, trial: Trial, **more: Any) -> Request:
+        """The run that is the trial's counterpart. Its stream is made if it is missing: what a
+        program does for a time goes by it."""
+        streams.prepare(trial.stream)
+        path = streams.path_of(trial.stream)
+        return Request.of(
+            trial,
+            engine.stream_info(path),
+            engine.characteristics(path),
+            built=self.built,
+            **more,
+        )
+
+    def kept(self, request: Request) -> Emulated | None:
+        return cache.get(cache.EMULATED, request.key, Emulated)
+
+    def run(self, request: Request, told: Callable[[str], None] = lambda _: None) -> Emulated:
+        """Failed with what the guest has said last if the program did not end well."""
+        if found := self.kept(request):
+            return found
+        result = self._boot(request, told)
+        cache.put(cache.EMULATED, request.key, result)
+        return result
+
+    def _boot(self, request: Request, told: Callable[[str], None]) -> Emulated:
+        symbols = guest.offsets(self.tools, self.programs[f"/{GUEST}"])
+        way = how(request.policy)
+        timing = Timing(
+            built_file(PLUGIN),
+            request.timing() | symbols,
+            sampled=way is How.tierd and request.source == "emulated",
+        )
+        fast_mib, slow_mib = request.nodes_mib
+        files = dict(self.programs)
+        if request.layout:
+            files["/layout"] = bytes(request.layout * PADDING)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ran = guest.boot(
+            self.tools,
+            request.script(),
+            files,
+            fast_mib=fast_mib,
+            slow_mib=slow_mib,
+            seconds=SECONDS,
+            timing=timing,
+            told=told,
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if ran.status != 0:
+            raise Failed(
+                f"{request.workload}, {request.policy}: the guest ended with {ran.status}:\n"
+                f"{ran.output[-guest.LAST_CHARACTERS :]}"
+            )
+        host = sum(getattr(after, part) - getattr(before, part) for part in ("ru_utime", "ru_stime"))
+        return _result(request, ran, host)
+
+
+def _result(request: Request, ran: guest.Ran, host_seconds: float) -> Emulated:
+    said = json_lines(ran.output)
+    filled = next((line for line in said if "free_bytes" in line), None)
+    if filled and abs(filled["free_bytes"] - (request.free_mib << 20)) > 1 << 20:
+        raise Failed(
+            f"the fast node had {filled['free_bytes'] / 2**20:.1f} MiB free at the start; "
+            f"{request.free_mib} were wanted"
+        )
+    end = next((line for line in reversed(said) if line.get("end")), None)
+    counted = next((report for report in ran.reports if report["when"] == "end"), None)
+    if end is None or counted is None:
+        raise Failed(f"the program did not tell its end:\n{ran.output[-guest.LAST_CHARACTERS :]}")
+    return Emulated(
+        request=request.key,
+        seconds=end["seconds"],
+        operations=end["operations"],
+        resident=end["resident"],
+        vmstat=end["vmstat"],
+        faults=end["faults"],
+        machine={name: value for name, value in counted.items() if name != "when"},
+        series=[line for line in said if line.get("report")],
+        console="\n".join(line for line in ran.output.splitlines() if line.startswith("tierd")),
+        host_seconds=host_seconds,
+    )

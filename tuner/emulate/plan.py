@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: MIT
+"""What is run in the emulated machine, and what it says: the plan of a run, as a script of its guest,
+and the lines of its console."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tuner import engine
+from tuner.declarations import KnobValue, ParameterValue
+from tuner.documents.machine import MachineSpec
+from tuner.errors import UserError, brief
+from tuner.model import Model, NonNegative, content_hash
+from tuner.run.trial import StreamRequest, Trial
+from tuner.scenario import fast_share
+
+PAGE = 4096
+MIB = 1 << 20
+KERNELS_OWN = ("autonuma", "damon-goal", "hmsdk", "nbt", "tpp")
+"""Policies that `tierd apply` sets up."""
+NOTHING = ("first-touch",)
+BOUND = {"all-fast": 0, "all-slow": 1}
+"""Policies by which all pages come from one node."""
+VMSTAT = (
+    "numa_pte_updates",
+    "numa_hint_faults",
+    "pgpromote_candidate",
+    "pgpromote_success",
+    "pgdemote_kswapd",
+    "pgdemote_direct",
+    "pgdemote_proactive",
+    "pgmigrate_success",
+    "pgmigrate_fail",
+    "pgscan_kswapd",
+    "pgsteal_kswapd",
+    "pageoutrun",
+)
+"""Counters of /proc/vmstat whose difference over the timed part is told. Those that a kernel lacks
+are left out."""
+SETTLE_SECONDS = 5
+"""Of the guest, before anything is run: what the kernel does in the background after it has booted
+is done then, and idle time costs nothing."""
+KERNEL_MIB = 256
+"""Of the fast node beside what the workload may have: kernel, programs, and what is kept free."""
+SPARE_MIB = 192
+"""Of the slow node beside the whole footprint."""
+TIERD_SPARE_MIB = 16
+"""Free memory beyond tierd's limit: above it the kernel places new pages before tierd demotes."""
+MOST_MIB = 2816
+"""Of both nodes: above it the machine's memory is no longer in one piece."""
+KERNEL_PS = 500
+"""Of an instruction of the kernel, in ps: what its work then costs is in docs/emulated.md."""
+L2_PS, LLC_PS = 1_000, 15_000
+THREADS = ("tierd", "kswapd0", "kswapd1", "kdamond.0", "kdamond.1")
+"""Tasks that have a processor of their own with `daemons: own`."""
+
+
+class How(StrEnum):
+    """Who carries a policy out."""
+
+    nobody = "nobody"
+    placement = "the program's memory policy"
+    kernel = "the kernel"
+    tierd = "tierd"
+
+
+def how(policy: str) -> How:
+    """UserError for a policy that nobody carries out on a real kernel."""
+    if policy in NOTHING:
+        return How.nobody
+    if policy in BOUND:
+        return How.placement
+    if policy in KERNELS_OWN:
+        return How.kernel
+    declared = engine.policy(policy)
+    if declared.profiled:
+        raise UserError(
+            f"--policy {policy}: it places objects by name, which a running program does not have"
+        )
+    return How.tierd
+
+
+class Built(Model):
+    """What the machine is made of: the kernel's package, QEMU's version, and content hashes of our
+    own programs."""
+
+    kernel: str
+    qemu: str
+    programs: dict[str, str]
+
+
+class Request(Model):
+    """Everything that a run depends on: the same request gives the same result, to the last
+    counter."""
+
+    workload: str
+    input: str
+    kernel: str
+    parameters: dict[str, ParameterValue]
+    scale: float
+    seed: int
+    operations: int
+    nominal_seconds: float
+    """Of the recorded stream's timed part: what a kernel goes by that runs for a time."""
+    footprint_bytes: int
+    fast_bytes: int
+    policy: str
+    knobs: dict[str, KnobValue]
+    machine: MachineSpec
+    layout: Annotated[int, Field(ge=0, le=99)] = 0
+    """Memory is laid out otherwise, everything else being equal: a seed of what cannot be fixed."""
+    daemons: Literal["own", "shared"] = "own"
+    source: str = "emulated"
+    """Of tierd's samples."""
+    report_ms: int = 0
+    built: Built
+
+    @property
+    def key(self) -> str:
+        return content_hash(self.model_dump(mode="json", exclude={"workload", "input"}))
+
+    @classmethod
+    def of(cls, trial: Trial, info: Mapping[str, Any], timed: Mapping[str, Any], **more: Any) -> Request:
+        """Of a trial of the simulator and what its stream says of itself. UserError for what the
+        machine cannot be."""
+        stream, scenario = trial.stream, trial.scenario
+        if not isinstance(stream, StreamRequest):
+            raise UserError(f"{trial.workload}: it was recorded; only kernels run in the machine")
+        if scenario.page_bytes != PAGE or scenario.pages != "uniform":
+            raise UserError("--page-bytes, --pages: the emulated machine has pages of 4096 bytes")
+        footprint = int(timed["peak_pages"]) * PAGE
+        fast = scenario.fast_gib * 2**30 or fast_share(scenario.ratio) * footprint
+        begin, end = timed["timed"][0][0], timed["timed"][-1][1]
+        return cls(
+            workload=trial.workload,
+            input=scenario.input,
+            kernel=stream.kernel,
+            parameters=stream.parameters,
+            scale=stream.scale,
+            seed=stream.seed,
+            operations=int(info["operations"]),
+            nominal_seconds=float(end - begin),
+            footprint_bytes=footprint,
+            fast_bytes=int(fast) // PAGE * PAGE,
+            policy=scenario.policy,
+            knobs=trial.knobs,
+            machine=trial.machine,
+            **more,
+        ).checked()
+
+    def checked(self) -> Request:
+        """Itself. UserError if the machine cannot have so much memory."""
+        if sum(self.nodes_mib) > MOST_MIB:
+            raise UserError(
+                f"{self.workload} ({self.input}): a footprint of {self.footprint_bytes / MIB:,.0f} "
+                f"MiB needs {sum(self.nodes_mib):,} MiB; the emulated machine has at most "
+                f"{MOST_MIB:,}. Inputs named 'emulated' fit, and --scale makes any smaller"
+            )
+        return self
+
+    @property
+    def free_mib(self) -> int:
+        """What the fast node has free when the program starts."""
+        fast = self.footprint_bytes if self.policy == "all-fast" else self.fast_bytes
+        spare = TIERD_SPARE_MIB if how(self.policy) is How.tierd else 0
+        return -(-fast // MIB) + spare
+
+    @property
+    def nodes_mib(self) -> tuple[int, int]:
+        spare = 64 if self.policy == "all-fast" else 0
+        slow = -(-self.footprint_bytes // MIB) + SPARE_MIB
+        return -(-(self.free_mib + spare + KERNEL_MIB) // 32) * 32, -(-slow // 32) * 32
+
+    def timing(self) -> dict[str, str]:
+        """The plugin's options: what the machine's profile says."""
+        machine = self.machine
+        options = {
+            "kernel_ps": KERNEL_PS,
+            "l2_ps": L2_PS,
+            "llc_ps": LLC_PS,
+            "llc_bytes": round(machine.llc_mib * MIB),
+        }
+        for name, tier in (("fast", machine.fast), ("slow", machine.slow)):
+            points = tier.document()["loaded"][-1]["points"]  # of reads
+            options |= {
+                f"{name}_ps": round(tier.latency_ns * 1000),
+                f"{name}_gbps": tier.read_gbps,
+                f"{name}_store_stall": tier.store_stall,
+                f"{name}_loaded": "/".join(f"{x:.6g}:{y:.6g}" for x, y in points),
+            }
+        if self.daemons == "own":
+            options["elsewhere"] = ":".join(THREADS)
+        return {name: str(value) for name, value in options.items()}
+
+    def script(self) -> str:
+        """Of the guest, as root."""
+        lines = [
+            "set -e",
+            "echo 0 > /proc/sys/kernel/numa_balancing",
+            "echo never > /sys/kernel/mm/transparent_hugepage/enabled",
+            f"sleep {SETTLE_SECONDS}",
+        ]
+        if self.policy not in ("all-fast",):
+            lines.append(f"/tiertune_guest fill 0 {self.free_mib}")
+        program = self._program()
+        sets = [f"--set={name}={_text(value)}" for name, value in sorted(self.knobs.items())]
+        match how(self.policy):
+            case How.nobody:
+                pass
+            case How.placement:
+                program = ["/tiertune_guest", "bind", str(BOUND[self.policy]), *program]
+            case How.kernel:
+                lines.append(_words("/tierd", "apply", "--policy", self.policy, *_pairs(sets)))
+            case How.tierd:
+                limit = ["--fast-limit", str(self.fast_bytes // 1024) + "K"]
+                options = ["--policy", self.policy, "--source", self.source, *limit]
+                program = ["/tierd", "run", *options, *_pairs(sets), "--", *program]
+        lines.append(_words(*program))
+        return "\n".join(lines) + "\n"
+
+    def _program(self) -> list[str]:
+        words = ["/tiertune_workload", "run", self.kernel]
+        words += ["--scale", f"{self.scale:g}", "--seed", str(self.seed)]
+        words += ["--operations", str(self.operations), "--seconds", repr(self.nominal_seconds)]
+        words += ["--vmstat", ",".join(VMSTAT)]
+        if self.report_ms:
+            words += ["--report-ms", str(self.report_ms)]
+        for name, value in sorted(self.parameters.items()):
+            words += ["--set", f"{name}={_text(value)}"]
+        return words
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(each) for each in value) + "]"
+    return f"{value:.17g}" if isinstance(value, float) else str(value)
+
+
+def _pairs(sets: list[str]) -> list[str]:
+    """tierd's options and their values are words of their own."""
+    return [word for each in sets for word in each.split("=", 1)]
+
+
+def _words(*words: str) -> str:
+    return shlex.join(words)
+
+
+class Emulated(Model):
+    """What a run has shown.
+
+    `seconds` is the timed part's length by the guest's clock. `resident` is pages of the program at
+    its end, by node. `vmstat` are differences over the timed part, of the whole machine. `machine`
+    is what the plugin has counted in it. `console` is what tierd said. `host_seconds` is processor
+    time of the host, and no part of the result.
+    """
+
+    request: str
+    seconds: Annotated[float, Field(gt=0)]
+    operations: dict[str, int]
+    resident: list[int]
+    vmstat: dict[str, int]
+    machine: dict[str, Any]
+    faults: dict[str, int] = Field(default_factory=dict)
+    series: list[dict[str, Any]] = Field(default_factory=list)
+    console: str = ""
+    host_seconds: NonNegative = 0
+
+
+def json_lines(console: str) -> list[dict[str, Any]]:
+    """The objects that programs have printed, each on a line of its own."""
+    found = []
+    for line in console.splitlines():
+        if not line.startswith("{"):
+            continue
+        try:
+            found.append(json.loads(line))
+        except ValueError as error:
+            raise UserError(f"the guest said '{brief(line)}'; must be JSON") from error
+    return found
