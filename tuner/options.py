@@ -193,13 +193,13 @@ def within(least: float, most: float) -> Callable[[str], float]:
     return parse
 
 
-def count(most: int) -> Callable[[str], int]:
-    """1 to `most` of something."""
+def count(most: int, *, least: int = 1) -> Callable[[str], int]:
+    """`least` to `most` of something."""
 
     def parse(text: str) -> int:
         value = integer(text)
-        if value < 1:
-            raise argparse.ArgumentTypeError(f"found {text}; must be at least 1")
+        if value < least:
+            raise argparse.ArgumentTypeError(f"found {text}; must be at least {least}")
         return int(at_most(most, value, text))
 
     return parse

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 
-from tuner.options import address, count, json, mlflow_uri, out
+from tuner.options import address, count, json, mlflow_uri, out, scenario, scenario_option, seconds
 
 
 def cache(parser: argparse.ArgumentParser) -> None:
@@ -146,4 +146,56 @@ def machines(parser: argparse.ArgumentParser) -> None:
         "says, each value with the place where it is written."
     )
     parser.add_argument("machine", nargs="?", metavar="M", help="a name, or the path of a file")
+    json(parser)
+
+
+def emulate(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Runs a workload's program on a real Linux kernel in an emulated machine with two memory "
+        "tiers, timed in QEMU's virtual time, and prints what the simulator says of the same "
+        "set-up beside it. What it needs (QEMU, a kernel, a shell) comes from Debian's archive "
+        "into the cache folder; nothing is installed. A run is made once and kept; it takes "
+        "minutes. docs/emulated.md tells how it works and what it leaves out."
+    )
+    group = scenario(parser, but=("policy", "page_bytes", "pages", "window", "placement", "repeats"))
+    scenario_option(group, "policy")
+    parser.set_defaults(policy="hybridtier")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob (repeatable)"
+    )
+    parser.add_argument(
+        "--kernel", default="6.12", metavar="V", help="6.12 or 7.3 (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--layout",
+        type=count(99, least=0),
+        default=0,
+        metavar="N",
+        help="lay the machine's memory out otherwise: a seed of what else is fixed",
+    )
+    parser.add_argument(
+        "--daemons",
+        choices=("own", "shared"),
+        default="own",
+        help="whether tierd and the kernel's threads have a processor of their own, or share the "
+        "program's (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--source",
+        default="emulated",
+        metavar="S",
+        help="of tierd: the machine's own sampler, or damon (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--report",
+        type=seconds,
+        default=0.0,
+        metavar="S",
+        help="the program tells its figures every S seconds, which costs it some time",
+    )
+    parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="measure what memory and the kernel's own work cost in the machine, and run nothing",
+    )
     json(parser)

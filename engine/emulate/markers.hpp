@@ -14,7 +14,13 @@ enum class Marker : std::uint8_t {
   begin = 3,          // of the timed part: counters begin at 0
   end = 4,            // of the timed part: counters are reported
   own_processor = 5,  // this process runs on a processor that is not the workload's
+  classes = 6,        // RSI: address of how many misses of each class overlap, in thousandths
+  compute = 7,        // RSI: nanoseconds that the processor would have computed
+  // From here on: accesses of this program are of class number - first_class.
+  first_class = 32,
 };
+/// Classes of accesses that a program may have.
+inline constexpr std::uint32_t most_classes = 16;
 
 /// nopl 0x545400NN(%rax), where NN is the marker.
 template <Marker marker>
@@ -25,6 +31,60 @@ inline void mark() {
                    : "i"(static_cast<int>(marker))
                    : "memory");
 #endif
+}
+
+/// The same, with a number in RSI.
+template <Marker marker>
+inline void mark_with(std::uint64_t number) {
+#if defined(__x86_64__)
+  __asm__ volatile(".byte 0x0f, 0x1f, 0x80, %c0, 0x00, 0x54, 0x54"
+                   :
+                   : "i"(static_cast<int>(marker)), "S"(number)
+                   : "memory");
+#else
+  static_cast<void>(number);
+#endif
+}
+
+/// Accesses are of this class from now on: of `most_classes`.
+inline void mark_class(std::uint32_t number) {
+  constexpr auto marker = [](int of) {
+    return static_cast<Marker>(static_cast<int>(Marker::first_class) + of);
+  };
+  switch (number) {
+    case 0:
+      return mark<marker(0)>();
+    case 1:
+      return mark<marker(1)>();
+    case 2:
+      return mark<marker(2)>();
+    case 3:
+      return mark<marker(3)>();
+    case 4:
+      return mark<marker(4)>();
+    case 5:
+      return mark<marker(5)>();
+    case 6:
+      return mark<marker(6)>();
+    case 7:
+      return mark<marker(7)>();
+    case 8:
+      return mark<marker(8)>();
+    case 9:
+      return mark<marker(9)>();
+    case 10:
+      return mark<marker(10)>();
+    case 11:
+      return mark<marker(11)>();
+    case 12:
+      return mark<marker(12)>();
+    case 13:
+      return mark<marker(13)>();
+    case 14:
+      return mark<marker(14)>();
+    default:
+      return mark<marker(15)>();
+  }
 }
 
 /// The marker that this code is; 0 for other code.

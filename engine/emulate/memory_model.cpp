@@ -108,19 +108,22 @@ MemoryModel::Cost MemoryModel::access(const Access& access, Site& site) {
     ++counters_.l2_hits;
     return {Outcome::l2, 0, options_.l2_hit};
   }
+  const bool judged = access.overlap == 0;
+  const bool prefetched = judged && streams(site, access.address >> line_shift);
   if (llc_.access(line)) {
     ++counters_.llc_hits;
-    return {Outcome::llc, 0, options_.llc_hit};
+    return {Outcome::llc, 0, prefetched ? options_.llc_hit / options_.buffers : options_.llc_hit};
   }
   const unsigned tier = access.physical >= options_.slow_from;
   ++lines_[tier];
-  if (streams(site, access.address >> line_shift)) {
+  if (prefetched) {
     ++counters_.prefetched[tier];
     return {Outcome::prefetched, tier, latency_[tier] / options_.buffers};
   }
   ++counters_.misses[tier];
   counters_.stores[tier] += access.store;
-  Picos cost = overlapped(access, tier);
+  Picos cost = judged ? overlapped(access, tier)
+                      : latency_[tier] * 1000 / std::max<Picos>(1000, access.overlap);
   if (access.store)
     cost = static_cast<Picos>(static_cast<double>(cost) * options_.tiers[tier].store_stall);
   return {Outcome::miss, tier, cost};

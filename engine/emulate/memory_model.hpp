@@ -10,12 +10,13 @@
 //
 // Overlap, as an out-of-order core has it:
 //  - the third line in a row of one instruction, forwards or backwards, was prefetched: it costs its
-//    share of what the line-fill buffers hold in flight, latency / buffers;
+//    share of what the line-fill buffers hold in flight, latency / buffers, of either level;
 //  - a load whose address lies near a value that one of the last loads read is dependent: it costs
 //    the whole latency;
 //  - other misses overlap with the first one of a window of `window` instructions, `buffers` at a
 //    time: those after the first cost a transfer.
-// A store waits for what `store_stall` says (simulator: the same key).
+// Of a program that tells how many of its misses overlap (markers.hpp), each costs its share of the
+// latency; nothing is judged then. A store waits for what `store_stall` says (simulator: the same key).
 //
 // Left out: translation (page walks of the processor), write-backs, and what hyper-threads share.
 #pragma once
@@ -94,6 +95,8 @@ class MemoryModel {
     std::uint64_t value = 0;         // read, if `has_value`
     bool has_value = false;
     bool store = false;
+    /// Misses that are outstanding together, in thousandths, where the program tells; 0: judge.
+    std::uint64_t overlap = 0;
   };
   enum class Outcome : std::uint8_t { device, l2, llc, prefetched, miss };
   struct Cost {

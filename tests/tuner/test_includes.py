@@ -25,6 +25,7 @@ ALLOWED = {
     "engine/emulate": "",
     "engine/emulate/plugin": "emulate",
     "engine/emulate/guest": "emulate",
+    "engine/emulate/native": "trace emulate kernels",
     "engine/record/plugin": "core trace record",
     "engine/record/preload": "core trace record",
     "engine/bindings": "core trace sim record kernels",

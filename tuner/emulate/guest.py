@@ -32,6 +32,9 @@ EMULATOR = "qemu-system-x86_64"
 TIMED_FROM = (9, 2)
 """The first QEMU whose plugins have what the timing needs."""
 RING_BYTES = 4 << 20
+ARENA_BYTES = 4 << 30
+"""Of the device in which the workload's program has its own data (engine/emulate/native/arena.hpp).
+It takes memory of the host where it is used."""
 HMAT = ((0, 90, "50G"), (1, 250, "20G"))
 """Node, latency (ns) and bandwidth, as the firmware tells: the kernel takes the slower one for a
 lower tier. What memory takes is the plugin's."""
@@ -203,6 +206,8 @@ def command(
         options["ring"] = str(ring)
         backend = f"memory-backend-file,id=ring,size={RING_BYTES},share=on,mem-path={ring}"
         words += ["-object", backend, "-device", "ivshmem-plain,memdev=ring"]
+    words += ["-object", f"memory-backend-ram,id=arena,size={ARENA_BYTES}"]
+    words += ["-device", "ivshmem-plain,memdev=arena"]
     plugin = ",".join([str(timing.plugin), *(f"{key}={value}" for key, value in options.items())])
     return [
         *words,

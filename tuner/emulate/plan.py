@@ -54,8 +54,9 @@ TIERD_SPARE_MIB = 16
 """Free memory beyond tierd's limit: above it the kernel places new pages before tierd demotes."""
 MOST_MIB = 2816
 """Of both nodes: above it the machine's memory is no longer in one piece."""
-KERNEL_PS = 500
-"""Of an instruction of the kernel, in ps: what its work then costs is in docs/emulated.md."""
+KERNEL_PS, USER_PS = 500, 250
+"""Of an instruction of the kernel and of programs: 0.9 and 1.8 in a cycle at 2.2 GHz. What the
+kernel's work then costs is in docs/emulated.md."""
 L2_PS, LLC_PS = 1_000, 15_000
 THREADS = ("tierd", "kswapd0", "kswapd1", "kdamond.0", "kdamond.1")
 """Tasks that have a processor of their own with `daemons: own`."""
@@ -93,6 +94,26 @@ class Built(Model):
     kernel: str
     qemu: str
     programs: dict[str, str]
+
+
+def timing(machine: MachineSpec) -> dict[str, str]:
+    """The plugin's options: what the machine's profile says."""
+    options: dict[str, float | str] = {
+        "kernel_ps": KERNEL_PS,
+        "user_ps": USER_PS,
+        "l2_ps": L2_PS,
+        "llc_ps": LLC_PS,
+        "llc_bytes": round(machine.llc_mib * MIB),
+    }
+    for name, tier in (("fast", machine.fast), ("slow", machine.slow)):
+        points = tier.document()["loaded"][-1]["points"]  # of reads
+        options |= {
+            f"{name}_ps": round(tier.latency_ns * 1000),
+            f"{name}_gbps": tier.read_gbps,
+            f"{name}_store_stall": tier.store_stall,
+            f"{name}_loaded": "/".join(f"{x:.6g}:{y:.6g}" for x, y in points),
+        }
+    return {name: str(value) for name, value in options.items()}
 
 
 class Request(Model):
@@ -178,25 +199,9 @@ class Request(Model):
         return -(-(self.free_mib + spare + KERNEL_MIB) // 32) * 32, -(-slow // 32) * 32
 
     def timing(self) -> dict[str, str]:
-        """The plugin's options: what the machine's profile says."""
-        machine = self.machine
-        options = {
-            "kernel_ps": KERNEL_PS,
-            "l2_ps": L2_PS,
-            "llc_ps": LLC_PS,
-            "llc_bytes": round(machine.llc_mib * MIB),
-        }
-        for name, tier in (("fast", machine.fast), ("slow", machine.slow)):
-            points = tier.document()["loaded"][-1]["points"]  # of reads
-            options |= {
-                f"{name}_ps": round(tier.latency_ns * 1000),
-                f"{name}_gbps": tier.read_gbps,
-                f"{name}_store_stall": tier.store_stall,
-                f"{name}_loaded": "/".join(f"{x:.6g}:{y:.6g}" for x, y in points),
-            }
-        if self.daemons == "own":
-            options["elsewhere"] = ":".join(THREADS)
-        return {name: str(value) for name, value in options.items()}
+        """The plugin's options."""
+        options = timing(self.machine)
+        return options | ({"elsewhere": ":".join(THREADS)} if self.daemons == "own" else {})
 
     def script(self) -> str:
         """Of the guest, as root."""
@@ -225,7 +230,7 @@ class Request(Model):
         return "\n".join(lines) + "\n"
 
     def _program(self) -> list[str]:
-        words = ["/tiertune_workload", "run", self.kernel]
+        words = ["/tiertune_workload", "run", self.kernel, "--emulated"]
         words += ["--scale", f"{self.scale:g}", "--seed", str(self.seed)]
         words += ["--operations", str(self.operations), "--seconds", repr(self.nominal_seconds)]
         words += ["--vmstat", ",".join(VMSTAT)]
@@ -240,7 +245,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return "[" + ", ".join(_text(each) for each in value) + "]"
+        return ",".join(_text(each) for each in value)
     return f"{value:.17g}" if isinstance(value, float) else str(value)
 
 

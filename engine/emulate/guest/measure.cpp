@@ -147,7 +147,8 @@ void measure_scans() {
     // A scan runs when the task returns to user space: while it only asks for the time, that is
     // where it is gone for longer than a tick.
     constexpr std::uint64_t tick_ns = 50'000;
-    const std::uint64_t armed = vmstat("numa_pte_updates"), until = now_ns() + period_ms * 1'200'000;
+    const std::uint64_t armed = vmstat("numa_pte_updates"),
+                        until = now_ns() + period_ms * 1'200'000;
     for (std::uint64_t before = now_ns(), now = before; now < until; before = now) {
       now = now_ns();
       if (now - before > tick_ns) scanned_ns += static_cast<double>(now - before);

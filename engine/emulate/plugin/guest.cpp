@@ -40,27 +40,27 @@ qemu_plugin_register* find_register(std::string_view name) {
 
 }  // namespace
 
+std::uint64_t Guest::rsi() {
+  if (bytes_ == nullptr) {
+    bytes_ = new_bytes();
+    rsi_ = find_register("rsi");
+  }
+  std::uint64_t value = 0;
+  empty(bytes_);
+  const int read = qemu_plugin_read_register(rsi_, bytes_);
+  if (read > 0) std::memcpy(&value, bytes_->data, std::min<std::size_t>(read, sizeof(value)));
+  return value;
+}
+
 bool Guest::peek(std::uint64_t address, void* to, std::size_t bytes) {
   if (!qemu_plugin_read_memory_vaddr(address, bytes_, bytes)) return false;
   std::memcpy(to, bytes_->data, bytes);
   return true;
 }
 
-std::uint64_t Guest::next_task() {
-  if (bytes_ == nullptr) {
-    bytes_ = new_bytes();
-    rsi_ = find_register("rsi");
-  }
-  std::uint64_t task = 0;
-  empty(bytes_);
-  const int read = qemu_plugin_read_register(rsi_, bytes_);
-  if (read > 0) std::memcpy(&task, bytes_->data, std::min<std::size_t>(read, sizeof(task)));
-  return task;
-}
-
 bool Guest::switched() {
   ++switches_;
-  const std::uint64_t task = next_task();
+  const std::uint64_t task = rsi();  // its second argument
   const std::uint32_t before = process_;
   name_ = {};
   if (!peek(task + options_.pid, &thread_, sizeof(thread_)) ||

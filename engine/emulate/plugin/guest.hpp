@@ -26,6 +26,9 @@ class Guest {
   explicit Guest(GuestOptions options) : options_(std::move(options)) {}
 
   [[nodiscard]] std::uint64_t switch_to() const { return options_.switch_to; }
+  /// What RSI holds: in callbacks that may read registers.
+  std::uint64_t rsi();
+  bool peek(std::uint64_t address, void* to, std::size_t bytes);
   /// At its first instruction. Returns whether another process runs from now on.
   bool switched();
   /// The process that runs now has a processor of its own, from now on.
@@ -38,8 +41,6 @@ class Guest {
   [[nodiscard]] std::uint64_t switches() const { return switches_; }
 
  private:
-  bool peek(std::uint64_t address, void* to, std::size_t bytes);
-  std::uint64_t next_task();
   void classify();
 
   const GuestOptions options_;

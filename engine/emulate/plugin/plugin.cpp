@@ -7,14 +7,16 @@
 // the virtual clock (clock.hpp), and samples misses for the guest's reader (sampler.hpp). Until the
 // guest asks for it (markers.hpp) nothing is instrumented, so that booting takes seconds.
 //
-// An instruction moves the clock by a nanosecond. One of the kernel's may take less (kernel_ps): the
-// clock is set back before each block of it, so that it is right at the block's end, where the clock
-// is read. One of a task that has a processor of its own takes nothing: the clock owes that, and later
+// An instruction moves the clock by a nanosecond. One of the kernel's or of programs may take less
+// (kernel_ps, user_ps): the clock is set back before each block of them, so that it is right at the
+// block's end, where the clock is read. One of a task that has a processor of its own takes nothing: the clock owes that, and later
 // waits for memory repay it. Such a task's waits take nothing either.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -22,6 +24,8 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "emulate/markers.hpp"
 #include "emulate/memory_model.hpp"
@@ -52,15 +56,18 @@ struct Instructions {
 struct Options {
   MemoryOptions memory;
   GuestOptions guest;
-  Picos kernel_ps = instruction;  // of an instruction of the kernel
+  Picos kernel_ps = instruction, user_ps = instruction;  // of an instruction
   std::string ring, report;
 };
+
+bool of_kernel(std::uint64_t address) { return static_cast<std::int64_t>(address) < 0; }
 
 /// What happens in the machine. There is one, and one thread runs it.
 struct Machine {
   Machine(qemu_plugin_id_t id, const Options& options)
       : id(id),
         kernel_ps(options.kernel_ps),
+        user_ps(options.user_ps),
         report(options.report),
         memory(options.memory),
         guest(options.guest) {}
@@ -70,7 +77,7 @@ struct Machine {
   /// Own time of the workload's processor.
   [[nodiscard]] Picos now() const {
     if (guest.is_elsewhere()) return own + waited;
-    return own + waited + (executed->user - seen.user) * instruction +
+    return own + waited + (executed->user - seen.user) * user_ps +
            (executed->kernel - seen.kernel) * kernel_ps;
   }
   void wait(Picos picos);
@@ -80,7 +87,7 @@ struct Machine {
   void tell(const char* when);
 
   const qemu_plugin_id_t id;
-  const Picos kernel_ps;
+  const Picos kernel_ps, user_ps;
   const std::string report;
   MemoryModel memory;
   Guest guest;
@@ -94,6 +101,9 @@ struct Machine {
   std::uint64_t theirs = 0;  // instructions of others
   Picos own = 0, waited = 0, others_waited = 0;
   bool active = false;
+  std::array<std::uint64_t, most_classes> overlaps{};  // of the process that tells its classes
+  std::uint32_t teller = 0;
+  std::uint64_t overlap = 0;  // of its class
   struct {
     Instructions instructions;
     Picos waited = 0;
@@ -113,7 +123,7 @@ void Machine::account() {
   }
   ours.user += user;
   ours.kernel += kernel;
-  own += user * instruction + kernel * kernel_ps;
+  own += user * user_ps + kernel * kernel_ps;
 }
 
 void Machine::wait(Picos picos) {
@@ -133,7 +143,8 @@ void Machine::on_access(qemu_plugin_meminfo_t info, std::uint64_t address,
                              .physical = qemu_plugin_hwaddr_phys_addr(where),
                              .instructions = executed->all(),
                              .store = qemu_plugin_mem_is_store(info)};
-  if (!access.store) {
+  if (teller != 0 && guest.pid() == teller && !of_kernel(address)) access.overlap = overlap;
+  if (!access.store && access.overlap == 0) {
     const qemu_plugin_mem_value value = qemu_plugin_mem_get_value(info);
     access.has_value = value.type == QEMU_PLUGIN_MEM_VALUE_U64;
     access.value = value.data.u64;
@@ -157,6 +168,11 @@ void translate(qemu_plugin_id_t id, qemu_plugin_tb* block);
 void restart(qemu_plugin_id_t id) { qemu_plugin_register_vcpu_tb_trans_cb(id, translate); }
 
 void Machine::on_marker(std::uint8_t number) {
+  if (const unsigned kind = number - static_cast<unsigned>(Marker::first_class);
+      kind < most_classes) {
+    overlap = overlaps[kind];
+    return;
+  }
   account();
   switch (static_cast<Marker>(number)) {
     case Marker::instrument:
@@ -216,11 +232,10 @@ void on_access(unsigned, qemu_plugin_meminfo_t info, std::uint64_t address, void
     machine->on_access(info, address, *static_cast<MemoryModel::Site*>(site));
 }
 
-/// Before a block of so many instructions of the kernel.
-void on_kernel_block(unsigned, void* count) {
+/// Before a block that takes so much less than its instructions.
+void on_block(unsigned, void* less) {
   if (machine->guest.is_elsewhere()) return;  // all of it is owed
-  machine->clock.set_back(reinterpret_cast<std::uintptr_t>(count) *
-                          (instruction - machine->kernel_ps));
+  machine->clock.set_back(reinterpret_cast<std::uintptr_t>(less));
 }
 
 void find_instructions() {
@@ -239,8 +254,6 @@ void on_marker(unsigned, void* number) {
   machine->on_marker(static_cast<std::uint8_t>(reinterpret_cast<std::uintptr_t>(number)));
 }
 
-bool of_kernel(std::uint64_t address) { return static_cast<std::int64_t>(address) < 0; }
-
 void translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
   const std::size_t count = qemu_plugin_tb_n_insns(block);
   const bool active = machine->active;
@@ -250,9 +263,9 @@ void translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
         block, QEMU_PLUGIN_INLINE_ADD_U64,
         {machine->board, kernel ? offsetof(Instructions, kernel) : offsetof(Instructions, user)},
         count);
-    if (kernel && machine->kernel_ps < instruction)
-      qemu_plugin_register_vcpu_tb_exec_cb(block, on_kernel_block, QEMU_PLUGIN_CB_NO_REGS,
-                                           reinterpret_cast<void*>(count));
+    if (const Picos takes = kernel ? machine->kernel_ps : machine->user_ps; takes < instruction)
+      qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS,
+                                           reinterpret_cast<void*>(count * (instruction - takes)));
   }
   for (std::size_t i = 0; i < count; ++i) {
     qemu_plugin_insn* const insn = qemu_plugin_tb_get_insn(block, i);
@@ -262,7 +275,7 @@ void translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
     std::uint8_t code[15];
     const std::size_t bytes = qemu_plugin_insn_data(insn, code, sizeof(code));
     if (const std::uint8_t number = marker_of(code, static_cast<unsigned>(bytes)); number != 0)
-      qemu_plugin_register_vcpu_insn_exec_cb(insn, on_marker, QEMU_PLUGIN_CB_NO_REGS,
+      qemu_plugin_register_vcpu_insn_exec_cb(insn, on_marker, QEMU_PLUGIN_CB_R_REGS,
                                              reinterpret_cast<void*>(std::uintptr_t{number}));
     if (active)
       qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
@@ -328,6 +341,7 @@ void set(Options& options, const std::string& name, const std::string& value) {
       {"l2_ps", &options.memory.l2_hit},
       {"llc_ps", &options.memory.llc_hit},
       {"kernel_ps", &options.kernel_ps},
+      {"user_ps", &options.user_ps},
       {"switch_to", &options.guest.switch_to},
       {"comm", &options.guest.comm},
       {"pid", &options.guest.pid},
@@ -350,8 +364,8 @@ Options read(int argc, char** argv) {
     if (equals == word.npos) throw std::invalid_argument("found " + word + "; must be name=value");
     set(options, word.substr(0, equals), word.substr(equals + 1));
   }
-  if (options.kernel_ps > instruction)
-    throw std::invalid_argument("kernel_ps: at most 1000, which is what an instruction takes");
+  if (options.kernel_ps > instruction || options.user_ps > instruction)
+    throw std::invalid_argument("kernel_ps, user_ps: at most 1000, by which the clock moves");
   return options;
 }
 

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+
+// tiertune_workload: a workload's kernel as a program of its own (trace/recorder.hpp).
+//
+//   tiertune_workload list
+//   tiertune_workload run KERNEL [--scale R] [--seed N] [--set NAME=VALUE]... [--operations N]
+//       [--seconds S] [--vmstat NAME,...] [--report-ms MS] [--emulated]
+//
+// It tells what it does in lines of JSON on standard output: {"begin"} and {"end"} of the timed
+// part, with its seconds by the machine's clock, operations by kind, pages by memory node, and what
+// the named counters of /proc/vmstat have grown by; in between {"done"}, or {"report"} every MS,
+// which costs some time. --operations and --seconds are those of the recorded stream, for kernels
+// that run for a time. --emulated: the machine hears the markers (emulate/markers.hpp).
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "emulate/native/program.hpp"
+#include "kernels/kernel.hpp"
+
+namespace {
+
+using namespace tt;
+
+double number(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != 0)
+    throw std::invalid_argument("found '" + text + "'; must be a number");
+  return value;
+}
+
+bool is_whole(const std::string& text) {
+  return !text.empty() &&
+         text.find_first_not_of("0123456789", text[0] == '-' ? 1 : 0) == std::string::npos;
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> out;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(at, begin), text.size());
+    out.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+/// As the kernel declares it; the registry checks and converts.
+kernels::Value value_of(const kernels::Value& initial, const std::string& text) {
+  if (std::holds_alternative<std::string>(initial)) return text;
+  if (std::holds_alternative<bool>(initial)) {
+    if (text != "true" && text != "false")
+      throw std::invalid_argument("found '" + text + "'; must be true or false");
+    return text == "true";
+  }
+  if (std::holds_alternative<std::vector<double>>(initial)) {
+    std::vector<double> out;
+    if (!text.empty())
+      for (const std::string& each : split(text, ',')) out.push_back(number(each));
+    return out;
+  }
+  if (is_whole(text)) return static_cast<std::int64_t>(std::stoll(text));
+  return number(text);
+}
+
+const kernels::KernelInfo& find(const std::string& name) {
+  std::string known;
+  for (const kernels::KernelInfo& info : kernels::kernels()) {
+    if (info.name == name) return info;
+    known += (known.empty() ? "" : ", ") + info.name;
+  }
+  throw std::invalid_argument("unknown kernel '" + name + "'; known: " + known);
+}
+
+void set(kernels::RecordRequest& request, const kernels::KernelInfo& kernel,
+         const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == text.npos) throw std::invalid_argument("found '" + text + "'; must be NAME=VALUE");
+  const std::string name = text.substr(0, equals), value = text.substr(equals + 1);
+  const auto declared =
+      std::ranges::find_if(kernel.parameters, [&](const auto& each) { return each.name == name; });
+  // An unknown one is the registry's to refuse.
+  request.parameters[name] = declared == kernel.parameters.end()
+                                 ? kernels::Value(value)
+                                 : value_of(declared->initial, value);
+}
+
+int run(const std::vector<std::string>& words) {
+  if (words.empty()) throw std::invalid_argument("run: which kernel?");
+  const kernels::KernelInfo& kernel = find(words[0]);
+  emulate::Program& program = emulate::program();
+  kernels::RecordRequest request;
+  request.threads = 1;
+  request.progress = [&](double done) { return program.progress(done); };
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::string& name = words[i];
+    if (name == "--emulated") {
+      program.emulated = true;
+      continue;
+    }
+    if (i + 1 == words.size()) throw std::invalid_argument(name + ": a value is missing");
+    const std::string& value = words[++i];
+    if (name == "--scale")
+      request.scale = number(value);
+    else if (name == "--seed")
+      request.seed = std::stoull(value);
+    else if (name == "--set")
+      set(request, kernel, value);
+    else if (name == "--operations")
+      program.operations = std::stoull(value);
+    else if (name == "--seconds")
+      program.seconds = number(value);
+    else if (name == "--vmstat")
+      program.vmstat = split(value, ',');
+    else if (name == "--report-ms")
+      program.report_ns = std::stoull(value) * 1'000'000;
+    else
+      throw std::invalid_argument("unknown option " + name);
+  }
+  (void)kernels::record(kernel.name, std::move(request));
+  return 0;
+}
+
+int list() {
+  std::fputs("[", stdout);
+  const char* between = "";
+  for (const kernels::KernelInfo& info : kernels::kernels()) {
+    std::printf("%s\"%s\"", between, info.name.c_str());
+    between = ", ";
+  }
+  std::puts("]");
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  const std::vector<std::string> words(arguments + 1, arguments + count);
+  try {
+    if (words.size() == 1 && words[0] == "list") return list();
+    if (!words.empty() && words[0] == "run") return run({words.begin() + 1, words.end()});
+    throw std::invalid_argument("usage: tiertune_workload list | run KERNEL [options]");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tiertune_workload: %s\n", error.what());
+    return 2;
+  }
+}

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""`tune emulate`: runs one configuration on a real kernel, in the emulated machine, beside the
+simulator's answer for the same set-up."""
+
+from __future__ import annotations
+
+import json
+import re
+from argparse import Namespace
+from collections.abc import Callable
+from typing import Any
+
+from tuner import engine
+from tuner.commands.sim import parse_knobs
+from tuner.emulate import guest
+from tuner.emulate.machine import Machine
+from tuner.emulate.measure import compared, measure
+from tuner.emulate.plan import Emulated, How, Request, how
+from tuner.errors import UserError
+from tuner.run import runner, settings
+from tuner.run.trial import Status, Trial, TrialResult
+from tuner.terminal import print_json, progress, say, table
+
+INPUT = "emulated"
+MACHINE = "emulated"
+
+
+def run(args: Namespace) -> int:
+    machine = Machine(args.kernel, note=lambda what: say(f"tune: {what} ..."))
+    if args.calibrate:
+        return _calibrate(machine, args)
+    if args.workload is None:
+        raise UserError("what to run? give --workload, or --calibrate")
+    trial = _trial(args)
+    request = machine.request(
+        trial,
+        layout=args.layout,
+        daemons=args.daemons,
+        source=args.source,
+        report_ms=round(args.report * 1000),
+    )
+    kept = machine.kept(request) is not None
+    title = f"emulating {trial.scenario.policy} on {trial.workload}"
+    with progress(title) as update:
+        found = machine.run(request, told=_follow(request, update))
+    with progress(f"simulating {trial.scenario.policy} on {trial.workload}") as update:
+        simulated = runner.run(trial, progress=update)
+    if args.json:
+        print_json(_object(request, found, simulated, kept))
+    else:
+        _show(request, found, simulated, kept)
+    return 0
+
+
+def _trial(args: Namespace) -> Trial:
+    """With one thread, on the machine that is emulated."""
+    policy = engine.policy(args.policy)
+    given = settings.given(args)
+    given = {"input": INPUT, "machine": MACHINE, "threads": 1.0} | given
+    if given["threads"] != 1:
+        raise UserError(f"--threads: found {given['threads']:g}; the emulated machine has 1")
+    setting = settings.resolve(args.workload, policy=policy, study="emulate", **given)
+    knobs = engine.resolve(policy.name, parse_knobs(args.set, policy))
+    how(policy.name)  # refuses what nobody can carry out
+    return setting.trial(0, knobs)
+
+
+def _follow(request: Request, update: Callable[[float], None]) -> Callable[[str], None]:
+    """Progress by the lines of the guest's console."""
+
+    def told(line: str) -> None:
+        if line.startswith("{") and (found := re.search(r'"done": ([0-9.e+-]+)', line)):
+            update(min(1.0, float(found[1])))
+
+    return told
+
+
+def _object(
+    request: Request, found: Emulated, simulated: TrialResult, kept: bool
+) -> dict[str, Any]:
+    return {
+        "request": request.model_dump(mode="json"),
+        "kept": kept,
+        "emulated": found.model_dump(mode="json"),
+        "simulated": simulated.model_dump(mode="json", exclude={"series", "rows"}),
+        "compared": [row._asdict() for row in compared(request, found, simulated)],
+    }
+
+
+def _show(request: Request, found: Emulated, simulated: TrialResult, kept: bool) -> None:
+    by = how(request.policy)
+    carried = "" if by is How.nobody else f", by {by.value}"
+    print(
+        f"{request.workload} ({request.input}), {request.footprint_bytes >> 20} MiB, of which "
+        f"{request.fast_bytes >> 20} MiB fit into the fast tier; policy {request.policy}{carried}"
+    )
+    print(
+        f"{request.built.kernel}, QEMU {request.built.qemu}, machine {request.machine.name}, "
+        f"layout {request.layout}, daemons: {request.daemons}"
+        + (" (kept from an earlier run)" if kept else "")
+    )
+    print()
+    rows = compared(request, found, simulated)
+    table(
+        ("", ">emulated", ">simulated", ">ratio"),
+        [(row.what, row.emulated, row.simulated, row.ratio) for row in rows],
+    )
+    if found.machine.get("samples_lost"):
+        say(f"tune: warning: {found.machine['samples_lost']:,} samples were lost")
+    if simulated.status is not Status.success:
+        say(f"tune: warning: the simulation ended: {simulated.status}: {simulated.error}")
+    if owed := found.machine["owed_ns"] / 1e9:
+        share = owed / found.seconds
+        if share > 0.001:
+            say(
+                f"tune: warning: {share:.1%} of the run time is work of other processors that the "
+                "clock still owed at the end: the run time is too long by as much"
+            )
+
+
+def _calibrate(machine: Machine, args: Namespace) -> int:
+    """What memory and the kernel cost in the machine."""
+    with progress("measuring the machine"):
+        found = measure(machine)
+    if args.json:
+        print_json({"kernel": machine.tools.kernel_version, "measured": [each._asdict() for each in found]})
+        return 0
+    table(
+        ("", ">measured", ">expected", ">ratio", "expected from"),
+        [(each.what, each.shown, each.wanted, each.ratio, each.source) for each in found],
+        prose=1,
+    )
+    return 0

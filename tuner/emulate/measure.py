@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""What the emulated machine says beside what others say: the simulator of a run, and published
+figures of what memory and the kernel cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from tuner.documents import catalog
+from tuner.emulate import guest
+from tuner.emulate.guest import Failed, Timing
+from tuner.emulate.machine import GUEST, PLUGIN, Machine, built_file
+from tuner.emulate.plan import Emulated, Request, json_lines, timing
+from tuner.run.trial import Status, TrialResult
+
+
+class Compared(NamedTuple):
+    """A row: texts for people, and the figures."""
+
+    what: str
+    emulated: str
+    simulated: str
+    ratio: str
+    figures: tuple[float | None, float | None]
+
+
+def _row(what: str, emulated: float | None, simulated: float | None, form: str) -> Compared:
+    def text(value: float | None) -> str:
+        return "-" if value is None else format(value, form)
+
+    ratio = simulated / emulated if emulated and simulated is not None else None
+    return Compared(what, text(emulated), text(simulated), text2(ratio), (emulated, simulated))
+
+
+def text2(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def compared(request: Request, found: Emulated, simulated: TrialResult) -> list[Compared]:
+    """Figures of both, with the ratio of the simulator's to the machine's. What one of them does
+    not know is None."""
+    ok = simulated.status is Status.success
+    metrics = simulated.metrics if ok else {}
+    sums: Callable[..., float | None] = lambda *names: (
+        sum(metrics[name] for name in names) if metrics else None
+    )
+    operations = sum(found.operations.values())
+    stat = found.vmstat
+    misses = [sum(found.machine[key][tier] for key in ("misses", "prefetched")) for tier in (0, 1)]
+    hits = misses[0] / sum(misses) if sum(misses) else None
+    demoted = [stat[name] for name in stat if name.startswith("pgdemote_")]
+    # tierd's moves are calls of its own, which the kernel counts with all others.
+    promoted = stat.get("pgpromote_success")
+    rows = [
+        _row("run time, s", found.seconds, sums("seconds"), ".3f"),
+        _row(
+            "ns an operation",
+            found.seconds / operations * 1e9 if operations else None,
+            (metrics["seconds"] / metrics["operations"] * 1e9)
+            if metrics.get("operations")
+            else None,
+            ".1f",
+        ),
+        _row("misses served by the fast tier, %", _percent(hits), _percent(metrics.get("fast_hit_ratio")), ".1f"),
+        _row("promoted pages", promoted, sums("promotions"), ",.0f"),
+        _row("demoted pages", sum(demoted), sums("demotions"), ",.0f"),
+        _row("migrated pages in all", stat.get("pgmigrate_success"), sums("promotions", "demotions"), ",.0f"),
+        _row("hinting faults", stat.get("numa_hint_faults"), metrics.get("hint_faults"), ",.0f"),
+        _row("entries armed", stat.get("numa_pte_updates"), metrics.get("pages_protected"), ",.0f"),
+        _row("of the program in the fast tier at the end, pages", found.resident[0], None, ",.0f"),
+    ]
+    return rows
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+class Measured(NamedTuple):
+    what: str
+    value: float
+    expected: float | None
+    unit: str
+    source: str
+
+    @property
+    def shown(self) -> str:
+        return f"{self.value:.3g} {self.unit}"
+
+    @property
+    def wanted(self) -> str:
+        return "-" if self.expected is None else f"{self.expected:.3g} {self.unit}"
+
+    @property
+    def ratio(self) -> str:
+        return text2(self.value / self.expected if self.expected else None)
+
+
+class _Figure(NamedTuple):
+    what: str
+    unit: str
+    expected: float | None
+    source: str
+
+
+CONFIGURED = "the machine's profile"
+_FAST, _SLOW = 90.0, 250.0
+FIGURES: dict[tuple[str, int], _Figure] = {
+    ("chase", 0): _Figure("a step of a pointer chase, fast", "ns", _FAST, CONFIGURED),
+    ("chase", 1): _Figure("a step of a pointer chase, slow", "ns", _SLOW, CONFIGURED),
+    ("stream", 0): _Figure("a line of a sequential read, fast", "ns", _FAST / 10, CONFIGURED),
+    ("stream", 1): _Figure("a line of a sequential read, slow", "ns", _SLOW / 10, CONFIGURED),
+    ("random", 0): _Figure("an independent random load, fast", "ns", None, ""),
+    ("random", 1): _Figure("an independent random load, slow", "ns", None, ""),
+    ("first_touch", 1): _Figure("the first touch of a page, slow", "us", None, ""),
+    ("move", 0): _Figure("a page up, 512 a call", "us", None, ""),
+    ("move", 1): _Figure("a page down, 512 a call", "us", None, ""),
+    ("move_alone", 0): _Figure(
+        "a page up, alone", "us", 12.0, "Soar/Alto (OSDI'25) 5.1: a page that the kernel moves"
+    ),
+    ("move_alone", 1): _Figure(
+        "a page down, alone", "us", 12.0, "Soar/Alto (OSDI'25) 5.1: a page that the kernel moves"
+    ),
+    ("hint_fault", 1): _Figure(
+        "a hinting fault", "us", 1.0, "a minor fault with its entry and exit, 0.5 to 1.5 us"
+    ),
+    ("scan_entry", 1): _Figure(
+        "an entry that a NUMA scan arms", "ns", 40.0, "a page-table entry in order, 30 to 50 ns"
+    ),
+}
+"""By name and node. Those of the profile are of `emulated`; ten lines are in flight."""
+
+
+def measure(machine: Machine) -> list[Measured]:
+    """Measures the machine with the profile `emulated`."""
+    options = timing(catalog.machine("emulated").spec)
+    files = {f"/{GUEST}": built_file(GUEST).read_bytes()}
+    symbols = guest.offsets(machine.tools, files[f"/{GUEST}"])
+    ran = guest.boot(
+        machine.tools,
+        f"sleep 5 && /{GUEST} measure memory && /{GUEST} measure kernel\n",
+        files,
+        timing=Timing(built_file(PLUGIN), options | symbols),
+    )
+    if ran.status != 0:
+        raise Failed(f"the guest ended with {ran.status}:\n{ran.output[-1000:]}")
+    return list(_measured(json_lines(ran.output)))
+
+
+def _measured(lines: Iterable[dict[str, object]]) -> Iterable[Measured]:
+    for line in lines:
+        if "measured" not in line:
+            continue
+        name, node, value = str(line["measured"]), int(str(line["node"])), float(str(line["value"]))
+        figure = FIGURES.get((name, node))
+        if figure is not None:
+            yield Measured(figure.what, value, figure.expected, figure.unit, figure.source)
+
+
