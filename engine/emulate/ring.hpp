@@ -4,8 +4,8 @@
 // guest sees as BAR 2 of an ivshmem device (vendor 0x1af4, device 0x1110).
 //
 // The machine has one processor, so one writer and one reader, which take turns: a record is whole
-// before `head` tells of it. The reader says which misses it wants, and how often; numbers that only
-// grow tell the machine's counters by kind of access and tier.
+// before `head` tells of it. The reader says which misses it wants, and how often; numbers that
+// only grow tell the machine's counters by kind of access and tier.
 #pragma once
 
 #include <array>
@@ -37,9 +37,9 @@ struct SampleRing {
   std::uint64_t records;  // room
 
   // Written by the machine.
-  std::uint64_t head;                                 // records written
-  std::uint64_t lost;                                 // for want of room
-  std::array<std::array<std::uint64_t, 2>, 2> misses; // by kind and tier, of the whole machine
+  std::uint64_t head;                                  // records written
+  std::uint64_t lost;                                  // for want of room
+  std::array<std::array<std::uint64_t, 2>, 2> misses;  // by kind and tier, of the whole machine
 
   // Written by the reader.
   std::uint64_t tail;  // records read
