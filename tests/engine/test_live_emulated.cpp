@@ -144,7 +144,8 @@ TEST("live emulated: a ring of another layout is named with what it has, and not
           "0 where a sampler's ring says 676e697272656974");
   refused([](FakeKernel& kernel) { kernel.ring().magic = ~std::uint64_t{0}; }, "ffffffffffffffff");
   refused([](FakeKernel& kernel) { kernel.ring().version = 2; }, "version 2, expected 1");
-  refused([](FakeKernel& kernel) { kernel.ring().record_bytes = 48; }, "record_bytes 48, expec");
+  refused([](FakeKernel& kernel) { kernel.ring().record_bytes = 48; },
+          "record_bytes 48, expected 40");
   for (const std::uint64_t records : {std::uint64_t{0}, ring_records + 1, ~std::uint64_t{0}})
     refused([&](FakeKernel& kernel) { kernel.ring().records = records; },
             "records " + std::to_string(records) + ", expected " + std::to_string(ring_records));
