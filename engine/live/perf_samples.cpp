@@ -42,6 +42,13 @@ void PerfSamples::start(std::span<const int> pids) {
   set_periods();
 }
 
+int PerfSamples::follow(std::span<const int> pids) {
+  pids_.assign(pids.begin(), pids.end());
+  // Nobody was there when the session began.
+  if (rings_.empty() && !pids.empty()) start(pids);
+  return 0;
+}
+
 void PerfSamples::spare(unsigned times) {
   spared_ = times;
   set_periods();

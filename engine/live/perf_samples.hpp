@@ -41,10 +41,7 @@ class PerfSamples final : public AccessSource {
   Need serves() const override { return Need::samples; }
   bool takes_balancing() const override { return pmu_.layout == SampleLayout::fault; }
   void start(std::span<const int> pids) override;
-  int follow(std::span<const int> pids) override {
-    pids_.assign(pids.begin(), pids.end());
-    return 0;
-  }
+  int follow(std::span<const int> pids) override;
   void collect(const LiveMemory& memory, Nanos now, std::vector<Sample>& out) override;
   void spare(unsigned times) override;
   /// The kernel writes records in interrupts, which it counts for whom they interrupt.
