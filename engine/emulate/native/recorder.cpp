@@ -47,9 +47,6 @@ struct Recorder::Impl {
     of_class = stream_class;
     emulate::mark_class(stream_class);
   }
-  [[nodiscard]] volatile std::uint64_t* word(std::uint64_t at) const {
-    return reinterpret_cast<volatile std::uint64_t*>(base + at);
-  }
   /// The recorded stream's seconds, by the share of its operations that have been done: the work
   /// does not depend on how fast memory is.
   [[nodiscard]] double seconds_of(const Kinds& done) const {
@@ -122,14 +119,14 @@ void Recorder::load(std::uint32_t stream_class, Address address, std::uint64_t b
   Impl& self = *impl_;
   self.enter(stream_class);
   for (std::uint64_t at = address / line_bytes * line_bytes; at < address + bytes; at += line_bytes)
-    (void)*self.word(at);
+    emulate::workload_load(self.base + at);
 }
 
 void Recorder::store(std::uint32_t stream_class, Address address, std::uint64_t bytes) {
   Impl& self = *impl_;
   self.enter(stream_class);
   for (std::uint64_t at = address / line_bytes * line_bytes; at < address + bytes; at += line_bytes)
-    *self.word(at) = at;
+    emulate::workload_store(self.base + at, at);
 }
 
 void Recorder::miss(std::uint32_t, AccessKind, Address, std::uint64_t) {
