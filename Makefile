@@ -28,12 +28,12 @@ OR_EXPLAIN = || { cmake/pip_failed.sh $(PIP_LOG); exit 1; }
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # one pip at a time; the compiler runs in JOBS processes as it is
 .PHONY: help setup run test test-quick engine-test lint tidy format docs hooks sanitize fuzz-build fuzz \
-	torture bench smoke wheel tierd image cluster cluster-down test-docker test-cluster test-live lock clean preflight
+	torture bench smoke wheel tierd image cluster cluster-down test-docker test-cluster test-live test-emulated lock clean preflight
 
 help: ## Show this list
 	@echo "make run tunes the cachelib workload, make test runs the tests; both install what they need."
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
-	@echo "run, test, test-quick, test-docker, test-cluster, test-live, sanitize, torture, smoke, bench and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
+	@echo "run, test, test-quick, test-docker, test-cluster, test-live, test-emulated, sanitize, torture, smoke, bench and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
 
 preflight:
 	@cmake/preflight.sh "$(PYTHON)" "$(CXX)"
@@ -183,6 +183,9 @@ test-cluster: image-if-docker $(VENV)/.test ## Run those of the cluster alone: f
 
 test-live: setup $(VENV)/.test ## Run tierd on a real kernel with two memory nodes, in an emulated machine
 	@TIERTUNE_TIERD=$(CURDIR)/$(BUILD)/tierd $(BIN)/python -m pytest -rs tests/live $(ARGS)
+
+test-emulated: setup $(VENV)/.test ## Time a real kernel's and tierd's tiering in the emulated machine
+	@TIERTUNE_EMULATED=1 $(BIN)/python -m pytest -rs tests/emulated $(ARGS)
 
 clean: ## Remove build products and the virtual environment
 	rm -rf build $(VENV) dist

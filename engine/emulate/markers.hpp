@@ -22,8 +22,8 @@ enum class Marker : std::uint8_t {
 /// Classes of accesses that a program may have.
 inline constexpr std::uint32_t most_classes = 16;
 
-/// What a program knows of its accesses of one class (trace/stream.hpp). Its instructions take no time
-/// then, but for what it tells of its computation.
+/// What a program knows of its accesses of one class (trace/stream.hpp). Its instructions take no
+/// time then, but for what it tells of its computation.
 struct ToldClass {
   std::uint64_t overlap = 0;   // misses that are outstanding together, in thousandths; 0: unknown
   std::uint64_t issue_ps = 0;  // what a load takes at least

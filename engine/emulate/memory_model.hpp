@@ -3,20 +3,22 @@
 // MemoryModel: what an access costs the emulated processor. It knows no emulator: the plugin shows
 // it the accesses of a guest, the tests those of their own.
 //
-// Caches: a filter of virtual lines, which is inline in every access and stands for the first level;
-// a second and a last level, set-associative with LRU, of physical lines. A miss of the last level
-// costs the latency of the memory node that the line lies on, times the factor that the node's load
-// has on it (TierSpec.loaded of the machine's profile; the load is that of the windows before).
+// Caches: a filter of virtual lines, which is inline in every access and stands for the first
+// level; a second and a last level, set-associative with LRU, of physical lines. A miss of the last
+// level costs the latency of the memory node that the line lies on, times the factor that the
+// node's load has on it (TierSpec.loaded of the machine's profile; the load is that of the windows
+// before).
 //
 // Overlap, as an out-of-order core has it:
-//  - the third line in a row of one instruction, forwards or backwards, was prefetched: it costs its
-//    share of what the line-fill buffers hold in flight, latency / buffers, of either level;
+//  - the third line in a row of one instruction, forwards or backwards, was prefetched: it costs
+//    its share of what the line-fill buffers hold in flight, latency / buffers, of either level;
 //  - a load whose address lies near a value that one of the last loads read is dependent: it costs
 //    the whole latency;
 //  - other misses overlap with the first one of a window of `window` instructions, `buffers` at a
 //    time: those after the first cost a transfer.
 // Of a program that tells how many of its misses overlap (markers.hpp), each costs its share of the
-// latency, and hits cost nothing, as in the simulator; nothing is judged then. A store waits for what `store_stall` says (simulator: the same key).
+// latency, and hits cost nothing, as in the simulator; nothing is judged then. A store waits for
+// what `store_stall` says (simulator: the same key).
 //
 // Left out: translation (page walks of the processor), write-backs, and what hyper-threads share.
 #pragma once

@@ -23,7 +23,6 @@ ALLOWED = {
     "engine/emulate": "",
     "engine/live": "core perf emulate",
     "engine/tierd": "core perf live",
-    "engine/emulate": "",
     "engine/emulate/plugin": "emulate",
     "engine/emulate/guest": "emulate",
     "engine/emulate/native": "trace emulate kernels",

@@ -148,6 +148,8 @@ def test_no_program_is_started_but_our_own() -> None:
         if starts.fullmatch(called(call))
     }
     assert found == {
+        "tuner/emulate/debian.py: command",
+        "tuner/emulate/guest.py: words",
         "tuner/run/cluster.py: [sys.executable,",
         "tuner/run/container.py: command",
         "tuner/run/local_ray.py: [sys.executable,",

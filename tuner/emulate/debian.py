@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tuner.documents.reading import read_text
 from tuner.errors import UserError, brief
 from tuner.files import write_atomically
 from tuner.run import streams
@@ -164,7 +165,7 @@ class Suite:
         wanted = "\n".join(sorted(packages))
         place = cache() / name
         told = place / "packages"
-        if told.is_file() and told.read_text() == wanted:
+        if told.is_file() and read_text(told) == wanted:
             return place
         cache().mkdir(parents=True, exist_ok=True)
         self.refresh()

@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tuner.documents.reading import is_file, parse_json, read_bytes, read_json, read_text
 from tuner.emulate.debian import INSTALLED, STABLE, SUITES, Suite, Unusable, cache, run
 from tuner.emulate.initramfs import INIT, archive
 from tuner.errors import UserError
-from tuner.files import write_atomically
+from tuner.files import write_file
 
 KERNEL = "6.12"
 NEWEST_KERNEL = "7.3"
@@ -41,6 +42,8 @@ HMAT = ((0, 90, "50G"), (1, 250, "20G"))
 lower tier. What memory takes is the plugin's."""
 LAST_CHARACTERS = 3000
 MIB = 1 << 20
+LARGEST = 64_000_000
+"""Bytes of a program."""
 
 
 class Failed(UserError):
@@ -139,10 +142,8 @@ def _unpacked_qemu(suite: Suite, name: str, packages: list[str]) -> Qemu:
 
 def _release() -> str:
     """The host's, by its code name; empty where that is unknown."""
-    try:
-        text = Path("/etc/os-release").read_text()
-    except OSError:
-        return ""
+    path = Path("/etc/os-release")
+    text = read_text(path) if is_file(path) else ""
     found = re.search(r'^VERSION_CODENAME="?([a-z]+)"?$', text, re.MULTILINE)
     return found[1] if found else ""
 
@@ -236,15 +237,14 @@ def boot(
         **files,
         "init": INIT.encode(),
         "job": job.encode(),
-        "bin/busybox": tools.busybox.read_bytes(),
+        "bin/busybox": read_bytes(tools.busybox, LARGEST),
     }
     with tempfile.TemporaryDirectory(prefix="tiertune-guest-") as name:
         work = Path(name)
         image = work / "initramfs"
-        image.write_bytes(archive(content))
+        write_file(image, archive(content))
         if timing is not None and timing.sampled:
-            (work / "ring").write_bytes(b"")
-            os.truncate(work / "ring", RING_BYTES)
+            write_file(work / "ring", bytes(RING_BYTES))
         words = command(
             tools,
             image,
@@ -256,11 +256,11 @@ def boot(
         )
         output = _console(words, seconds, told)
         reports = work / "reports"
-        lines = reports.read_text().splitlines() if reports.is_file() else []
+        lines = read_text(reports).splitlines() if reports.is_file() else []
     ended = re.search(r"^guest: exit status (\d+)$", output, re.MULTILINE)
     if not ended:
         raise Failed(f"the guest did not end by itself:\n{output[-LAST_CHARACTERS:]}")
-    return Ran(int(ended[1]), output[: ended.start()], [json.loads(line) for line in lines])
+    return Ran(int(ended[1]), output[: ended.start()], [parse_json(line) for line in lines])
 
 
 def _console(words: list[str], seconds: float, told: Callable[[str], None]) -> str:
@@ -300,12 +300,12 @@ def offsets(tools: Tools, guest: bytes) -> dict[str, str]:
     it is kept for each kernel."""
     kept = cache() / f"{tools.kernel_version.replace('=', '-')}.json"
     if kept.is_file():
-        found: dict[str, str] = json.loads(kept.read_text())
+        found: dict[str, str] = read_json(kept)
         return found
     ran = boot(tools, "/tiertune_guest offsets\n", {"/tiertune_guest": guest}, append="nokaslr")
     said = re.search(r"^\{.*\}$", ran.output, re.MULTILINE)
     if ran.status != 0 or said is None:
         raise Failed(f"{tools.kernel_version}: its symbols are unknown:\n{ran.output[-500:]}")
-    found = {key: str(value) for key, value in json.loads(said[0]).items()}
-    write_atomically(kept, json.dumps(found) + "\n")
+    found = {key: str(value) for key, value in parse_json(said[0]).items()}
+    write_file(kept, json.dumps(found) + "\n")
     return found

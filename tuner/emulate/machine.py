@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner import engine, tierd
+from tuner.documents.reading import read_bytes
 from tuner.emulate import guest
 from tuner.emulate.guest import Failed, Timing, Tools
 from tuner.emulate.plan import Built, Emulated, How, Request, how, json_lines
@@ -63,11 +64,11 @@ class Machine:
             f"/{WORKLOAD}": built_file(WORKLOAD),
             f"/{tierd.NAME}": tierd.program(),
         }
-        return {name: path.read_bytes() for name, path in paths.items()}
+        return {name: read_bytes(path, guest.LARGEST) for name, path in paths.items()}
 
     @cached_property
     def built(self) -> Built:
-        contents = self.programs | {PLUGIN: built_file(PLUGIN).read_bytes()}
+        contents = self.programs | {PLUGIN: read_bytes(built_file(PLUGIN), guest.LARGEST)}
         return Built(
             kernel=self.tools.kernel_version,
             qemu=self.tools.qemu.version,
@@ -97,11 +98,12 @@ class Machine:
         """Failed with what the guest has said last if the program did not end well."""
         if found := self.kept(request):
             return found
-        result = self._boot(request, told)
+        result = self.boot(request, told)
         cache.put(cache.EMULATED, request.key, result)
         return result
 
-    def _boot(self, request: Request, told: Callable[[str], None]) -> Emulated:
+    def boot(self, request: Request, told: Callable[[str], None] = lambda _: None) -> Emulated:
+        """As `run`, whether it is kept or not."""
         symbols = guest.offsets(self.tools, self.programs[f"/{GUEST}"])
         way = how(request.policy)
         timing = Timing(

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tuner.documents import catalog
+from tuner.documents.reading import read_bytes
 from tuner.emulate import guest
 from tuner.emulate.guest import Failed, Timing
 from tuner.emulate.machine import GUEST, PLUGIN, Machine, built_file
@@ -144,7 +145,7 @@ FIGURES: dict[tuple[str, int], _Figure] = {
 def measure(machine: Machine) -> list[Measured]:
     """Measures the machine with the profile `emulated`."""
     options = timing(catalog.machine("emulated").spec)
-    files = {f"/{GUEST}": built_file(GUEST).read_bytes()}
+    files = {f"/{GUEST}": read_bytes(built_file(GUEST), guest.LARGEST)}
     symbols = guest.offsets(machine.tools, files[f"/{GUEST}"])
     ran = guest.boot(
         machine.tools,

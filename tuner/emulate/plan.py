@@ -4,7 +4,6 @@ guest, and the lines of its console."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,6 +14,7 @@ from pydantic import Field
 from tuner import engine
 from tuner.declarations import KnobValue, ParameterValue
 from tuner.documents.machine import MachineSpec
+from tuner.documents.reading import parse_json
 from tuner.errors import UserError, brief
 from tuner.model import Model, NonNegative, content_hash
 from tuner.run.trial import StreamRequest, Trial
@@ -290,7 +290,7 @@ def json_lines(console: str) -> list[dict[str, Any]]:
         if not line.startswith("{"):
             continue
         try:
-            found.append(json.loads(line))
+            found.append(parse_json(line))
         except ValueError as error:
             raise UserError(f"the guest said '{brief(line)}'; must be JSON") from error
     return found

@@ -17,7 +17,8 @@ using Words = std::vector<std::string>;
 
 /// Where this kernel keeps what the plugin reads: its task switch, and fields of task_struct.
 int offsets(const Words& words);
-/// NODE MIB: takes and locks memory of a node until so much is free, and keeps it in the background.
+/// NODE MIB: takes and locks memory of a node until so much is free, and keeps it in the
+/// background.
 int fill(const Words& words);
 /// NODE COMMAND...: becomes the command, whose memory comes from that node alone.
 int bind(const Words& words);

@@ -123,7 +123,8 @@ void fault_but_stay(unsigned node) {
     fail("set_mempolicy");
 }
 
-/// Lets NUMA balancing arm all pages again and again while it computes, and touches them in between.
+/// Lets NUMA balancing arm all pages again and again while it computes, and touches them in
+/// between.
 void measure_scans() {
   const std::string balancing = "/proc/sys/kernel/numa_balancing";
   const std::string knobs = "/sys/kernel/debug/sched/numa_balancing/";

@@ -113,8 +113,8 @@ Arena& arena() {
 
 }  // namespace tt::emulate
 
-// What kernels reserve and then make accessible part by part (kernels/traced_memory.hpp): the linker
-// brings their calls here (--wrap), and nobody else's.
+// What kernels reserve and then make accessible part by part (kernels/traced_memory.hpp): the
+// linker brings their calls here (--wrap), and nobody else's.
 extern "C" {
 
 void* __real_mmap(void*, std::size_t, int, int, int, off_t);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Recorder, natively: in place of the one that writes streams (trace/recorder.cpp), it carries a
-// kernel's loads and stores out, on real memory of the machine that the program runs on. The kernels
-// are the same objects; the linker takes this for that.
+// kernel's loads and stores out, on real memory of the machine that the program runs on. The
+// kernels are the same objects; the linker takes this for that.
 //
 // A kernel computes on data of its own, which a recorded stream does not show; here it lies in an
 // arena (arena.hpp) that is no part of the measured memory. What the kernel reports is what the
@@ -10,9 +10,9 @@
 // the simulated one. So pages are touched, faulted, sampled and moved as those of the workload, and
 // their contents are nobody's.
 //
-// How many misses of a class are outstanding together, and how long the workload computes, the kernel
-// knows, and the emulated machine is told. There the program's own instructions take no time, as in
-// the simulator.
+// How many misses of a class are outstanding together, and how long the workload computes, the
+// kernel knows, and the emulated machine is told. There the program's own instructions take no
+// time, as in the simulator.
 #include "trace/recorder.hpp"
 
 #include <sys/mman.h>

@@ -6,10 +6,11 @@
 // bias of its instruction counter, which the binary exports within `timers_state`: where, is found
 // by trying, and a QEMU in which it is not found is refused.
 //
-// The clock moves between two runs of the processor and under QEMU's lock alone, and timers that are
-// due run at once: moved within a callback, the main loop's thread could see the new time first and
-// fire a timer at a moment that the host decides. It never goes back: what an instruction should
-// not have taken, being of a faster processor or of another one, is a debt that later waits repay.
+// The clock moves between two runs of the processor and under QEMU's lock alone, and timers that
+// are due run at once: moved within a callback, the main loop's thread could see the new time first
+// and fire a timer at a moment that the host decides. It never goes back: what an instruction
+// should not have taken, being of a faster processor or of another one, is a debt that later waits
+// repay.
 #pragma once
 
 #include <cstdint>

@@ -3,15 +3,15 @@
 // The emulated machine's half inside QEMU: a plugin of the system emulation, which runs with
 // -icount shift=0,sleep=off and one processor.
 //
-// It shows every access of the guest to the memory model (memory_model.hpp), puts what that costs on
-// the virtual clock (clock.hpp), and samples misses for the guest's reader (sampler.hpp). Until the
-// guest asks for it (markers.hpp) nothing is instrumented, so that booting takes seconds.
+// It shows every access of the guest to the memory model (memory_model.hpp), puts what that costs
+// on the virtual clock (clock.hpp), and samples misses for the guest's reader (sampler.hpp). Until
+// the guest asks for it (markers.hpp) nothing is instrumented, so that booting takes seconds.
 //
 // An instruction moves the clock by a nanosecond. One of the kernel's or of programs may take less
 // (kernel_ps, user_ps): the clock is set back before each block of them, so that it is right at the
-// block's end, where the clock is read. A workload's program tells what takes time (markers.hpp), and
-// its own take none. One of a task that has a processor of its own takes nothing: the clock owes that, and later
-// waits for memory repay it. Such a task's waits take nothing either.
+// block's end, where the clock is read. A workload's program tells what takes time (markers.hpp),
+// and its own take none. One of a task that has a processor of its own takes nothing: the clock
+// owes that, and later waits for memory repay it. Such a task's waits take nothing either.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -251,8 +251,8 @@ void on_access(unsigned, qemu_plugin_meminfo_t info, std::uint64_t address, void
     machine->on_access(info, address, *static_cast<MemoryModel::Site*>(site));
 }
 
-/// Before a block of so many instructions: what it takes less than they move the clock by. Of a task
-/// elsewhere all is owed.
+/// Before a block of so many instructions: what it takes less than they move the clock by. Of a
+/// task elsewhere all is owed.
 void on_kernel_block(unsigned, void* count) {
   if (machine->guest.is_elsewhere()) return;
   machine->clock.set_back(reinterpret_cast<std::uintptr_t>(count) *
