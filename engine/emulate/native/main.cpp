@@ -91,6 +91,12 @@ void set(kernels::RecordRequest& request, const kernels::KernelInfo& kernel,
                                  : value_of(declared->initial, value);
 }
 
+/// Whether it asks for the time, to end or to do something by it.
+bool lasts(const kernels::KernelInfo& kernel) {
+  return std::ranges::any_of(kernel.parameters,
+                             [](const auto& each) { return each.name == "duration_s"; });
+}
+
 int run(const std::vector<std::string>& words) {
   if (words.empty()) throw std::invalid_argument("run: which kernel?");
   const kernels::KernelInfo& kernel = find(words[0]);
@@ -123,6 +129,9 @@ int run(const std::vector<std::string>& words) {
     else
       throw std::invalid_argument("unknown option " + name);
   }
+  if (lasts(kernel) && (program.operations == 0 || program.seconds <= 0))
+    throw std::invalid_argument(kernel.name +
+                                " runs for a time: it needs --operations and --seconds above 0");
   (void)kernels::record(kernel.name, std::move(request));
   return 0;
 }
