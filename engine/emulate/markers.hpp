@@ -14,13 +14,20 @@ enum class Marker : std::uint8_t {
   begin = 3,          // of the timed part: counters begin at 0
   end = 4,            // of the timed part: counters are reported
   own_processor = 5,  // this process runs on a processor that is not the workload's
-  classes = 6,        // RSI: address of how many misses of each class overlap, in thousandths
+  classes = 6,        // RSI: address of a ToldClass for each of most_classes
   compute = 7,        // RSI: nanoseconds that the processor would have computed
   // From here on: accesses of this program are of class number - first_class.
   first_class = 32,
 };
 /// Classes of accesses that a program may have.
 inline constexpr std::uint32_t most_classes = 16;
+
+/// What a program knows of its accesses of one class (trace/stream.hpp). Its instructions take no time
+/// then, but for what it tells of its computation.
+struct ToldClass {
+  std::uint64_t overlap = 0;   // misses that are outstanding together, in thousandths; 0: unknown
+  std::uint64_t issue_ps = 0;  // what a load takes at least
+};
 
 /// nopl 0x545400NN(%rax), where NN is the marker.
 template <Marker marker>

@@ -104,15 +104,16 @@ Picos MemoryModel::overlapped(const Access& access, unsigned tier) {
 MemoryModel::Cost MemoryModel::access(const Access& access, Site& site) {
   if (access.physical >= options_.end) return {};
   const std::uint64_t line = access.physical >> line_shift;
+  const bool judged = access.overlap == 0;
   if (l2_.access(line)) {
     ++counters_.l2_hits;
-    return {Outcome::l2, 0, options_.l2_hit};
+    return {Outcome::l2, 0, judged ? options_.l2_hit : 0};
   }
-  const bool judged = access.overlap == 0;
   const bool prefetched = judged && streams(site, access.address >> line_shift);
   if (llc_.access(line)) {
     ++counters_.llc_hits;
-    return {Outcome::llc, 0, prefetched ? options_.llc_hit / options_.buffers : options_.llc_hit};
+    const Picos hit = prefetched ? options_.llc_hit / options_.buffers : options_.llc_hit;
+    return {Outcome::llc, 0, judged ? hit : 0};
   }
   const unsigned tier = access.physical >= options_.slow_from;
   ++lines_[tier];
@@ -126,6 +127,8 @@ MemoryModel::Cost MemoryModel::access(const Access& access, Site& site) {
                       : latency_[tier] * 1000 / std::max<Picos>(1000, access.overlap);
   if (access.store)
     cost = static_cast<Picos>(static_cast<double>(cost) * options_.tiers[tier].store_stall);
+  else
+    cost = std::max(cost, access.issue);
   return {Outcome::miss, tier, cost};
 }
 

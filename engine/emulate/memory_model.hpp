@@ -16,7 +16,7 @@
 //  - other misses overlap with the first one of a window of `window` instructions, `buffers` at a
 //    time: those after the first cost a transfer.
 // Of a program that tells how many of its misses overlap (markers.hpp), each costs its share of the
-// latency; nothing is judged then. A store waits for what `store_stall` says (simulator: the same key).
+// latency, and hits cost nothing, as in the simulator; nothing is judged then. A store waits for what `store_stall` says (simulator: the same key).
 //
 // Left out: translation (page walks of the processor), write-backs, and what hyper-threads share.
 #pragma once
@@ -95,8 +95,10 @@ class MemoryModel {
     std::uint64_t value = 0;         // read, if `has_value`
     bool has_value = false;
     bool store = false;
-    /// Misses that are outstanding together, in thousandths, where the program tells; 0: judge.
+    /// Where the program tells: misses that are outstanding together, in thousandths, else 0; and
+    /// what a load takes at least.
     std::uint64_t overlap = 0;
+    Picos issue = 0;
   };
   enum class Outcome : std::uint8_t { device, l2, llc, prefetched, miss };
   struct Cost {

@@ -4,8 +4,8 @@
 // guest sees as BAR 2 of an ivshmem device (vendor 0x1af4, device 0x1110).
 //
 // The machine has one processor, so one writer and one reader, which take turns: a record is whole
-// before `head` tells of it. The reader says which misses it wants, and how often; numbers that only
-// grow tell the machine's counters by kind of access and tier.
+// before `head` tells of it. The reader says which misses it wants, and how often; numbers that
+// only grow tell the machine's counters by kind of access and tier.
 #pragma once
 
 #include <array>

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "live/damon_source.hpp"
+#include "live/emulated_samples.hpp"
 #include "live/mover.hpp"
 #include "live/perf_samples.hpp"
 #include "live/pmu.hpp"
@@ -31,6 +32,12 @@ std::unique_ptr<AccessSource> sampling(std::string_view name, KernelCalls& kerne
 std::unique_ptr<AccessSource> make_source(std::string_view name, KernelCalls& kernel,
                                           Changes& changes, const Damon::Options& damon,
                                           std::uint64_t seed) {
+  if (name == "auto" || name == "emulated") {
+    FoundRing found = find_emulated_ring(kernel, changes);
+    if (found.ring)
+      return std::make_unique<EmulatedSamples>(std::move(found.ring), EmulatedSamples::Options{});
+    if (name == "emulated") throw NotAllowed("emulated: " + found.missing);
+  }
   for (const std::string_view each : {"pebs", "ibs", "hints"}) {
     if (name != each && (name != "auto" || each == "hints")) continue;
     const std::string missing = lacking(kernel, each);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// AccessSource: what tells which pages processes access. One is chosen for a session: the
-// processor's samples where it takes them, else the kernel's DAMON; NUMA hinting faults, which have
-// their price, by name alone.
+// AccessSource: what tells which pages processes access. One is chosen for a session: an emulated
+// machine's samples on such a machine, the processor's where it takes them, else the kernel's
+// DAMON; NUMA hinting faults, which have their price, by name alone.
 #pragma once
 
 #include <array>
@@ -54,12 +54,13 @@ class AccessSource : public SampleSource {
 };
 
 /// What make_source() takes.
-inline constexpr std::array<std::string_view, 5> source_names{"auto", "pebs", "ibs", "damon",
-                                                              "hints"};
+inline constexpr std::array<std::string_view, 6> source_names{"auto",  "pebs",  "ibs",
+                                                              "damon", "hints", "emulated"};
 
-/// The source of this name; "auto": the processor's, if it really samples, else DAMON. What it
-/// changes in the kernel is noted in `changes`, which has to outlive it. NotAllowed telling why the
-/// processor or the kernel does not sample so; std::invalid_argument for an unknown name.
+/// The source of this name; "auto": an emulated machine's, else the processor's, if it really
+/// samples, else DAMON. What it changes in the kernel is noted in `changes`, which has to outlive
+/// it. NotAllowed telling why the machine, the processor or the kernel does not sample so;
+/// std::invalid_argument for an unknown name.
 [[nodiscard]] std::unique_ptr<AccessSource> make_source(std::string_view name, KernelCalls& kernel,
                                                         Changes& changes,
                                                         const Damon::Options& damon,

@@ -36,7 +36,7 @@ perf::File locked(const fs::path& folder) {
   return file;
 }
 
-/// A file of a process: its number, and behind that ".damon", say.
+/// A file of a process: its number, and behind that ".source", say.
 struct Named {
   int pid = 0;
   bool has_changes = false;  // else it is a socket, or of changes that were not finished

@@ -43,9 +43,6 @@ constexpr std::uint64_t load_op = 1U << 0, store_op = 1U << 1, uncacheable = 1U 
 /// behind an extension (CXL). Before Zen 4 the field has three bits.
 constexpr std::uint64_t source_dram = 3, source_pmem = 6, source_extension = 8, source_peer = 12;
 
-/// Of 57 bits at most on x86-64 and 52 on Arm; the upper half is the kernel's.
-bool in_user_space(std::uint64_t address) { return address != 0 && address >> 57 == 0; }
-
 bool by_user(const perf_event_header& header) {
   return (header.misc & PERF_RECORD_MISC_CPUMODE_MASK) == PERF_RECORD_MISC_USER;
 }

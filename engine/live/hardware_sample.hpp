@@ -35,6 +35,11 @@ struct HardwareSample {
 
 enum class SampleLayout : std::uint8_t { data_source, ibs, fault };
 
+/// Of 57 bits at most on x86-64 and 52 on Arm; the upper half is the kernel's.
+[[nodiscard]] constexpr bool in_user_space(std::uint64_t address) {
+  return address != 0 && address >> 57 == 0;
+}
+
 /// The sample_type of events whose records have this layout. Without a time: with one, Intel's
 /// kernel interrupts for each sample rather than for a full buffer of them.
 [[nodiscard]] std::uint64_t sample_type(SampleLayout layout);

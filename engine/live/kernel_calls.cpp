@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -74,6 +76,18 @@ class PerfSampling final : public SampleRing {
   std::vector<perf::File> files_;
   std::vector<int> events_;
   perf::Ring ring_;
+};
+
+class MappedDevice final : public DeviceMemory {
+ public:
+  explicit MappedDevice(std::span<std::byte> bytes) : bytes_(bytes) {}
+  ~MappedDevice() override { ::munmap(bytes_.data(), bytes_.size()); }
+  MappedDevice(const MappedDevice&) = delete;
+  MappedDevice& operator=(const MappedDevice&) = delete;
+  std::span<std::byte> bytes() override { return bytes_; }
+
+ private:
+  const std::span<std::byte> bytes_;
 };
 
 /// Joins pages that follow each other and are alike.
@@ -208,6 +222,18 @@ int Linux::sample(std::span<const SampledEvent> events, int processor,
   } catch (const std::system_error& error) {
     return error.code().value();
   }
+  return 0;
+}
+
+int Linux::map_device(const std::string& path, std::unique_ptr<DeviceMemory>& out) {
+  const perf::File file = open(path, O_RDWR);
+  if (!file.is_open()) return errno;
+  struct stat found{};  // the kernel tells the memory's size as the file's
+  if (::fstat(file.get(), &found) != 0) return errno;
+  const auto size = static_cast<std::size_t>(found.st_size);
+  void* const at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (at == MAP_FAILED) return errno;
+  out = std::make_unique<MappedDevice>(std::span{static_cast<std::byte*>(at), size});
   return 0;
 }
 

@@ -61,6 +61,14 @@ class SampleRing : public TraceRing {
   [[nodiscard]] virtual int set_period(std::size_t event, std::uint64_t period) = 0;
 };
 
+/// A device's memory, which is mapped for as long as this lives.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  /// All of it, from a page's begin on.
+  [[nodiscard]] virtual std::span<std::byte> bytes() = 0;
+};
+
 class KernelCalls {
  public:
   virtual ~KernelCalls() = default;
@@ -81,6 +89,10 @@ class KernelCalls {
   /// A ring into which events on a processor go, of all processes. They sample from now on.
   [[nodiscard]] virtual int sample(std::span<const SampledEvent> events, int processor,
                                    std::unique_ptr<SampleRing>& out) = 0;
+  /// Maps the memory of a PCI device: a resource file of sysfs (/sys/bus/pci/devices/*/resource2),
+  /// to read and to write.
+  [[nodiscard]] virtual int map_device(const std::string& path,
+                                       std::unique_ptr<DeviceMemory>& out) = 0;
   /// A program that this thread starts from now on takes new pages from these nodes, and the kernel
   /// makes all of its pages inaccessible in turn, to see which are accessed, and leaves them where
   /// they are moved (set_mempolicy(2): MPOL_PREFERRED_MANY with MPOL_F_NUMA_BALANCING, which lets
@@ -109,6 +121,7 @@ class Linux final : public KernelCalls {
             std::unique_ptr<TraceRing>& out) override;
   int sample(std::span<const SampledEvent> events, int processor,
              std::unique_ptr<SampleRing>& out) override;
+  int map_device(const std::string& path, std::unique_ptr<DeviceMemory>& out) override;
   int hint(std::span<const int> nodes) override;
   int populated(int pid, std::uint64_t begin, std::uint64_t end,
                 std::vector<Populated>& out) override;

@@ -55,7 +55,7 @@ Meter::Sums Meter::sums(Nanos now) const {
   for (std::size_t t = 0; t < tier_count; ++t)
     out.moved[t] = static_cast<double>(memory_.moves().moved[t]);
   out.samples = counters.samples_taken;
-  out.lost = counters.samples_lost + lost_;
+  out.lost = lost_;  // with what counters tell of it
   out.seconds = seconds(now);
   out.own = seconds(kernel_.processor_time() - processor_before_);
   out.monitor = seconds(monitor_);

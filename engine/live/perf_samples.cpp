@@ -15,14 +15,13 @@ namespace {
 
 using Mode = SamplingRequest::Mode;
 
-constexpr unsigned longest = 1024;           // times the periods that were asked for
 constexpr double longest_period = 1U << 30;  // IBS counts 27 bits in steps of 16
 constexpr double most_change = 8;            // of a period at a time, while rates jump
 
 }  // namespace
 
 PerfSamples::PerfSamples(KernelCalls& kernel, Pmu pmu, const Options& options)
-    : kernel_(kernel), pmu_(std::move(pmu)), options_(options) {
+    : kernel_(kernel), pmu_(std::move(pmu)), options_(options), longer_(options.calm) {
   for (std::size_t i = 0; i < pmu_.events.size(); ++i) {
     const Pmu::Event& event = pmu_.events[i];
     periods_.push_back(event.first_period);
@@ -41,6 +40,13 @@ void PerfSamples::start(std::span<const int> pids) {
   pids_.assign(pids.begin(), pids.end());
   for (std::size_t i = 0; i < periods_.size(); ++i) periods_[i] = pmu_.events[i].first_period;
   set_periods();
+}
+
+int PerfSamples::follow(std::span<const int> pids) {
+  pids_.assign(pids.begin(), pids.end());
+  // Nobody was there when the session began.
+  if (rings_.empty() && !pids.empty()) start(pids);
+  return 0;
 }
 
 void PerfSamples::spare(unsigned times) {
@@ -172,7 +178,7 @@ std::size_t PerfSamples::feed(std::span<const std::byte> bytes, const LiveMemory
         }
       });
   look_up(memory, out);
-  disturbed_ = disturbed_ || lost_ + throttled_ != before;
+  if (lost_ + throttled_ != before) longer_.disturb();
   return used;
 }
 
@@ -186,13 +192,7 @@ void PerfSamples::collect(const LiveMemory& memory, Nanos now, std::vector<Sampl
 
 void PerfSamples::steer(Nanos now) {
   const double time = seconds(now - std::exchange(window_, now));
-  if (std::exchange(disturbed_, false)) {
-    longer_ = std::min(2 * longer_, longest);
-    disturbance_ = now;
-  } else if (longer_ > 1 && now - disturbance_ >= options_.calm) {
-    longer_ /= 2;
-    disturbance_ = now;
-  }
+  longer_.update(now);
   for (Kind& kind : kinds_) {
     const double rate = std::exchange(kind.events, 0.0) / time;
     if (!kind.event || kind.asked.mode == Mode::period) continue;
@@ -224,7 +224,7 @@ std::string PerfSamples::text() const {
     if (count > 0) out += ", " + std::to_string(count) + " " + what;
   if (lost_ > 0) out += "; " + std::to_string(lost_) + " lost on their way";
   if (throttled_ > 0) out += "; throttled " + std::to_string(throttled_) + " times by the kernel";
-  if (longer_ > 1) out += "; periods are " + std::to_string(longer_) + " times as long for that";
+  if (longer() > 1) out += "; periods are " + std::to_string(longer()) + " times as long for that";
   if (period_error_ != 0)
     out += std::string{"; not every period could be set ("} + std::strerror(period_error_) + ")";
   return out;

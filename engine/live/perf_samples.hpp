@@ -22,6 +22,7 @@
 
 #include "live/access_source.hpp"
 #include "live/hardware_sample.hpp"
+#include "live/lengthening.hpp"
 #include "live/pmu.hpp"
 
 namespace tt::live {
@@ -40,10 +41,7 @@ class PerfSamples final : public AccessSource {
   Need serves() const override { return Need::samples; }
   bool takes_balancing() const override { return pmu_.layout == SampleLayout::fault; }
   void start(std::span<const int> pids) override;
-  int follow(std::span<const int> pids) override {
-    pids_.assign(pids.begin(), pids.end());
-    return 0;
-  }
+  int follow(std::span<const int> pids) override;
   void collect(const LiveMemory& memory, Nanos now, std::vector<Sample>& out) override;
   void spare(unsigned times) override;
   /// The kernel writes records in interrupts, which it counts for whom they interrupt.
@@ -67,7 +65,7 @@ class PerfSamples final : public AccessSource {
   /// Events between two samples of this kind now, before any are left out; 0 if it has none.
   [[nodiscard]] std::uint64_t period(AccessKind kind) const;
   /// What losses have made of periods: 1 or more.
-  [[nodiscard]] unsigned longer() const { return longer_; }
+  [[nodiscard]] unsigned longer() const { return longer_.times(); }
 
  private:
   struct Kind {
@@ -86,7 +84,7 @@ class PerfSamples final : public AccessSource {
   void steer(Nanos now);
   void set_periods();
   /// Times as long as is asked for.
-  [[nodiscard]] double stretched() const { return static_cast<double>(longer_) * spared_; }
+  [[nodiscard]] double stretched() const { return static_cast<double>(longer()) * spared_; }
 
   KernelCalls& kernel_;
   const Pmu pmu_;
@@ -99,9 +97,9 @@ class PerfSamples final : public AccessSource {
   std::vector<int> pids_;
   std::array<Kind, 2> kinds_;           // by AccessKind
   std::vector<std::uint64_t> periods_;  // of each event, as set
-  unsigned longer_ = 1, spared_ = 1;
-  bool disturbed_ = false;  // in this window something was lost
-  Nanos window_{}, disturbance_{};
+  Lengthening longer_;
+  unsigned spared_ = 1;
+  Nanos window_{};
   int period_error_ = 0;
 
   std::array<std::array<double, tier_count>, 2> events_{};  // by kind and tier

@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "live/changes.hpp"
+#include "live/emulated_ring.hpp"
 #include "live/json_text.hpp"
 #include "live/nodes.hpp"
 #include "live/pmu.hpp"
@@ -161,6 +163,18 @@ Finding hints(KernelCalls& kernel) {
           {}};
 }
 
+/// Only where there is such a device: of other machines it says nothing.
+void emulated(KernelCalls& kernel, std::vector<Finding>& out) {
+  Changes changes{kernel, {}};  // undone at the end
+  const FoundRing found = find_emulated_ring(kernel, changes);
+  if (!found.is_there) return;
+  if (found.ring) {
+    out.push_back({Finding::Kind::works, "emulated machine", "samples misses into its ring", {}});
+  } else {
+    out.push_back({Finding::Kind::lacks, "emulated machine", found.missing, {}});
+  }
+}
+
 Finding kernels_policies(KernelCalls& kernel) {
   std::string balancing, demotion;
   const int first = kernel.read(balancing_file, balancing);
@@ -178,8 +192,9 @@ Finding kernels_policies(KernelCalls& kernel) {
 std::vector<Finding> probe(KernelCalls& kernel) {
   std::vector<Finding> out{tiers(kernel)};
   absent(kernel, out);
-  for (const auto& look : {moves, populated, damon, sampling, hints, kernels_policies})
-    out.push_back(look(kernel));
+  for (const auto& look : {moves, populated, damon, sampling, hints}) out.push_back(look(kernel));
+  emulated(kernel, out);
+  out.push_back(kernels_policies(kernel));
   return out;
 }
 

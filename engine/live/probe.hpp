@@ -19,7 +19,8 @@ struct Finding {
 };
 
 /// Looks at nodes and tiers, page moves of this process's own memory, what is told of populated
-/// pages, DAMON, hardware samples, and the kernel's own tiering. Changes nothing.
+/// pages, DAMON, hardware samples, an emulated machine's sampler, and the kernel's own tiering.
+/// Changes nothing that is not undone.
 [[nodiscard]] std::vector<Finding> probe(KernelCalls& kernel);
 
 /// A line for each.

@@ -51,9 +51,9 @@ std::string mebibytes(std::uint64_t pages) {
 Session::Session(KernelCalls& kernel, const Options& options, std::ostream* journal,
                  std::ostream* series)
     : kernel_(kernel),
-      damons_(kernel, beside(options.changes, ".damon")),
+      source_changes_(kernel, beside(options.changes, ".source")),
       balancing_(kernel, beside(options.changes, ".balancing")),
-      source_(make_source(options.source, kernel, damons_, options.damon, options.seed)),
+      source_(make_source(options.source, kernel, source_changes_, options.damon, options.seed)),
       memory_(kernel, options.nodes, memory_options(options), source_.get()),
       policy_name_(options.policy),
       series_(series),

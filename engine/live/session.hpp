@@ -66,7 +66,7 @@ class Session {
   Nanos used();
 
   KernelCalls& kernel_;
-  Changes damons_, balancing_;
+  Changes source_changes_, balancing_;
   const std::unique_ptr<AccessSource> source_;
   LiveMemory memory_;
   std::unique_ptr<Policy> policy_;

@@ -90,6 +90,9 @@ class Kernel final : public live::KernelCalls {
              std::unique_ptr<live::SampleRing>&) override {
     return ENOENT;
   }
+  int map_device(const std::string&, std::unique_ptr<live::DeviceMemory>&) override {
+    return ENOENT;
+  }
   int hint(std::span<const int>) override { return ENOSYS; }
   int populated(int, std::uint64_t begin, std::uint64_t end,
                 std::vector<live::Populated>& out) override {

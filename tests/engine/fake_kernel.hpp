@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "emulate/ring.hpp"
 #include "live/kernel_calls.hpp"
 
 namespace tt::test {
@@ -46,6 +47,7 @@ class FakeKernel final : public live::KernelCalls {
     trace,
     sample,
     period,
+    map_device,
     hint,
     populated,
     move,
@@ -289,6 +291,39 @@ class FakeKernel final : public live::KernelCalls {
     return 0;
   }
 
+  /// An emulated machine, with the ring of its sampler among other PCI devices.
+  void have_ring() {
+    files[pci + "00:00.0/vendor"] = files[pci + "00:03.0/vendor"] = "0x8086\n";
+    files[pci + "00:00.0/device"] = "0x1237\n";
+    files[pci + "00:03.0/device"] = "0x1110\n";
+    files[pci + "00:04.0/vendor"] = "0x1af4\n";
+    files[pci + "00:04.0/device"] = "0x1110\n";
+    files[pci + "00:04.0/enable"] = "0\n";
+    device = std::make_shared<std::vector<std::byte>>(emulate::ring_bytes);
+    ring() = {};
+    ring().magic = emulate::ring_magic;
+    ring().version = emulate::ring_version;
+    ring().record_bytes = sizeof(emulate::SampleRecord);
+    ring().records = emulate::ring_records;
+  }
+  static inline const std::string pci = "/sys/bus/pci/devices/0000:";
+  std::shared_ptr<std::vector<std::byte>> device;  // its memory; null: it cannot be mapped
+  [[nodiscard]] emulate::SampleRing& ring() const {
+    return *reinterpret_cast<emulate::SampleRing*>(device->data());
+  }
+  /// Where the sample of this number stands.
+  [[nodiscard]] emulate::SampleRecord& record(std::uint64_t number) const {
+    return reinterpret_cast<emulate::SampleRecord*>(
+        device->data() + emulate::ring_header_bytes)[number % emulate::ring_records];
+  }
+  int map_device(const std::string& path, std::unique_ptr<live::DeviceMemory>& out) override {
+    asked = path;
+    if (const int error = failed(Call::map_device)) return error;
+    if (!device || path != pci + "00:04.0/resource2") return ENOENT;
+    out = std::make_unique<FakeDevice>(device);
+    return 0;
+  }
+
   std::vector<int> hinted;  // nodes of programs that are started now
   int hint(std::span<const int> nodes) override {
     if (const int error = failed(Call::hint)) return error;
@@ -385,6 +420,16 @@ class FakeKernel final : public live::KernelCalls {
    private:
     FakeKernel& kernel_;
     std::shared_ptr<Sampled> sampled_;
+  };
+
+  class FakeDevice final : public live::DeviceMemory {
+   public:
+    explicit FakeDevice(std::shared_ptr<std::vector<std::byte>> memory)
+        : memory_(std::move(memory)) {}
+    std::span<std::byte> bytes() override { return *memory_; }
+
+   private:
+    std::shared_ptr<std::vector<std::byte>> memory_;
   };
 
   int failed(Call call) { return fail ? fail(call) : 0; }

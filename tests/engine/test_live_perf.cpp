@@ -592,6 +592,40 @@ TEST("live perf: what is lost or throttled is counted, and answered by longer pe
   CHECK_EQ(source.longer(), 1024u);
 }
 
+TEST("live perf: a cgroup that is empty at first is sampled when a process comes") {
+  FakeKernel kernel{{8192, 8192}};
+  kernel.have_pebs();
+  kernel.sampling = [](FakeKernel::Sampled& on) {
+    test::pebs_sample(on.bytes, ::getpid(), heap, test::memory_load, 100);
+  };
+  std::string& members = kernel.files["/sys/fs/cgroup/some/cgroup.procs"];
+  live::Session::Options options;
+  options.policy = "hemem";
+  options.source = "pebs";
+  options.nodes.of = {std::vector{0}, std::vector{1}};
+  live::Session session{kernel, options, nullptr};
+  kernel.sampled.clear();
+  session.start(live::Target::cgroup("some"));
+  const auto looks_twice = [&] {  // one that is new is followed then
+    for (int i = 0; i < 2; ++i) {
+      kernel.clock += from_seconds(1);
+      (void)session.turn();
+    }
+  };
+  looks_twice();
+  CHECK(kernel.sampled.empty());
+  kernel.map(pid, heap, heap + page);
+  kernel.touch(pid, heap, 1);
+  members = std::to_string(pid) + "\n";
+  looks_twice();
+  CHECK_EQ(kernel.sampled.size(), 2u);
+  kernel.sampled.clear();
+  members += "8\n";
+  kernel.processes[8];
+  looks_twice();
+  CHECK(kernel.sampled.empty());  // they are not opened anew
+}
+
 TEST("live perf: whatever call fails while it begins, no ring is left; later ones are told") {
   int refusals = 0;
   for (int which = 0;; ++which) {

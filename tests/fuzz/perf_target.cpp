@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Fuzz target: records in a ring of perf events. The first byte of an input says whose they are:
-// DAMON's, PEBS's, IBS's or those of hinting faults.
+// Fuzz target: records in a ring of perf events, or in that of an emulated machine. The first byte
+// of an input says whose they are: DAMON's, PEBS's, IBS's, those of hinting faults, the machine's.
 #include <algorithm>
 #include <cstddef>
 
@@ -9,6 +9,7 @@
 #include "../engine/perf_bytes.hpp"
 #include "fuzz.hpp"
 #include "live/damon_trace.hpp"
+#include "live/emulated_samples.hpp"
 #include "live/live_memory.hpp"
 #include "live/perf_samples.hpp"
 
@@ -23,9 +24,86 @@ constexpr std::size_t at_size = 6;  // in a record's header
 /// Where the records begin, so that their words are aligned as a ring's are.
 constexpr std::size_t records_at = 8;
 
+int whose(const Bytes& input) { return static_cast<unsigned char>(input[0]) % 5; }
+constexpr int machines = 4;
+
+// Of the emulated machine: how its ring begins, and then what it does between two looks of the
+// reader, to which it may do anything.
+struct MachineStep {
+  std::uint64_t head, lost, tail;
+  std::array<std::array<std::uint64_t, 2>, 2> misses;
+  std::array<emulate::SampleRecord, 2> records;  // from where the reader is
+};
+constexpr std::size_t steps_at = records_at + sizeof(emulate::SampleRing);
+
+class Memory final : public live::DeviceMemory {
+ public:
+  explicit Memory(std::span<std::byte> bytes) : bytes_(bytes) {}
+  std::span<std::byte> bytes() override { return bytes_; }
+
+ private:
+  std::span<std::byte> bytes_;
+};
+
+/// std::runtime_error for a ring that is refused.
+bool run_machine(const Bytes& input, const live::LiveMemory& memory) {
+  static std::vector<std::byte> bytes(emulate::ring_bytes);
+  std::memset(bytes.data(), 0, bytes.size());  // fill() takes long under sanitizers
+  auto& ring = *reinterpret_cast<emulate::SampleRing*>(bytes.data());
+  ring = peek<emulate::SampleRing>(input, records_at);
+  live::EmulatedSamples source{
+      std::make_unique<live::EmulatedRing>(std::make_unique<Memory>(std::span{bytes})), {}};
+  SamplingRequest asked;
+  asked.loads = {SamplingRequest::Mode::period, 100};
+  asked.stores = {SamplingRequest::Mode::frequency, 100};
+  (void)source.grant(asked);
+  source.start({});
+  std::vector<Sample> samples;
+  Nanos now{};
+  for (std::size_t at = steps_at; at + sizeof(MachineStep) <= input.size();
+       at += sizeof(MachineStep), now += from_millis(300)) {
+    const auto step = peek<MachineStep>(input, at);
+    for (std::size_t i = 0; i < step.records.size(); ++i)
+      std::memcpy(bytes.data() + emulate::ring_header_bytes +
+                      (ring.tail + i) % emulate::ring_records * sizeof(emulate::SampleRecord),
+                  &step.records[i], sizeof step.records[i]);
+    ring.head = step.head;
+    ring.lost = step.lost;
+    ring.tail = step.tail;
+    ring.misses = step.misses;
+    source.collect(memory, now, samples);
+    if (ring.tail != ring.head) throw std::logic_error("not all was dealt with");
+  }
+  (void)source.text();
+  if (!samples.empty()) throw std::logic_error("a sample of a process that is not watched");
+  return true;
+}
+
+/// Makes a ring that is not refused, whose numbers go on from what they were.
+void refit_machine(Bytes& input, Rng& rng) {
+  auto ring = peek<emulate::SampleRing>(input, records_at);
+  ring.magic = emulate::ring_magic;
+  ring.version = emulate::ring_version;
+  ring.record_bytes = sizeof(emulate::SampleRecord);
+  ring.records = emulate::ring_records;
+  poke(input, records_at, ring);
+  std::uint64_t head = ring.head;
+  for (std::size_t at = steps_at; at + sizeof(MachineStep) <= input.size();
+       at += sizeof(MachineStep)) {
+    auto step = peek<MachineStep>(input, at);
+    if (rng.below(2) == 0) step.tail = head;
+    // A full ring takes long to read.
+    if (rng.below(2) == 0) step.head = head + rng.below(4);
+    if (rng.below(32) == 0) step.head = head + emulate::ring_records + (rng.below(16) > 0 ? 1 : 0);
+    head = step.head;
+    poke(input, at, step);
+  }
+}
+
 /// Makes sizes of records such as there are, so that those behind are seen, too.
 void refit(Bytes& input, Rng& rng) {
   if (rng.below(8) == 0) return;
+  if (input.size() >= records_at && whose(input) == machines) return refit_machine(input, rng);
   for (std::size_t at = records_at; at + 8 <= input.size();) {
     auto size = peek<std::uint16_t>(input, at + at_size);
     if (size < 8 || size % 8 != 0 || size > input.size() - at) {
@@ -41,9 +119,9 @@ bool run(const Bytes& input, const std::filesystem::path&) {
   if (input.size() < records_at) return false;
   const auto* const begin = reinterpret_cast<const std::byte*>(input.data());
   const std::span<const std::byte> records{begin + records_at, input.size() - records_at};
-  const int whose = static_cast<unsigned char>(input[0]) % 4;
+  const int kind = whose(input);
   try {
-    if (whose == 0) {
+    if (kind == 0) {
       live::DamonDecoder decoder{live::TraceFormat{FakeKernel::damon_format}};
       if (decoder.feed(records) > records.size())
         throw std::logic_error("more was dealt with than there is");
@@ -56,14 +134,15 @@ bool run(const Bytes& input, const std::filesystem::path&) {
     kernel.have_pebs();
     kernel.have_ibs();
     kernel.have_hints();
-    live::PerfSamples source{kernel,
-                             whose == 1   ? *find_pebs(kernel, 128)
-                             : whose == 2 ? *find_ibs(kernel, true)
-                                          : *find_hints(kernel),
-                             {}};
     live::Nodes nodes;
     nodes.of = {std::vector{0}, std::vector{1}};
-    const live::LiveMemory memory{kernel, nodes, {}, &source};
+    const live::LiveMemory memory{kernel, nodes, {}};
+    if (kind == machines) return run_machine(input, memory);
+    live::PerfSamples source{kernel,
+                             kind == 1   ? *find_pebs(kernel, 128)
+                             : kind == 2 ? *find_ibs(kernel, true)
+                                         : *find_hints(kernel),
+                             {}};
     std::vector<Sample> samples;
     if (source.feed(records, memory, samples) > records.size())
       throw std::logic_error("more was dealt with than there is");
@@ -72,6 +151,23 @@ bool run(const Bytes& input, const std::filesystem::path&) {
   } catch (const std::runtime_error&) {
     return false;
   }
+}
+
+Bytes made_machine() {
+  Bytes out(steps_at + 3 * sizeof(MachineStep));
+  out[0] = machines;
+  Rng valid{2};
+  refit_machine(out, valid);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    MachineStep step{};
+    step.head = 2 * i + 2;
+    step.tail = 2 * i;
+    step.misses = {{{100 * i, 200 * i}, {300 * i, 400 * i}}};
+    for (emulate::SampleRecord& record : step.records)
+      record = {.address = heap + i * FakeKernel::huge, .pid = 7, .tid = 7};
+    poke(out, steps_at + i * sizeof step, step);
+  }
+  return out;
 }
 
 Bytes made(int whose) {
@@ -89,7 +185,7 @@ Bytes made(int whose) {
   return out;
 }
 
-std::vector<Bytes> seeds() { return {made(0), made(1), made(2)}; }
+std::vector<Bytes> seeds() { return {made(0), made(1), made(2), made_machine()}; }
 
 }  // namespace
 

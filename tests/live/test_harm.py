@@ -134,7 +134,7 @@ until grep -q second /out; do :; done
 /kills tierd {kills} 1 {limit} $content /tierd attach --quiet {QUICK} --fast-limit {limit}M
 echo "kills: $?"
 /tierd attach --quiet {QUICK} --fast-limit {limit}M --pid $content & tierd=$!
-until test -s /run/tierd/$tierd.damon; do :; done
+until test -s /run/tierd/$tierd.source; do :; done
 /tierd attach --pid $$; echo "in use: $?"
 tail -n +1 -f /out | grep -q '[1-9][0-9]* MiB fast'
 kill -TERM $tierd; wait $tierd; echo "told to end: $?"

@@ -10,8 +10,9 @@
 // the simulated one. So pages are touched, faulted, sampled and moved as those of the workload, and
 // their contents are nobody's.
 //
-// How many misses of a class are outstanding together the kernel knows (StreamClass::mlp), and the
-// emulated machine is told when the class changes.
+// How many misses of a class are outstanding together, and how long the workload computes, the kernel
+// knows, and the emulated machine is told. There the program's own instructions take no time, as in
+// the simulator.
 #include "trace/recorder.hpp"
 
 #include <sys/mman.h>
@@ -88,10 +89,13 @@ Recorder::Recorder(std::filesystem::path, StreamInfo info, RecorderOptions)
   void* const at = ::mmap(nullptr, window_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();
   impl_->base = static_cast<char*>(at);
-  std::array<std::uint64_t, emulate::most_classes> mlp{};
-  for (std::size_t i = 0; i < impl_->info.classes.size(); ++i)
-    mlp[i] = static_cast<std::uint64_t>(impl_->info.classes[i].mlp * 1000);
-  emulate::mark_with<emulate::Marker::classes>(reinterpret_cast<std::uintptr_t>(mlp.data()));
+  std::array<emulate::ToldClass, emulate::most_classes> told{};
+  for (std::size_t i = 0; i < impl_->info.classes.size(); ++i) {
+    const StreamClass& each = impl_->info.classes[i];
+    told[i] = {static_cast<std::uint64_t>(each.mlp * 1000),
+               static_cast<std::uint64_t>(each.issue_ns * 1000)};
+  }
+  emulate::mark_with<emulate::Marker::classes>(reinterpret_cast<std::uintptr_t>(told.data()));
 }
 
 Recorder::~Recorder() = default;

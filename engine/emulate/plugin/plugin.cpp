@@ -9,7 +9,8 @@
 //
 // An instruction moves the clock by a nanosecond. One of the kernel's or of programs may take less
 // (kernel_ps, user_ps): the clock is set back before each block of them, so that it is right at the
-// block's end, where the clock is read. One of a task that has a processor of its own takes nothing: the clock owes that, and later
+// block's end, where the clock is read. A workload's program tells what takes time (markers.hpp), and
+// its own take none. One of a task that has a processor of its own takes nothing: the clock owes that, and later
 // waits for memory repay it. Such a task's waits take nothing either.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -77,10 +78,12 @@ struct Machine {
   /// Own time of the workload's processor.
   [[nodiscard]] Picos now() const {
     if (guest.is_elsewhere()) return own + waited;
-    return own + waited + (executed->user - seen.user) * user_ps +
+    return own + waited + (tells() ? 0 : (executed->user - seen.user) * user_ps) +
            (executed->kernel - seen.kernel) * kernel_ps;
   }
   void wait(Picos picos);
+  /// Whether the program that runs tells what takes time, and its instructions take none.
+  [[nodiscard]] bool tells() const { return teller != 0 && guest.pid() == teller; }
   void on_access(qemu_plugin_meminfo_t info, std::uint64_t address, MemoryModel::Site& site);
   void on_switch();
   void on_marker(std::uint8_t number);
@@ -101,9 +104,9 @@ struct Machine {
   std::uint64_t theirs = 0;  // instructions of others
   Picos own = 0, waited = 0, others_waited = 0;
   bool active = false;
-  std::array<std::uint64_t, most_classes> overlaps{};  // of the process that tells its classes
-  std::uint32_t teller = 0;
-  std::uint64_t overlap = 0;  // of its class
+  std::array<ToldClass, most_classes> classes{};
+  std::uint32_t teller = 0;  // the process that tells its classes
+  ToldClass told;            // of its accesses now
   struct {
     Instructions instructions;
     Picos waited = 0;
@@ -123,7 +126,7 @@ void Machine::account() {
   }
   ours.user += user;
   ours.kernel += kernel;
-  own += user * user_ps + kernel * kernel_ps;
+  own += (tells() ? 0 : user * user_ps) + kernel * kernel_ps;
 }
 
 void Machine::wait(Picos picos) {
@@ -143,7 +146,10 @@ void Machine::on_access(qemu_plugin_meminfo_t info, std::uint64_t address,
                              .physical = qemu_plugin_hwaddr_phys_addr(where),
                              .instructions = executed->all(),
                              .store = qemu_plugin_mem_is_store(info)};
-  if (teller != 0 && guest.pid() == teller && !of_kernel(address)) access.overlap = overlap;
+  if (tells() && !of_kernel(address)) {
+    access.overlap = told.overlap;
+    access.issue = told.issue_ps;
+  }
   if (!access.store && access.overlap == 0) {
     const qemu_plugin_mem_value value = qemu_plugin_mem_get_value(info);
     access.has_value = value.type == QEMU_PLUGIN_MEM_VALUE_U64;
@@ -170,7 +176,7 @@ void restart(qemu_plugin_id_t id) { qemu_plugin_register_vcpu_tb_trans_cb(id, tr
 void Machine::on_marker(std::uint8_t number) {
   if (const unsigned kind = number - static_cast<unsigned>(Marker::first_class);
       kind < most_classes) {
-    overlap = overlaps[kind];
+    told = classes[kind];
     return;
   }
   account();
@@ -195,6 +201,14 @@ void Machine::on_marker(std::uint8_t number) {
       break;
     case Marker::own_processor:
       guest.elsewhere();
+      break;
+    case Marker::classes:
+      teller = guest.pid();
+      if (!guest.peek(guest.rsi(), classes.data(), sizeof(classes))) classes = {};
+      told = {};
+      break;
+    case Marker::compute:
+      wait(guest.rsi() * 1000);
       break;
     default:
       std::fprintf(stderr, "tiertune: the guest sent the unknown marker %u\n", number);
@@ -232,10 +246,18 @@ void on_access(unsigned, qemu_plugin_meminfo_t info, std::uint64_t address, void
     machine->on_access(info, address, *static_cast<MemoryModel::Site*>(site));
 }
 
-/// Before a block that takes so much less than its instructions.
-void on_block(unsigned, void* less) {
-  if (machine->guest.is_elsewhere()) return;  // all of it is owed
-  machine->clock.set_back(reinterpret_cast<std::uintptr_t>(less));
+/// Before a block of so many instructions: what it takes less than they move the clock by. Of a task
+/// elsewhere all is owed.
+void on_kernel_block(unsigned, void* count) {
+  if (machine->guest.is_elsewhere()) return;
+  machine->clock.set_back(reinterpret_cast<std::uintptr_t>(count) *
+                          (instruction - machine->kernel_ps));
+}
+
+void on_user_block(unsigned, void* count) {
+  if (machine->guest.is_elsewhere()) return;
+  machine->clock.set_back(reinterpret_cast<std::uintptr_t>(count) *
+                          (instruction - (machine->tells() ? 0 : machine->user_ps)));
 }
 
 void find_instructions() {
@@ -263,9 +285,8 @@ void translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
         block, QEMU_PLUGIN_INLINE_ADD_U64,
         {machine->board, kernel ? offsetof(Instructions, kernel) : offsetof(Instructions, user)},
         count);
-    if (const Picos takes = kernel ? machine->kernel_ps : machine->user_ps; takes < instruction)
-      qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS,
-                                           reinterpret_cast<void*>(count * (instruction - takes)));
+    qemu_plugin_register_vcpu_tb_exec_cb(block, kernel ? on_kernel_block : on_user_block,
+                                         QEMU_PLUGIN_CB_NO_REGS, reinterpret_cast<void*>(count));
   }
   for (std::size_t i = 0; i < count; ++i) {
     qemu_plugin_insn* const insn = qemu_plugin_tb_get_insn(block, i);
