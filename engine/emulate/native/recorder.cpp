@@ -65,7 +65,8 @@ struct Recorder::Impl {
     const emulate::Program& program = emulate::program();
     if (program.operations == 0) return 0;
     const auto sum = std::accumulate(done.begin(), done.end(), std::uint64_t{0});
-    return program.seconds * static_cast<double>(sum) / static_cast<double>(program.operations);
+    // In this order: exactly the seconds when all are done.
+    return program.seconds * (static_cast<double>(sum) / static_cast<double>(program.operations));
   }
 
   char* base = nullptr;
