@@ -157,7 +157,9 @@ def emulate(parser: argparse.ArgumentParser) -> None:
         "into the cache folder; nothing is installed. A run is made once and kept; it takes "
         "minutes. docs/emulated.md tells how it works and what it leaves out."
     )
-    group = scenario(parser, but=("policy", "page_bytes", "pages", "window", "placement", "repeats"))
+    group = scenario(
+        parser, but=("policy", "page_bytes", "pages", "window", "placement", "repeats", "start")
+    )
     scenario_option(group, "policy")
     parser.set_defaults(policy="hybridtier")
     parser.add_argument(

@@ -94,6 +94,28 @@ inline void mark_class(std::uint32_t number) {
   }
 }
 
+/// An access of the workload, by a program that tells its classes: the segment prefix, which does
+/// nothing in 64-bit code, tells it from the program's own.
+inline constexpr std::uint8_t access_prefix = 0x3e;
+inline void workload_load(const void* at) {
+#if defined(__x86_64__)
+  std::uint64_t word;
+  __asm__ volatile(".byte %c2\n\tmovq (%1), %0" : "=r"(word) : "r"(at), "i"(int{access_prefix}));
+#else
+  static_cast<void>(*static_cast<const volatile std::uint64_t*>(at));
+#endif
+}
+inline void workload_store(void* at, std::uint64_t word) {
+#if defined(__x86_64__)
+  __asm__ volatile(".byte %c2\n\tmovq %1, (%0)"
+                   :
+                   : "r"(at), "r"(word), "i"(int{access_prefix})
+                   : "memory");
+#else
+  *static_cast<volatile std::uint64_t*>(at) = word;
+#endif
+}
+
 /// The marker that this code is; 0 for other code.
 [[nodiscard]] inline std::uint8_t marker_of(const std::uint8_t* code, unsigned bytes) {
   const bool is = bytes == 7 && code[0] == 0x0f && code[1] == 0x1f && code[2] == 0x80 &&

@@ -4,7 +4,6 @@ simulator's answer for the same set-up."""
 
 from __future__ import annotations
 
-import json
 import re
 from argparse import Namespace
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from typing import Any
 
 from tuner import engine
 from tuner.commands.sim import parse_knobs
-from tuner.emulate import guest
 from tuner.emulate.machine import Machine
 from tuner.emulate.measure import compared, measure
 from tuner.emulate.plan import Emulated, How, Request, how
@@ -55,8 +53,8 @@ def run(args: Namespace) -> int:
 def _trial(args: Namespace) -> Trial:
     """With one thread, on the machine that is emulated."""
     policy = engine.policy(args.policy)
-    given = settings.given(args)
-    given = {"input": INPUT, "machine": MACHINE, "threads": 1.0} | given
+    given: dict[str, Any] = {"input": INPUT, "machine": MACHINE, "threads": 1.0}
+    given |= settings.given(args)
     if given["threads"] != 1:
         raise UserError(f"--threads: found {given['threads']:g}; the emulated machine has 1")
     setting = settings.resolve(args.workload, policy=policy, study="emulate", **given)
@@ -123,7 +121,9 @@ def _calibrate(machine: Machine, args: Namespace) -> int:
     with progress("measuring the machine"):
         found = measure(machine)
     if args.json:
-        print_json({"kernel": machine.tools.kernel_version, "measured": [each._asdict() for each in found]})
+        print_json(
+            {"kernel": machine.tools.kernel_version, "measured": [each._asdict() for each in found]}
+        )
         return 0
     table(
         ("", ">measured", ">expected", ">ratio", "expected from"),

@@ -141,7 +141,9 @@ class Suite:
         self.refresh()
         return run("apt-cache", *self._options(), "depends", package)
 
-    def missing(self, package: str, *, release: str = "", installed: str = "/dev/null") -> list[str]:
+    def missing(
+        self, package: str, *, release: str = "", installed: str = "/dev/null"
+    ) -> list[str]:
         """The package, and what it needs that is not installed: name=version."""
         self.refresh()
         wanted = ["-t", release] if release else []

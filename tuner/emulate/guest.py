@@ -2,7 +2,8 @@
 """A machine with two memory nodes in QEMU's plain emulation, with one of Debian's kernels.
 
 Node 0 is fast and has the processor, node 1 is slow, as the firmware's HMAT tells. With a `Timing`
-a plugin makes memory take its time; without one both nodes are equally fast, and time is the host's.
+a plugin makes memory take its time; without one both nodes are equally fast, and time is that of
+the host.
 """
 
 from __future__ import annotations

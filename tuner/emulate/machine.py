@@ -130,7 +130,9 @@ class Machine:
                 f"{request.workload}, {request.policy}: the guest ended with {ran.status}:\n"
                 f"{ran.output[-guest.LAST_CHARACTERS :]}"
             )
-        host = sum(getattr(after, part) - getattr(before, part) for part in ("ru_utime", "ru_stime"))
+        host = sum(
+            getattr(after, part) - getattr(before, part) for part in ("ru_utime", "ru_stime")
+        )
         return _result(request, ran, host)
 
 

@@ -4,7 +4,7 @@ figures of what memory and the kernel cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tuner.documents import catalog
@@ -42,17 +42,17 @@ def compared(request: Request, found: Emulated, simulated: TrialResult) -> list[
     not know is None."""
     ok = simulated.status is Status.success
     metrics = simulated.metrics if ok else {}
-    sums: Callable[..., float | None] = lambda *names: (
-        sum(metrics[name] for name in names) if metrics else None
-    )
+
+    def sums(*names: str) -> float | None:
+        return sum(metrics[name] for name in names) if metrics else None
+
     operations = sum(found.operations.values())
     stat = found.vmstat
     misses = [sum(found.machine[key][tier] for key in ("misses", "prefetched")) for tier in (0, 1)]
     hits = misses[0] / sum(misses) if sum(misses) else None
     demoted = [stat[name] for name in stat if name.startswith("pgdemote_")]
-    # tierd's moves are calls of its own, which the kernel counts with all others.
     promoted = stat.get("pgpromote_success")
-    rows = [
+    return [
         _row("run time, s", found.seconds, sums("seconds"), ".3f"),
         _row(
             "ns an operation",
@@ -62,15 +62,24 @@ def compared(request: Request, found: Emulated, simulated: TrialResult) -> list[
             else None,
             ".1f",
         ),
-        _row("misses served by the fast tier, %", _percent(hits), _percent(metrics.get("fast_hit_ratio")), ".1f"),
+        _row(
+            "misses served by the fast tier, %",
+            _percent(hits),
+            _percent(metrics.get("fast_hit_ratio")),
+            ".1f",
+        ),
         _row("promoted pages", promoted, sums("promotions"), ",.0f"),
         _row("demoted pages", sum(demoted), sums("demotions"), ",.0f"),
-        _row("migrated pages in all", stat.get("pgmigrate_success"), sums("promotions", "demotions"), ",.0f"),
+        _row(
+            "migrated pages in all",
+            stat.get("pgmigrate_success"),
+            sums("promotions", "demotions"),
+            ",.0f",
+        ),
         _row("hinting faults", stat.get("numa_hint_faults"), metrics.get("hint_faults"), ",.0f"),
         _row("entries armed", stat.get("numa_pte_updates"), metrics.get("pages_protected"), ",.0f"),
         _row("of the program in the fast tier at the end, pages", found.resident[0], None, ",.0f"),
     ]
-    return rows
 
 
 def _percent(share: float | None) -> float | None:
@@ -156,5 +165,3 @@ def _measured(lines: Iterable[dict[str, object]]) -> Iterable[Measured]:
         figure = FIGURES.get((name, node))
         if figure is not None:
             yield Measured(figure.what, value, figure.expected, figure.unit, figure.source)
-
-

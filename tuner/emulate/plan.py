@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What is run in the emulated machine, and what it says: the plan of a run, as a script of its guest,
-and the lines of its console."""
+"""What is run in the emulated machine, and what it says: the plan of a run, as a script of its
+guest, and the lines of its console."""
 
 from __future__ import annotations
 
@@ -147,7 +147,9 @@ class Request(Model):
         return content_hash(self.model_dump(mode="json", exclude={"workload", "input"}))
 
     @classmethod
-    def of(cls, trial: Trial, info: Mapping[str, Any], timed: Mapping[str, Any], **more: Any) -> Request:
+    def of(
+        cls, trial: Trial, info: Mapping[str, Any], timed: Mapping[str, Any], **more: Any
+    ) -> Request:
         """Of a trial of the simulator and what its stream says of itself. UserError for what the
         machine cannot be."""
         stream, scenario = trial.stream, trial.scenario
@@ -200,7 +202,9 @@ class Request(Model):
     def timing(self) -> dict[str, str]:
         """The plugin's options."""
         options = timing(self.machine)
-        return options | ({"elsewhere": ":".join(THREADS)} if self.daemons == "own" else {})
+        if self.daemons == "own":
+            options |= {"elsewhere": ":".join(THREADS), "told_only": "1"}
+        return options
 
     def script(self) -> str:
         """Of the guest, as root."""

@@ -42,8 +42,12 @@ std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + page - 1) / pag
 struct Recorder::Impl {
   using Kinds = std::array<std::uint64_t, most_kinds>;
 
+  // What happens seldom is kept out of line: an emulator executes instruction by instruction.
   void enter(std::uint32_t stream_class) {
-    if (stream_class == of_class) return;
+    if (stream_class != of_class) [[unlikely]]
+      change(stream_class);
+  }
+  [[gnu::noinline, gnu::cold]] void change(std::uint32_t stream_class) {
     begin_if_due();
     of_class = stream_class;
     emulate::mark_class(stream_class);
@@ -51,12 +55,12 @@ struct Recorder::Impl {
   /// Kernels draw orders and chains of their own after set_timed(true), which a stream does not
   /// have. So the timed part begins with the first thing in it that a stream has.
   void begin_if_due() {
-    if (!due) return;
+    if (due) [[unlikely]]
+      begin();
+  }
+  [[gnu::noinline, gnu::cold]] void begin() {
     due = false;
     emulate::program().begin();
-  }
-  [[nodiscard]] volatile std::uint64_t* word(std::uint64_t at) const {
-    return reinterpret_cast<volatile std::uint64_t*>(base + at);
   }
   /// The recorded stream's seconds, by the share of its operations that have been done: the work
   /// does not depend on how fast memory is. 0 where there are no operations: such a kernel asks for
@@ -133,14 +137,14 @@ void Recorder::load(std::uint32_t stream_class, Address address, std::uint64_t b
   Impl& self = *impl_;
   self.enter(stream_class);
   for (std::uint64_t at = address / line_bytes * line_bytes; at < address + bytes; at += line_bytes)
-    (void)*self.word(at);
+    emulate::workload_load(self.base + at);
 }
 
 void Recorder::store(std::uint32_t stream_class, Address address, std::uint64_t bytes) {
   Impl& self = *impl_;
   self.enter(stream_class);
   for (std::uint64_t at = address / line_bytes * line_bytes; at < address + bytes; at += line_bytes)
-    *self.word(at) = at;
+    emulate::workload_store(self.base + at, at);
 }
 
 void Recorder::miss(std::uint32_t, AccessKind, Address, std::uint64_t) {

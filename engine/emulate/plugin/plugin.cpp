@@ -58,6 +58,9 @@ struct Options {
   MemoryOptions memory;
   GuestOptions guest;
   Picos kernel_ps = instruction, user_ps = instruction;  // of an instruction
+  /// Of user code only the accesses of a program that tells its classes are shown: the others are
+  /// its own, or of tasks elsewhere.
+  bool told_only = false;
   std::string ring, report;
 };
 
@@ -69,6 +72,7 @@ struct Machine {
       : id(id),
         kernel_ps(options.kernel_ps),
         user_ps(options.user_ps),
+        told_only(options.told_only),
         report(options.report),
         memory(options.memory),
         guest(options.guest) {}
@@ -91,6 +95,7 @@ struct Machine {
 
   const qemu_plugin_id_t id;
   const Picos kernel_ps, user_ps;
+  const bool told_only;
   const std::string report;
   MemoryModel memory;
   Guest guest;
@@ -298,7 +303,7 @@ void translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
     if (const std::uint8_t number = marker_of(code, static_cast<unsigned>(bytes)); number != 0)
       qemu_plugin_register_vcpu_insn_exec_cb(insn, on_marker, QEMU_PLUGIN_CB_R_REGS,
                                              reinterpret_cast<void*>(std::uintptr_t{number}));
-    if (active)
+    if (active && (of_kernel(address) || !machine->told_only || code[0] == access_prefix))
       qemu_plugin_register_vcpu_mem_cb(insn, on_access, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
                                        &machine->sites[address]);
   }
@@ -369,6 +374,7 @@ void set(Options& options, const std::string& name, const std::string& value) {
       {"tgid", &options.guest.tgid}};
   if (const auto found = numbers.find(name); found != numbers.end())
     return void(*found->second = whole(value));
+  if (name == "told_only") return void(options.told_only = whole(value) != 0);
   if (name == "window") return void(options.memory.window = static_cast<unsigned>(whole(value)));
   if (name == "buffers") return void(options.memory.buffers = static_cast<unsigned>(whole(value)));
   if (name == "elsewhere") return void(options.guest.elsewhere = split(value, ':'));
