@@ -159,7 +159,6 @@ class Request(Model):
             raise UserError("--page-bytes, --pages: the emulated machine has pages of 4096 bytes")
         footprint = int(timed["peak_pages"]) * PAGE
         fast = scenario.fast_gib * 2**30 or fast_share(scenario.ratio) * footprint
-        begin, end = timed["timed"][0][0], timed["timed"][-1][1]
         return cls(
             workload=trial.workload,
             input=scenario.input,
@@ -168,7 +167,7 @@ class Request(Model):
             scale=stream.scale,
             seed=stream.seed,
             operations=int(info["operations"]),
-            nominal_seconds=float(end - begin),
+            nominal_seconds=float(info["nominal_seconds"]),
             footprint_bytes=footprint,
             fast_bytes=int(fast) // PAGE * PAGE,
             policy=scenario.policy,

@@ -22,7 +22,13 @@ namespace {
 
 // No std::string here: it would need the arena.
 constexpr char devices[] = "/sys/bus/pci/devices";
-constexpr std::size_t header = 64;  // before each piece: its class
+constexpr std::size_t header = 64;  // before each piece
+
+struct Header {
+  std::size_t length;  // of the piece, with this
+  unsigned number;     // of the list that takes it when it is given back
+};
+static_assert(sizeof(Header) <= header);
 
 /// Memory of an ivshmem device of the arena's size: its BAR 2; -1 if there is none.
 int open_device() {
@@ -79,31 +85,40 @@ void* Arena::take(std::size_t size) noexcept {
   const std::size_t whole = std::bit_ceil(size + header);
   const auto number = static_cast<unsigned>(std::bit_width(whole) - 1);
   if (number >= classes) return nullptr;
-  std::byte* piece;
-  if (Free* const known = free_[number]; known != nullptr) {
-    free_[number] = known->next;
-    piece = reinterpret_cast<std::byte*>(known) - header;
-  } else {
-    // What is new is not rounded up: large arrays stay as large as they are.
-    const std::size_t exact = (size + header + 63) / 64 * 64;
-    const std::size_t length = whole > (std::size_t{1} << 20) ? exact : whole;
-    if (length > bytes / 2 - used_) return nullptr;
-    piece = base_ + used_;
-    used_ += length;
-    // A piece that is shorter than its class serves the class below from now on.
-    const unsigned held = length < whole ? number - 1 : number;
-    std::memcpy(piece, &held, sizeof(held));
-  }
+  // What is new and large is not rounded up: arrays stay as large as they are. A piece that is
+  // shorter than its class is in the list below.
+  const std::size_t exact = (size + header + 63) / 64 * 64;
+  const std::size_t length = whole > (std::size_t{1} << 20) ? exact : whole;
+  if (length < whole)
+    if (void* const known = take_known(number - 1, length); known != nullptr) return known;
+  if (void* const known = take_known(number, length); known != nullptr) return known;
+  if (length > bytes / 2 - used_) return nullptr;
+  std::byte* const piece = base_ + used_;
+  used_ += length;
+  const Header about{length, length < whole ? number - 1 : number};
+  std::memcpy(piece, &about, sizeof(about));
   return piece + header;
+}
+
+void* Arena::take_known(unsigned number, std::size_t length) noexcept {
+  for (Free** link = &free_[number]; *link != nullptr; link = &(*link)->next) {
+    Free* const known = *link;
+    Header about{};
+    std::memcpy(&about, reinterpret_cast<std::byte*>(known) - header, sizeof(about));
+    if (about.length < length) continue;
+    *link = known->next;
+    return known;
+  }
+  return nullptr;
 }
 
 void Arena::give(void* at) noexcept {
   if (at == nullptr) return;
-  unsigned number = 0;
-  std::memcpy(&number, static_cast<std::byte*>(at) - header, sizeof(number));
+  Header about{};
+  std::memcpy(&about, static_cast<std::byte*>(at) - header, sizeof(about));
   auto* const free = static_cast<Free*>(at);
-  free->next = free_[number];
-  free_[number] = free;
+  free->next = free_[about.number];
+  free_[about.number] = free;
 }
 
 Arena& arena() {

@@ -31,6 +31,9 @@ class Arena {
   struct Free {
     Free* next;
   };
+  /// A piece of that list that is long enough; null if there is none.
+  void* take_known(unsigned number, std::size_t length) noexcept;
+
   std::byte* base_;
   std::size_t used_ = 0;
   bool device_ = false, reserved_ = false;

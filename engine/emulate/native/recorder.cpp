@@ -42,19 +42,35 @@ std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + page - 1) / pag
 struct Recorder::Impl {
   using Kinds = std::array<std::uint64_t, most_kinds>;
 
+  // What happens seldom is kept out of line: an emulator executes instruction by instruction.
   void enter(std::uint32_t stream_class) {
-    if (stream_class == of_class) return;
+    if (stream_class != of_class) [[unlikely]]
+      change(stream_class);
+  }
+  [[gnu::noinline, gnu::cold]] void change(std::uint32_t stream_class) {
+    begin_if_due();
     of_class = stream_class;
     emulate::mark_class(stream_class);
   }
+  /// Kernels draw orders and chains of their own after set_timed(true), which a stream does not
+  /// have. So the timed part begins with the first thing in it that a stream has.
+  void begin_if_due() {
+    if (due) [[unlikely]]
+      begin();
+  }
+  [[gnu::noinline, gnu::cold]] void begin() {
+    due = false;
+    emulate::program().begin();
+  }
   /// The recorded stream's seconds, by the share of its operations that have been done: the work
-  /// does not depend on how fast memory is.
+  /// does not depend on how fast memory is. 0 where there are no operations: such a kernel asks for
+  /// its progress alone.
   [[nodiscard]] double seconds_of(const Kinds& done) const {
     const emulate::Program& program = emulate::program();
-    if (program.operations == 0 || program.seconds <= 0)
-      throw std::logic_error("this workload runs for a time: it needs --operations and --seconds");
+    if (program.operations == 0) return 0;
     const auto sum = std::accumulate(done.begin(), done.end(), std::uint64_t{0});
-    return program.seconds * static_cast<double>(sum) / static_cast<double>(program.operations);
+    // In this order: exactly the seconds when all are done.
+    return program.seconds * (static_cast<double>(sum) / static_cast<double>(program.operations));
   }
 
   char* base = nullptr;
@@ -62,6 +78,8 @@ struct Recorder::Impl {
   std::uint32_t kind = 0;
   bool timed = true;
   bool begun = false;
+  bool due = false;    // the timed part, which has not begun
+  double owed_ns = 0;  // of computation: what was less than a nanosecond
   Kinds operations{}, set_up{};
   StreamInfo info;
   std::uint64_t next = 0;
@@ -111,8 +129,8 @@ void Recorder::unmap(Address start, std::uint64_t pages) {
 void Recorder::set_timed(bool timed) {
   impl_->timed = timed;
   if (!timed || impl_->begun) return;
-  impl_->begun = true;
-  emulate::program().begin();
+  impl_->begun = impl_->due = true;
+  impl_->of_class = ~0u;  // so that the next access, too, looks whether it is due
 }
 
 void Recorder::load(std::uint32_t stream_class, Address address, std::uint64_t bytes) {
@@ -134,7 +152,10 @@ void Recorder::miss(std::uint32_t, AccessKind, Address, std::uint64_t) {
 }
 
 void Recorder::compute(std::uint32_t, double nanoseconds) {
-  const auto whole = static_cast<std::uint64_t>(nanoseconds);
+  impl_->begin_if_due();
+  const double due_ns = impl_->owed_ns + nanoseconds;
+  const auto whole = static_cast<std::uint64_t>(due_ns);
+  impl_->owed_ns = due_ns - static_cast<double>(whole);
   if (emulate::program().emulated)
     emulate::mark_with<emulate::Marker::compute>(whole);
   else
@@ -143,7 +164,10 @@ void Recorder::compute(std::uint32_t, double nanoseconds) {
 
 void Recorder::end_block() {}
 
-void Recorder::begin_operation(std::uint32_t kind) { impl_->kind = kind; }
+void Recorder::begin_operation(std::uint32_t kind) {
+  impl_->begin_if_due();
+  impl_->kind = kind;
+}
 
 void Recorder::end_operation() {
   ++(impl_->timed ? impl_->operations : impl_->set_up)[impl_->kind];
@@ -164,7 +188,10 @@ void Recorder::draw_pattern(double) {
   throw std::logic_error("drawn accesses are of streams of huge pages alone");
 }
 
-double Recorder::timed_seconds() const { return impl_->seconds_of(impl_->operations); }
+double Recorder::timed_seconds() const {
+  impl_->begin_if_due();
+  return impl_->seconds_of(impl_->operations);
+}
 
 double Recorder::total_seconds() const {
   return impl_->seconds_of(impl_->operations) + impl_->seconds_of(impl_->set_up);
@@ -172,7 +199,7 @@ double Recorder::total_seconds() const {
 
 StreamInfo Recorder::finish() {
   Impl& self = *impl_;
-  if (!self.begun) throw std::logic_error("the workload has no timed part");
+  if (!self.begun || self.due) throw std::logic_error("the workload has no timed part");
   std::vector<std::string> kinds;
   for (const auto& kind : self.info.op_kinds) kinds.push_back(kind.name);
   emulate::program().end(kinds, self.operations.data(), self.base, self.next);
