@@ -44,6 +44,7 @@ def trial(policy: str, *, updates_g: float = 0.01, **knobs: Any) -> Trial:
         input="emulated",
         machine="emulated",
         threads=1.0,
+        page_bytes=4096,
         ratio="1:4",
     )
     made = setting.trial(0, engine.resolve(policy, knobs))
@@ -82,9 +83,10 @@ def test_a_run_without_tiering_takes_what_the_simulator_says(machine: Machine) -
     request, found = ran(machine, "first-touch")
     simulated = runner.run(trial("first-touch"))
     rows = {row.what: row.figures for row in compared(request, found, simulated)}
-    for what in ("run time, s", "misses served by the fast tier, %"):
-        emulated, said = rows[what]
-        assert emulated == pytest.approx(said, rel=0.05), what
+    emulated, said = rows["run time, s"]
+    assert emulated == pytest.approx(said, rel=0.05)
+    emulated, said = rows["misses served by the fast tier, %"]
+    assert emulated == pytest.approx(said, abs=2)
     assert found.operations == {"update": 10_000_000}
     assert sum(found.resident) == request.footprint_bytes // 4096
     # What Linux keeps free of the fast node, the program's own pages and those of its tables.
@@ -92,7 +94,7 @@ def test_a_run_without_tiering_takes_what_the_simulator_says(machine: Machine) -
 
 
 def test_a_run_repeats_to_the_last_counter(machine: Machine) -> None:
-    request = machine.request(trial("nbt", scan_period_min=100.0))
+    request = machine.request(trial("nbt", updates_g=0.03, scan_period_min=100.0))
     one, two = (machine.boot(request) for _ in range(2))
     assert one.model_copy(update={"host_seconds": 0}) == two.model_copy(update={"host_seconds": 0})
     assert one.vmstat["numa_hint_faults"] > 0
@@ -103,7 +105,8 @@ def test_the_kernel_and_tierd_bring_hot_pages_up(machine: Machine) -> None:
     still = ran(machine, "first-touch", updates_g=0.03)[1]
     _, kernel = ran(machine, "nbt", updates_g=0.03, scan_period_min=100.0)
     assert kernel.vmstat["pgpromote_success"] > 1000
-    _, tierd = ran(machine, "hemem", updates_g=0.03)
+    knobs = {"sampling_period": 200, "read_hot_threshold": 2}
+    _, tierd = ran(machine, "hemem", updates_g=0.03, **knobs)
     assert tierd.machine["samples"] > 1000
     assert tierd.machine["samples_lost"] == 0
     assert tierd.vmstat["pgpromote_success"] == 0  # it is not the kernel that promotes
@@ -134,7 +137,7 @@ def test_what_cannot_be_timed_is_refused(machine: Machine, tmp_path: Path) -> No
     ]
     plugin = str(built_file(PLUGIN))
     for options, icount, said in (
-        (",end=67108864", [], "virtual clock in an unknown way; is -icount on?"),
+        (",end=67108864", [], "QEMU must run with -icount shift=0,sleep=off"),
         (",end=67108864,nonsense=1", ["-icount", "shift=0,sleep=off"], "unknown option nonsense"),
         (",end=0", ["-icount", "shift=0,sleep=off"], "memory ends before it begins"),
     ):

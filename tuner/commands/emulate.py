@@ -13,7 +13,7 @@ from tuner import engine
 from tuner.commands.sim import parse_knobs
 from tuner.emulate.machine import Machine
 from tuner.emulate.measure import compared, measure
-from tuner.emulate.plan import Emulated, How, Request, how
+from tuner.emulate.plan import PAGE, Emulated, How, Request, how
 from tuner.errors import UserError
 from tuner.run import runner, settings
 from tuner.run.trial import Status, Trial, TrialResult
@@ -54,6 +54,7 @@ def _trial(args: Namespace) -> Trial:
     """With one thread, on the machine that is emulated."""
     policy = engine.policy(args.policy)
     given: dict[str, Any] = {"input": INPUT, "machine": MACHINE, "threads": 1.0}
+    given |= {"page_bytes": PAGE, "window": "all"}
     given |= settings.given(args)
     if given["threads"] != 1:
         raise UserError(f"--threads: found {given['threads']:g}; the emulated machine has 1")

@@ -24,12 +24,14 @@ bool look_up(const char* name, Function& out) {
 
 std::string VirtualClock::find() {
   char* state = nullptr;
+  int* counted = nullptr;
   std::int64_t (*clock)() = nullptr;
   std::int64_t (*counter)() = nullptr;
   if (!look_up("timers_state", state) || !look_up("icount_get", clock) ||
-      !look_up("icount_get_raw", counter) || !look_up("async_run_on_cpu", run_later_) ||
-      !look_up("qemu_clock_run_timers", run_timers_))
+      !look_up("icount_get_raw", counter) || !look_up("use_icount", counted) ||
+      !look_up("async_run_on_cpu", run_later_) || !look_up("qemu_clock_run_timers", run_timers_))
     return "this QEMU does not export its instruction counter";
+  if (*counted == 0) return "QEMU must run with -icount shift=0,sleep=off";
   const std::int64_t time = clock(), instructions = counter();
   unsigned found = 0;
   // The word that moves the clock by as much as itself, and the counter not at all.
@@ -43,7 +45,7 @@ std::string VirtualClock::find() {
     bias_ = word;
     ++found;
   }
-  return found == 1 ? "" : "this QEMU keeps its virtual clock in an unknown way; is -icount on?";
+  return found == 1 ? "" : "this QEMU keeps its virtual clock in an unknown way";
 }
 
 void VirtualClock::wait(Picos picos) {
