@@ -135,6 +135,12 @@ Status Session::status() const {
                          static_cast<double>(unseen_)});
   out.figures.push_back({"unwatched_error", "errno for which processes are not watched yet",
                          static_cast<double>(unwatched_)});
+  // A figure of hinting faults alone: nobody else lets the kernel's balancing look.
+  if (source_->takes_balancing())
+    out.figures.push_back({"scan_period_error",
+                           "errno for which the kernel looks at accesses as seldom as once a "
+                           "minute; 0 if it does not",
+                           static_cast<double>(scans_seldom_)});
   return out;
 }
 

@@ -8,27 +8,29 @@
 // Papers: https://doi.org/10.1145/3477132.3483550; https://arxiv.org/abs/2504.18714;
 // artifact: https://bitbucket.org/ajaustin/hemem
 //
-// counts_      samples of each page: loads that the fast tier answered, those of the slow one, and
-//              stores. One that exceeds the cooling threshold halves all: on the hot lists at
+// states_      of each page its samples: loads that the fast tier answered, those of the slow one,
+//              and stores. One that exceeds the cooling threshold halves all: on the hot lists at
 //              once, else when a page is sampled next, after that sample was judged.
 // hot_         the hot pages of each tier, as they became so
 // cold_        cold pages of the fast tier, likewise: the victims
 // hot_ring_    requests of the sampling thread to the migration thread: this page is hot, or cold
-// cold_ring_   (whether it was hot before or not). A page may wait many times.
+// cold_ring_   (whether it was hot before or not). A page may wait many times. Rings have a fixed
+//              size, as in the code, and drop what does not fit; which size is chosen here.
 // sweeps_      hot pages that a halving left to look at, cooling_pages of each tier per pass
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "core/assert.hpp"
 #include "core/make_policy.hpp"
 #include "migrate/allowance.hpp"
 #include "migrate/cold_list.hpp"
-#include "migrate/mapped_ranges.hpp"
 #include "migrate/page_list.hpp"
 #include "regulate/aol.hpp"
 #include "track/clocked_counts.hpp"
+#include "track/page_index.hpp"
 
 namespace tt {
 namespace {
@@ -40,16 +42,26 @@ class HeMem final : public Policy {
   explicit HeMem(const PolicyContext& context) : HeMem(context, context.knobs) {}
 
   void on_map(PageRange range, std::uint32_t, Nanos) override {
-    space_.map(range);
+    index_.map(range);
+    states_.resize(index_.size());
     cold_.map(range);
   }
   void on_unmap(PageRange range, Nanos) override {
-    space_.unmap(range);
-    for (std::uint64_t i = 0; i < range.count; ++i) forget({range.first.value + i});
+    index_.unmap(range, [&](std::uint32_t number) {
+      states_[number] = {};
+      forget(index_.page(number));
+    });
   }
   Tier placement(PageRange) const override { return Tier::fast; }  // DRAM while there is some
   void on_samples(std::span<const Sample> samples, Nanos) override {
-    for (const Sample& sample : samples) count(sample);
+    // Pages come in no order, so that most states are not in a cache: they are fetched together.
+    numbers_.resize(samples.size());
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      numbers_[i] = index_.find(samples[i].page);
+      if (numbers_[i] != track::PageIndex::none) __builtin_prefetch(&states_[numbers_[i]], 1);
+    }
+    for (std::size_t i = 0; i < samples.size(); ++i)
+      if (numbers_[i] != track::PageIndex::none) count(samples[i], states_[numbers_[i]]);
     memory_.charge(Work::tracker_update, samples.size());
     memory_.charge(Work::tracker_lookup, samples.size());
   }
@@ -62,16 +74,16 @@ class HeMem final : public Policy {
   Nanos tick_period() const override { return period_; }
   void on_migrated(std::span<const MigrationResult> results, Nanos) override {
     for (const auto& [page, to, outcome, change, cost] : results) {
-      if (!space_.contains(page)) continue;
-      State& state = states_[page];
-      state.moving = false;
+      State* const state = state_of(page);
+      if (state == nullptr) continue;
+      state->moving = false;
       const Tier tier = outcome == Outcome::done ? to : other(to);
-      if (outcome != Outcome::gone) enlist(page, state.hot, tier);
+      if (outcome != Outcome::gone) enlist(page, state->hot, tier);
     }
   }
 
   std::uint64_t metadata_bytes() const override {
-    return 168 * space_.pages();
+    return 168 * index_.pages();
   }  // FreqTier, §VII-C
   void gauges(Gauges& out) const override {
     out["read_threshold"] = read_hot_;
@@ -84,46 +96,59 @@ class HeMem final : public Policy {
     out["sweep_pages"] = static_cast<double>(sweeps_[0].size() + sweeps_[1].size());
   }
   Heat heat(PageId page) const override {
-    const auto at = states_.find(page);
-    if (at != states_.end() && at->second.hot) return Heat::hot;
-    return is_hot(counts_.raw(page)) ? Heat::warm : Heat::cold;  // warm: hot by count alone
+    const State* const state = state_of(page);
+    if (state == nullptr) return Heat::cold;
+    if (state->hot) return Heat::hot;
+    return is_hot(state->entry.counts) ? Heat::warm : Heat::cold;  // warm: hot by count alone
   }
 
  private:
+  /// That a ring holds for each page that was ever mapped at once, on average. No golden run has
+  /// more that wait; it is 128 bytes a page in both rings at worst.
+  static constexpr std::size_t most_requests = 8;
   enum Kind : std::uint8_t { fast_load, slow_load, store, kinds };
   using Counts = track::ClockedCounts<kinds>;
   struct State {
-    bool hot = false;
-    bool in_ring = false;  // a request about it was made since one was last taken
-    bool moving = false;
+    Counts::Entry entry;
+    bool hot : 1 = false;
+    bool in_ring : 1 = false;  // a request about it was made since one was last taken
+    bool moving : 1 = false;
   };
+
+  /// nullptr: the page is not ours, or gone by now.
+  const State* state_of(PageId page) const {
+    const std::uint32_t number = index_.find(page);
+    return number == track::PageIndex::none ? nullptr : &states_[number];
+  }
+  State* state_of(PageId page) { return const_cast<State*>(std::as_const(*this).state_of(page)); }
+  /// Of a page that is on a list: it is mapped.
+  State& at(PageId page) {
+    TT_ASSERT(index_.contains(page));
+    return states_[index_.find(page)];
+  }
 
   bool is_hot(const Counts::PageCounts& counts) const {
     return counts[store] >= write_hot_ || counts[fast_load] + counts[slow_load] >= read_hot_;
   }
   void forget(PageId page) {
-    states_.erase(page);
-    counts_.forget(page);
     cold_.remove(page);
     for (auto& list : hot_) list.remove(page);
   }
 
   /// The sampling thread.
-  void count(const Sample& sample) {
-    const PageId page = sample.page;
-    if (!space_.contains(page)) return;  // not ours, or gone by now
+  void count(const Sample& sample, State& state) {
     const Kind kind = sample.kind == AccessKind::store ? store
                       : sample.tier == Tier::fast      ? fast_load
                                                        : slow_load;
-    State& state = states_[page];
     // GG, §3.2: "If the page access count exceeds a threshold, it classifies the page as hot."
-    const bool hot = is_hot(counts_.count(page, kind));
-    if (state.hot != hot || !state.in_ring) {
+    const bool hot = is_hot(counts_.count(state.entry, kind));
+    auto& ring = hot ? hot_ring_ : cold_ring_;
+    if ((state.hot != hot || !state.in_ring) && ring.size() < most_requests * states_.size()) {
       state.in_ring = true;
-      (hot ? hot_ring_ : cold_ring_).push_back(page);
+      ring.push_back(sample.page);
     }
     // "When the access count of any page reaches a cooling_threshold, page cooling is triggered."
-    if (static_cast<double>(counts_.settle(page)[kind]) <= cooling_threshold_) return;
+    if (static_cast<double>(counts_.settle(state.entry)[kind]) <= cooling_threshold_) return;
     counts_.begin_cooling();
     for (const Tier tier : {Tier::fast, Tier::slow})
       if (sweeps_[index(tier)].empty()) sweeps_[index(tier)] = hot_[index(tier)].newest_first();
@@ -137,10 +162,10 @@ class HeMem final : public Policy {
     ring.erase(ring.begin(), end);
     look_up();
     for (std::size_t i = 0; i < pages_.size(); ++i) {
-      if (!space_.contains(pages_[i])) continue;
-      State& state = states_[pages_[i]];
-      state.in_ring = false;
-      set_hot(pages_[i], state, hot, where_[i]);
+      State* const state = state_of(pages_[i]);
+      if (state == nullptr) continue;
+      state->in_ring = false;
+      set_hot(pages_[i], *state, hot, where_[i]);
     }
   }
   /// Where pages_ are.
@@ -179,14 +204,14 @@ class HeMem final : public Policy {
       for (auto left = count; left > 0; --left) {
         const PageId page = sweep.back();
         sweep.pop_back();
-        const auto at = states_.find(page);
+        const State* const state = state_of(page);
         // "If the access count falls below the hot threshold after cooling, the page is then
         // considered cold."
-        if (at != states_.end() && !is_hot(counts_.cooled(page))) pages_.push_back(page);
+        if (state != nullptr && !is_hot(counts_.cooled(state->entry))) pages_.push_back(page);
       }
       look_up();
       for (std::size_t i = 0; i < pages_.size(); ++i)
-        set_hot(pages_[i], states_.at(pages_[i]), false, where_[i]);
+        set_hot(pages_[i], at(pages_[i]), false, where_[i]);
     }
   }
 
@@ -204,8 +229,8 @@ class HeMem final : public Policy {
     budget -= shrink(budget);
     while (budget > 0 && slow.size() > 0) {
       const PageId page = *slow.pop();
-      State& state = states_[page];
-      if (!is_hot(counts_.raw(page))) {  // cooled meanwhile
+      State& state = at(page);
+      if (!is_hot(state.entry.counts)) {  // cooled meanwhile
         state.hot = false;
         continue;
       }
@@ -248,7 +273,7 @@ class HeMem final : public Policy {
   std::size_t ask(Tier to, std::span<const PageId> pages) {
     const std::size_t taken = pages.empty() ? 0 : memory_.request(to, pages);
     for (std::size_t i = 0; i < pages.size(); ++i) {
-      State& state = states_[pages[i]];
+      State& state = at(pages[i]);
       state.moving = i < taken;
       if (!state.moving) enlist(pages[i], state.hot, other(to));
     }
@@ -280,15 +305,16 @@ class HeMem final : public Policy {
   const Nanos period_;
   migrate::RateLimiter rate_;
   migrate::PerPass cooling_pages_, hot_requests_, cold_requests_;
-  migrate::MappedRanges space_;
   Counts counts_;
-  std::unordered_map<PageId, State> states_;
+  track::PageIndex index_;
+  std::vector<State> states_;  // by the page's number in it
   std::array<migrate::PageList, tier_count> hot_;
   migrate::ColdList cold_;
   std::deque<PageId> hot_ring_, cold_ring_;
   std::array<std::vector<PageId>, tier_count> sweeps_;  // taken from the back
   std::vector<PageId> victims_, promotions_, pages_;    // scratch
   std::vector<Residency> where_;                        // of pages_
+  std::vector<std::uint32_t> numbers_;                  // of a batch of samples
 };
 
 std::vector<KnobDecl> hemem_knobs() {

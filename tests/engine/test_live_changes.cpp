@@ -178,6 +178,8 @@ TEST("live session: DAMON and the kernel's balancing are taken, and given back")
     CHECK(!session.over());
     (void)session.turn();
     CHECK(session.summary().starts_with("0 MiB in the fast tier, 0 MiB in the slow one"));
+    // Not told where nothing scans: a 0 would say that it is as frequent as it should be.
+    CHECK(text_of(session.status()).find("scan_period_error") == std::string::npos);
     kernel.processes.erase(7);
     kernel.clock += from_seconds(1);
     (void)session.turn();
@@ -205,6 +207,8 @@ TEST("live session: hinting faults take the kernel's balancing, which is given b
       CHECK_EQ(kernel.files[live::scan_period_file], std::string{"1000"});
       CHECK(session.summary().find("from NUMA hinting faults") != std::string::npos);
       CHECK(session.summary().find("once a minute") == std::string::npos);
+      (void)session.turn();
+      CHECK(text_of(session.status()).find("scan_period_error 0\n") != std::string::npos);
     }
     CHECK(kernel.files[live::scan_period_file].starts_with("60000"));
     CHECK_EQ(kernel.files[balancing].substr(0, 1), std::string{before}.substr(0, 1));
@@ -213,6 +217,13 @@ TEST("live session: hinting faults take the kernel's balancing, which is given b
       kernel.files.erase(live::scan_period_file);
       session.start(Target::processes({7}));
       CHECK(session.summary().find("as seldom as once a minute") != std::string::npos);
+      (void)session.turn();
+      const live::Status status = session.status();
+      const std::string error = std::to_string(ENOENT);
+      CHECK(text_of(status).find("scan_period_error " + error + "\n") != std::string::npos);
+      CHECK(json_of(status).find("\"scan_period_error\": " + error) != std::string::npos);
+      CHECK(prometheus_of(status).find("\ntierd_scan_period_error " + error + "\n") !=
+            std::string::npos);
     }
     Session session{kernel, options, nullptr};
     kernel.files.erase(balancing);

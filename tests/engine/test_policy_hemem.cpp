@@ -200,6 +200,41 @@ TEST("hemem: cold pages wait in the cold ring with those that turned cold") {
   CHECK(rig.policy->heat({0}) == Heat::cold);
 }
 
+namespace {
+
+constexpr double most_waiting = 8 * 512;  // in a ring: of 40 pages, which are kept by 512
+
+}  // namespace
+
+TEST("hemem: a ring drops what it has no room for, and the next sample asks again") {
+  auto rig = hemem({}, uncooled());
+  rig.sample({20}, 5000);  // from the eighth on it is hot, and not yet taken
+  CHECK_EQ(rig.gauge("hot_ring_pages"), most_waiting);
+  rig.sample({21}, 8);
+  CHECK_EQ(rig.gauge("hot_ring_pages"), most_waiting);
+  rig.run(0.05);
+  CHECK_EQ(rig.gauge("hot_ring_pages"), 0.0);
+  CHECK(rig.policy->heat({21}) == Heat::warm);
+  rig.sample({21});
+  rig.run(0.05);
+  CHECK(rig.policy->heat({21}) == Heat::hot);
+}
+
+TEST("hemem: the rings do not grow with pages that come and go, or turn hot and cold") {
+  auto rig = hemem(
+      {}, {{"cold_ring_reqs_threshold", 0.0}, {"cooling_pages", 0.0}, {"cooling_threshold", 9.0}});
+  for (int round = 0; round < 600; ++round) {
+    sample(rig, span_of(20, 5), 9);
+    rig.run(0.05);
+    sample(rig, {9}, 20);  // halves all, more than once
+    rig.sample(span_of(20, 5), 3);
+    rig.unmap(22, 2);
+    rig.map(22, 2);
+  }
+  CHECK(rig.gauge("coolings") >= 600.0);
+  CHECK_EQ(rig.gauge("cold_ring_pages"), most_waiting);  // nothing is taken from it here
+}
+
 TEST("hemem: four threads copy one page at a time, write-protected; 168 bytes describe a page") {
   auto rig = hemem();
   const Movers expected{.threads = 4, .together = 4, .copy = Copy::write_protected};

@@ -201,17 +201,17 @@ TEST("cooling: a halving may come out of turn") {
 
 TEST("clocked counts: a page makes up for the halvings that it missed when it is sampled") {
   ClockedCounts<2> counts;
-  for (int n = 0; n < 8; ++n) (void)counts.count({5}, 0);
-  for (int n = 0; n < 4; ++n) (void)counts.count({5}, 1);
+  ClockedCounts<2>::Entry page, other;
+  for (int n = 0; n < 8; ++n) (void)counts.count(page, 0);
+  for (int n = 0; n < 4; ++n) (void)counts.count(page, 1);
   counts.begin_cooling();
-  CHECK((counts.raw({5}) == std::array{8U, 4U}));
-  CHECK((counts.cooled({5}) == std::array{4U, 2U}));
-  CHECK((counts.count({5}, 0) == std::array{9U, 4U}));
-  CHECK((counts.settle({5}) == std::array{4U, 2U}));
-  CHECK((counts.cooled({5}) == std::array{4U, 2U}));
+  CHECK((page.counts == std::array{8U, 4U}));
+  CHECK((counts.cooled(page) == std::array{4U, 2U}));
+  CHECK((counts.count(page, 0) == std::array{9U, 4U}));
+  CHECK((counts.settle(page) == std::array{4U, 2U}));
+  CHECK((counts.cooled(page) == std::array{4U, 2U}));
   for (int n = 0; n < 40; ++n) counts.begin_cooling();
-  CHECK((counts.cooled({5}) == std::array{0U, 0U}));
-  counts.forget({5});
-  CHECK((counts.raw({5}) == std::array{0U, 0U}));
-  CHECK((counts.cooled({6}) == std::array{0U, 0U}));
+  CHECK((counts.cooled(page) == std::array{0U, 0U}));
+  CHECK((counts.count(other, 0) == std::array{1U, 0U}));  // the first has missed none
+  CHECK((counts.settle(other) == std::array{1U, 0U}));
 }
