@@ -10,7 +10,6 @@ terminated (SIGTERM).
 from __future__ import annotations
 
 import argparse
-import errno
 import importlib
 import sys
 from argparse import Namespace
@@ -80,7 +79,7 @@ def _run(arguments: Sequence[str]) -> int:
         if workers := getattr(args, "workers", 0):
             from tuner.run import limits
 
-            limits.check(workers)
+            limits.check(workers, cluster=getattr(args, "ray_address", None) is not None)
         name = MODULES.get(args.command, args.command)
         with terminable():
             code: int = importlib.import_module(f"tuner.commands.{name}").run(args)
@@ -98,7 +97,7 @@ def _run(arguments: Sequence[str]) -> int:
         return _ended("terminated", 143, as_json)
     except KeyboardInterrupt:
         return _ended("interrupted", 130, as_json)
-    except OSError as error:
+    except (OSError, MemoryError, RuntimeError) as error:
         return _failed(error, as_json)
     return code
 
@@ -113,26 +112,21 @@ def _placed(error: WrongParameter, args: Namespace) -> str:
     return f"{catalog.place(catalog.Kind.workload, given, error.key)}: {error}"
 
 
-LIMITS = {errno.EMFILE: "-n", errno.EAGAIN: "-u", errno.ENOMEM: "-v"}
-"""Options of the shell's `ulimit` by what a process gets beyond them."""
+def _failed(error: OSError | MemoryError | RuntimeError, as_json: bool) -> int:
+    """The exit code for an error of the system that no command has explained: of a file, or of a
+    limit. Anything else is a defect and is raised again."""
+    from tuner.errors import limited, one_line
 
-
-def _failed(error: OSError, as_json: bool) -> int:
-    """The exit code for an error of the system that no command has explained, of a file. Anything
-    else is a defect and is raised again."""
-    from tuner.errors import one_line
-
-    if error.filename is not None:
-        return _ended(f"error: {one_line(error.filename)}: {error.strerror}", 2, as_json)
-    if isinstance(error, FileNotFoundError):  # without a name
+    what = limited(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        what = f"{one_line(error.filename)}: {what or error.strerror}"
+    elif isinstance(error, FileNotFoundError):  # without a name
         what = "the current folder was deleted; change to another"
         if _here() is not None:
             what = f"{error.strerror}; set TMPDIR to a folder that can be written"  # of tempfile
-        return _ended(f"error: {what}", 2, as_json)
-    if option := LIMITS.get(error.errno or 0):
-        what = f"{error.strerror}: `ulimit {option}` of this shell allows no more"
-        return _ended(f"error: {what}", 2, as_json)
-    raise error
+    if what is None:
+        raise error
+    return _ended(f"error: {what}", 2, as_json)
 
 
 def _here() -> str | None:

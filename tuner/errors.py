@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import resource
 from collections.abc import Iterable
+
+from tuner.text import size
 
 LONGEST_NAME = 200
 """Of what is looked up by name, and of what becomes the name of a file."""
@@ -65,3 +69,30 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
     names = sorted(known)
     listed = ", ".join(map(one_line, names)) if names else "none"
     return UserError(f"no {what} '{brief(name)}'{nearest(name, names)} (known: {listed})")
+
+
+LIMITS = {
+    errno.EMFILE: ("-n", "no more"),
+    errno.EAGAIN: ("-u", "no more"),
+    errno.ENOMEM: ("-v", "no more"),
+    errno.EFBIG: ("-f", "no larger file"),
+}
+"""Options of the shell's `ulimit`, and what they allow, by what the system says beyond them."""
+NO_THREAD = "can't start new thread"
+"""All that Python says of it."""
+
+
+def limited(error: BaseException) -> str | None:
+    """What the error says, without a file's name, and the limit that is the reason; None if it is
+    of something else."""
+    if isinstance(error, MemoryError):
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if soft == resource.RLIM_INFINITY:
+            return "out of memory"
+        return f"out of memory: `ulimit -v` of this shell allows {size(soft)}"
+    if isinstance(error, RuntimeError) and str(error) == NO_THREAD:
+        return f"{error}: `ulimit -u` of this shell allows no more"
+    if isinstance(error, OSError) and (found := LIMITS.get(error.errno or 0)):
+        option, allows = found
+        return f"{error.strerror}: `ulimit {option}` of this shell allows {allows}"
+    return None

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from tuner.errors import UserError, one_line
+from tuner.errors import UserError, limited, one_line
 
 PARTIAL = ".partial"
 """Ends the names of files that are being written, after the number of the process."""
@@ -165,7 +165,8 @@ def write_file(path: Path, content: str | bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
     except OSError as error:
-        raise UserError(f"cannot write {one_line(path)}: {error.strerror}") from error
+        reason = limited(error) or error.strerror
+        raise UserError(f"cannot write {one_line(path)}: {reason}") from error
 
 
 def write_files(files: Mapping[Path, str | bytes]) -> list[Path]:

@@ -5,6 +5,9 @@ Python looks for modules in the current folder where it is started with `-c` or 
 processes are, and where an entry of PYTHONPATH is empty or relative. Ray's workers, MLflow's server
 and matplotlib look there in any case: `tuner.run.local_ray`, `tuner.commands.ui` and
 `tuner.report.drawing` see to them.
+
+And there may be no home folder, as for `docker run --user 12345`. MLflow cannot be imported without
+one: /dev/null stands for it, below which nothing is and nothing can be made.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 SAFE = "PYTHONSAFEPATH"
 PATH = "PYTHONPATH"
+HOME = "HOME"
 
 _before: dict[str, str | None] = {}
 
@@ -23,10 +28,12 @@ _before: dict[str, str | None] = {}
 @contextmanager
 def kept_out() -> Iterator[None]:
     """Within the block, this process and those that it starts do not look for modules in the
-    current folder."""
-    _before.update({name: os.environ.get(name) for name in (SAFE, PATH)})
+    current folder, and know of a home folder."""
+    _before.update({name: os.environ.get(name) for name in (SAFE, PATH, HOME)})
     path = sys.path.copy()
     os.environ[SAFE] = "1"
+    if home() is None:
+        os.environ[HOME] = os.devnull
     if relative := relative_entries():
         absolute = [each for each in _entries() if each not in relative]
         os.environ[PATH] = os.pathsep.join(absolute)  # empty is as not set
@@ -42,6 +49,15 @@ def kept_out() -> Iterator[None]:
             if value is not None:
                 os.environ[name] = value
         _before.clear()
+
+
+def home() -> Path | None:
+    """The user's home folder; None if there is neither HOME nor an entry in the password file."""
+    try:
+        found = Path.home()
+    except RuntimeError:
+        return None
+    return None if found == Path(os.devnull) else found
 
 
 def relative_entries() -> list[str]:

@@ -86,6 +86,16 @@ TEST("scan clock: windows of the other tier, or protected, do not count, up to e
   CHECK_EQ(c.clock.run(from_millis(300), Tiers::both), 1u);
 }
 
+TEST("scan clock: a scan ends behind eight windows in which nothing counts, not before") {
+  Clock c;
+  (void)c.memory.protect(range(0, 160), Tiers::both, {});
+  CHECK_EQ(c.clock.run(from_millis(100), Tiers::slow), 0u);  // pages 0..127
+  for (const PageId page : {PageId{127}, PageId{128}})
+    (void)c.memory.access(page, AccessKind::load, {});
+  CHECK_EQ(c.clock.run(from_millis(200), Tiers::slow), 1u);
+  CHECK(!c.memory.is_protected({127}) && c.memory.is_protected({128}));
+}
+
 TEST("scan clock: tells which pages have not been touched since") {
   Clock c;
   (void)c.memory.protect(range(3, 1), Tiers::slow, {});

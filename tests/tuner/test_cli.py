@@ -254,14 +254,39 @@ def test_too_few_open_files_are_told_at_the_start(
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("code", "option"), [(errno.EMFILE, "-n"), (errno.EAGAIN, "-u")])
-def test_a_limit_that_is_reached_is_named(tmp_path: Path, code: int, option: str) -> None:
-    (tmp_path / "say").write_text(
-        SAYS.replace('terminal.say("a note")', f"raise OSError({code}, 'No')")
-    )
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (f"OSError({errno.EMFILE}, 'No')", "No: `ulimit -n` of this shell allows no more"),
+        (f"OSError({errno.EAGAIN}, 'No')", "No: `ulimit -u` of this shell allows no more"),
+        (
+            f"OSError({errno.EFBIG}, 'No', 'some/file')",
+            "some/file: No: `ulimit -f` of this shell allows no larger file",
+        ),
+        (
+            'RuntimeError("can\'t start new thread")',
+            "can't start new thread: `ulimit -u` of this shell allows no more",
+        ),
+        ("MemoryError()", "out of memory: `ulimit -v` of this shell allows 4.0 GiB"),
+    ],
+)
+def test_a_limit_that_is_reached_is_named(tmp_path: Path, raised: str, said: str) -> None:
+    (tmp_path / "say").write_text(SAYS.replace('terminal.say("a note")', f"raise {raised}"))
+    done = shell(f"ulimit -v {4 << 20}; $PYTHON say", tmp_path)
+    assert (done.returncode, done.stderr.decode()) == (2, f"tune: error: {said}\n")
+
+
+def test_memory_without_a_limit_runs_out_by_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "say").write_text(SAYS.replace('terminal.say("a note")', "raise MemoryError"))
     done = shell("$PYTHON say", tmp_path)
-    said = f"tune: error: No: `ulimit {option}` of this shell allows no more\n"
-    assert (done.returncode, done.stderr.decode()) == (2, said)
+    assert (done.returncode, done.stderr) == (2, b"tune: error: out of memory\n")
+
+
+def test_another_error_at_run_time_is_a_defect(tmp_path: Path) -> None:
+    (tmp_path / "say").write_text(SAYS.replace('terminal.say("a note")', "raise RuntimeError('x')"))
+    done = shell("$PYTHON say", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.decode().endswith("\nRuntimeError: x\n")
 
 
 def test_no_folder_for_temporary_files_is_one_line(tmp_path: Path) -> None:

@@ -301,6 +301,7 @@ OURS = {
     "run/container.py": "/proc",
     "run/cluster.py": "/proc",
     "run/local_ray.py": "/proc",
+    "run/limits.py": "/proc",
     "run/guard.py": "/proc",
     "record/group.py": "/proc",
     "record/process.py": "spools, of this user",

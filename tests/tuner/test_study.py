@@ -481,6 +481,11 @@ def test_a_fast_tier_that_holds_everything_is_told(tmp_path: Path) -> None:
     assert everything_fits(request(tmp_path)) is None  # a ratio of the footprint never holds it all
 
 
+TOO_LARGE = (
+    r"cannot write .*/report\.html: File too large: `ulimit -f` of this shell allows no larger file"
+)
+
+
 def test_a_report_that_cannot_be_written_says_how_to_go_on(
     tmp_path: Path, store: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -488,7 +493,7 @@ def test_a_report_that_cannot_be_written_says_how_to_go_on(
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
     try:
-        with pytest.raises(UserError, match=r"cannot write .*/report\.html: File too large"):
+        with pytest.raises(UserError, match=TOO_LARGE):
             run(tmp_path, store, budget=3)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

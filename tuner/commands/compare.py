@@ -25,7 +25,7 @@ from tuner.files import write_files
 from tuner.optimize.jobs import Job, Study, StudyResult, known, run_on
 from tuner.report import characteristics
 from tuner.report.pictures import png
-from tuner.report.store import default_store
+from tuner.report.store import default_store, reason
 from tuner.run import cache, isolation, pool, settings, streams
 from tuner.run.trial import Status
 from tuner.scenario import options
@@ -199,10 +199,9 @@ def _track(figures: Figures, files: Sequence[Path], args: Namespace) -> None:
         with progress(f"tracking {text.plural(len(figures.measured), 'cell')}") as update:
             track(figures, files, uri=uri, out=Path(args.out), progress=update)
     except Exception as error:
-        first, *_ = str(error).strip().splitlines() or ["no message"]
         say(
-            f"tune: warning: MLflow at {uri} does not take this comparison "
-            f"({type(error).__name__}: {first}); the same command tries again"
+            f"tune: warning: MLflow at {uri} does not take this comparison ({reason(error)}); the "
+            "same command tries again"
         )
 
 

@@ -21,6 +21,8 @@ from tuner.errors import UserError, one_line
 from tuner.optimize.checks import POLL_SECONDS, Check, Checks, judge
 from tuner.optimize.explain import explain
 from tuner.report.live import Progress
+from tuner.run import streams
+from tuner.run.isolation import simulates
 from tuner.run.pool import Pool
 from tuner.run.trial import Trial, TrialResult
 from tuner.study import best, log, public
@@ -64,6 +66,8 @@ class OpenStudy:
         """Creates the study, or opens it. UserError if it exists (without `resume`), was started
         with other settings, is being written by another process, or cannot be stored."""
         self.request = request
+        if request.ray_address is None and simulates(request.isolation):
+            streams.path_of(request.stream())  # without a folder for it there is no study
         self.log = _open(Path(request.out) / request.study, request)
         self.budget = request.budget
         self.notice: Callable[[str], None] = say

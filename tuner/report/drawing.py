@@ -7,8 +7,11 @@ there is one, whatever its environment says. That may be somebody else's, and a 
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
+
+from tuner import foreign
 
 _exists = os.path.exists
 
@@ -17,6 +20,8 @@ def _elsewhere(path: Any) -> bool:
     return path != "matplotlibrc" and _exists(path)
 
 
+if foreign.home() is None:  # it says at length that its cache of fonts lasts as long as we do
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
 os.path.exists = _elsewhere  # of other threads it hides nothing that they ask for
 try:
     from matplotlib import colormaps

@@ -16,6 +16,7 @@ import fcntl
 import glob
 import logging
 import os
+import resource
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -26,7 +27,7 @@ from uuid import uuid4
 
 from tuner.errors import UserError
 from tuner.files import plain, sync_directory
-from tuner.text import shell
+from tuner.text import shell, size
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -334,6 +335,19 @@ def _cause(error: BaseException) -> BaseException:
     """What the database said, without what was wrapped around it."""
     within = getattr(error, "orig", None) or error.__cause__
     return error if within is None else _cause(within)
+
+
+def reason(error: Exception) -> str:
+    """What a store of any kind said when it failed, in one line."""
+    cause = _cause(error)
+    told = cause if isinstance(cause, sqlite3.Error) else error  # MLflow may tell of other things
+    first, *_ = str(told).strip().splitlines() or ["no message"]
+    said = f"{type(told).__name__}: {first}"
+    largest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    code = getattr(told, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_IOERR and largest != resource.RLIM_INFINITY:  # it says no more
+        said += f"; `ulimit -f` of this shell allows files of {size(largest)}"
+    return said
 
 
 def _revision(path: Path, *, verify: bool) -> str | None:

@@ -23,7 +23,14 @@ from pathlib import Path
 
 from tuner.objective import OBJECTIVES
 from tuner.report.conclusion import Conclusion
-from tuner.report.store import PARENT_TAG, client_of, experiment_of, parent_run, repair_command
+from tuner.report.store import (
+    PARENT_TAG,
+    client_of,
+    experiment_of,
+    parent_run,
+    reason,
+    repair_command,
+)
 from tuner.report.tracked import (
     STUDY_TAG,
     TRIAL_TAG,
@@ -173,10 +180,8 @@ class Tracker:
                 self._notify(f"MLflow at {self._uri} takes this study again")
 
     def _report(self, error: Exception) -> None:
-        text = str(error).strip().splitlines()
         self._notify(
-            f"warning: MLflow at {self._uri} does not take this study "
-            f"({type(error).__name__}: {text[0] if text else 'no message'}); the study "
+            f"warning: MLflow at {self._uri} does not take this study ({reason(error)}); the study "
             "continues without it, and afterwards "
             f"`{repair_command(self._uri, self._study.directory.parent)}` adds what is missing"
         )

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from tuner.errors import UserError
+from tuner.errors import UserError, limited
 from tuner.run import streams
 from tuner.run.cluster import Node, is_node
 from tuner.run.local_ray import LocalRay, job_config, kept_handler, prepare_environment
@@ -151,6 +151,8 @@ def execute(runner: Runner, trial_json: str, repeated: bool) -> str:
 
 
 def _line(error: BaseException) -> str:
+    if isinstance(error, MemoryError) and (found := limited(error)):
+        return found
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner import engine, terminal, text
+from tuner import engine, foreign, terminal, text
 from tuner.documents.reading import read_json
 from tuner.errors import UserError, WrongParameter
 from tuner.files import make_room, plain, write_atomically
@@ -75,13 +75,12 @@ def folder() -> Path:
         return Path(own).absolute()
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base) / "tiertune"
-    try:
-        return Path.home() / ".cache" / "tiertune"
-    except RuntimeError as error:  # neither HOME nor an entry in the password file
+    if (home := foreign.home()) is None:
         raise UserError(
             f"no folder for the stream cache: HOME is not set, and the user {os.getuid()} has no "
             "home folder; set TIERTUNE_CACHE to a folder that can be written"
-        ) from error
+        )
+    return home / ".cache" / "tiertune"
 
 
 def path_of(request: Stream) -> Path:
