@@ -103,6 +103,20 @@ def test_work_goes_by_operations_and_not_by_time(program: Path) -> None:
         assert sum(end["operations"].values()) == operations
 
 
+@pytest.mark.parametrize("workload", catalog.names(Kind.workload))
+def test_every_workload_has_an_input_that_fits_into_the_emulated_machine(workload: str) -> None:
+    spec = catalog.workload(workload).spec
+    fits = spec.inputs["emulated"]
+    assert fits.scale == 1
+    assert fits.footprint_gib is not None
+    assert 0.25 <= fits.footprint_gib <= 1
+    # What the default input does, only less of it: so texts and switches are its own.
+    own = spec.inputs[spec.default_input].parameters
+    for name, value in fits.parameters.items():
+        if isinstance(value, str | bool):
+            assert own[name] == value
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workload", catalog.names(Kind.workload))
 def test_a_program_does_what_its_stream_says(
@@ -125,6 +139,7 @@ def test_a_program_does_what_its_stream_says(
     found = engine.characteristics(path, rows=1, columns=1)
     request = Request.of(trial, info, found, built=Built(kernel="", qemu="", programs={}))
     words = request._program()[1:]
+    assert spec.kernel is not None
     lasts = any(
         parameter.name == "duration_s" for parameter in engine.kernels()[spec.kernel].parameters
     )
