@@ -89,12 +89,12 @@ def test_a_run_without_tiering_takes_what_the_simulator_says(machine: Machine) -
     assert emulated == pytest.approx(said, abs=2)
     assert found.operations == {"update": 10_000_000}
     assert sum(found.resident) == request.footprint_bytes // 4096
-    # What Linux keeps free of the fast node, the program's own pages and those of its tables.
-    assert found.resident[0] == pytest.approx(request.fast_bytes / 4096, rel=0.15)
+    # To what the node's free memory is set to, and its watermarks vary by.
+    assert found.resident[0] == pytest.approx(request.fast_bytes / 4096, abs=512)
 
 
 def test_a_run_repeats_to_the_last_counter(machine: Machine) -> None:
-    request = machine.request(trial("nbt", updates_g=0.03, scan_period_min=100.0))
+    request = machine.request(trial("nbt", updates_g=0.06, scan_period_min=100.0))
     one, two = (machine.boot(request) for _ in range(2))
     assert one.model_copy(update={"host_seconds": 0}) == two.model_copy(update={"host_seconds": 0})
     assert one.vmstat["numa_hint_faults"] > 0
@@ -102,11 +102,11 @@ def test_a_run_repeats_to_the_last_counter(machine: Machine) -> None:
 
 def test_the_kernel_and_tierd_bring_hot_pages_up(machine: Machine) -> None:
     """NUMA balancing does it by faults, hemem in `tierd` by samples of the machine's sampler."""
-    still = ran(machine, "first-touch", updates_g=0.03)[1]
-    _, kernel = ran(machine, "nbt", updates_g=0.03, scan_period_min=100.0)
+    still = ran(machine, "first-touch", updates_g=0.06)[1]
+    _, kernel = ran(machine, "nbt", updates_g=0.06, scan_period_min=100.0)
     assert kernel.vmstat["pgpromote_success"] > 1000
     knobs = {"sampling_period": 200, "read_hot_threshold": 2}
-    _, tierd = ran(machine, "hemem", updates_g=0.03, **knobs)
+    _, tierd = ran(machine, "hemem", updates_g=0.06, **knobs)
     assert tierd.machine["samples"] > 1000
     assert tierd.machine["samples_lost"] == 0
     assert tierd.vmstat["pgpromote_success"] == 0  # it is not the kernel that promotes

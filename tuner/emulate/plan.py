@@ -50,6 +50,9 @@ KERNEL_MIB = 256
 """Of the fast node beside what the workload may have: kernel, programs, and what is kept free."""
 SPARE_MIB = 192
 """Of the slow node beside the whole footprint."""
+KEPT_MIB = 8
+"""Free memory of the fast node that the workload does not get: below its low watermark Linux places
+new pages elsewhere; and the program's own pages and page tables."""
 TIERD_SPARE_MIB = 16
 """Free memory beyond tierd's limit: above it the kernel places new pages before tierd demotes."""
 MOST_MIB = 2816
@@ -144,7 +147,9 @@ class Request(Model):
 
     @property
     def key(self) -> str:
-        return content_hash(self.model_dump(mode="json", exclude={"workload", "input"}))
+        plain = self.model_dump(mode="json", exclude={"workload", "input"})
+        made = {"nodes_mib": self.nodes_mib, "timing": self.timing(), "script": self.script()}
+        return content_hash(plain | made)
 
     @classmethod
     def of(
@@ -188,10 +193,10 @@ class Request(Model):
 
     @property
     def free_mib(self) -> int:
-        """What the fast node has free when the program starts."""
+        """What the fast node has free when the program starts: about `fast_bytes` for its pages."""
         fast = self.footprint_bytes if self.policy == "all-fast" else self.fast_bytes
         spare = TIERD_SPARE_MIB if how(self.policy) is How.tierd else 0
-        return -(-fast // MIB) + spare
+        return -(-fast // MIB) + KEPT_MIB + spare
 
     @property
     def nodes_mib(self) -> tuple[int, int]:
