@@ -11,8 +11,8 @@ from conftest import ROOT
 
 PACKAGE = ROOT / "tuner"
 ORDER = (
-    *("", "documents", "run", "study", "report", "record", "optimize", "claims", "compare"),
-    *("map", "fleet", "commands"),
+    *("", "documents", "run", "emulate", "study", "report", "record", "optimize", "claims"),
+    *("compare", "map", "fleet", "commands"),
 )
 """A folder imports only from itself and from those before it; "" are the files beside them."""
 FILES = sorted(PACKAGE.rglob("*.py"))

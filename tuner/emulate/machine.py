@@ -25,6 +25,8 @@ GUEST = "tiertune_guest"
 WORKLOAD = "tiertune_workload"
 SECONDS = 6 * 3600.0
 """Of the host, after which a run is given up."""
+FREE_BYTES = 1 << 20
+"""By which the free memory of the fast node may differ at the start."""
 PADDING = 1 << 20
 """Bytes by which the initial file system is longer with each layout: what is behind it moves."""
 
@@ -124,7 +126,7 @@ class Machine:
             slow_mib=slow_mib,
             seconds=SECONDS,
             timing=timing,
-            told=told,
+            told=lambda line: told(_checked(request, line)),
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if ran.status != 0:
@@ -138,14 +140,20 @@ class Machine:
         return _result(request, ran, host)
 
 
+def _checked(request: Request, line: str) -> str:
+    """A line of the console. Failed, at once, if by it the run would be of another ratio."""
+    for said in json_lines(line):
+        free, wanted = said.get("free_bytes"), request.free_mib << 20
+        if free is not None and abs(free - wanted) > FREE_BYTES:
+            raise Failed(
+                f"the fast node has {free / 2**20:.1f} MiB free at the start; "
+                f"{request.free_mib} are wanted"
+            )
+    return line
+
+
 def _result(request: Request, ran: guest.Ran, host_seconds: float) -> Emulated:
     said = json_lines(ran.output)
-    filled = next((line for line in said if "free_bytes" in line), None)
-    if filled and abs(filled["free_bytes"] - (request.free_mib << 20)) > 1 << 20:
-        raise Failed(
-            f"the fast node had {filled['free_bytes'] / 2**20:.1f} MiB free at the start; "
-            f"{request.free_mib} were wanted"
-        )
     end = next((line for line in reversed(said) if line.get("end")), None)
     counted = next((report for report in ran.reports if report["when"] == "end"), None)
     if end is None or counted is None:

@@ -7,10 +7,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "emulate/guest/guest.hpp"
 
@@ -75,7 +78,8 @@ std::uint64_t free_bytes(const std::string& node) {
 int fill(const Words& words) {
   if (words.size() != 2) throw std::runtime_error("fill NODE MIB");
   const std::uint64_t wanted = number(words[1]) << 20;
-  constexpr std::uint64_t step = 1 << 20, tolerance = 256 << 10;
+  constexpr std::uint64_t step = 1 << 20, least = 64 << 10, tolerance = 256 << 10;
+  constexpr int attempts = 100;
   int ends[2];
   if (::pipe(ends) != 0) fail("pipe");
   const pid_t child = ::fork();
@@ -90,9 +94,24 @@ int fill(const Words& words) {
   }
   ::close(ends[0]);
   bind_to(static_cast<long>(number(words[0])));
-  for (std::uint64_t free = 0; (free = free_bytes(words[0])) > wanted + tolerance;) {
-    const std::uint64_t bytes = std::min(step, free - wanted);
-    if (::mlock(pages(bytes), bytes) != 0) fail("mlock");
+  // What the kernel holds in lists of its own, and page tables, move the target: it is approached
+  // by half of the way, and from below too.
+  std::vector<std::pair<char*, std::uint64_t>> taken;
+  for (int attempt = 0; attempt < attempts;) {
+    const std::uint64_t free = free_bytes(words[0]);
+    if (free > wanted + tolerance) {
+      const std::uint64_t half = (free - wanted) / 2 / least * least;
+      const std::uint64_t bytes = std::clamp(half, least, step);
+      taken.emplace_back(pages(bytes), bytes);
+      if (::mlock(taken.back().first, bytes) != 0) fail("mlock");
+      attempt += half < step;
+    } else if (free + tolerance < wanted && !taken.empty()) {
+      if (::munmap(taken.back().first, taken.back().second) != 0) fail("munmap");
+      taken.pop_back();
+      ++attempt;
+    } else {
+      break;
+    }
   }
   if (::write(ends[1], "", 1) != 1) fail("write");
   ::close(ends[1]);
