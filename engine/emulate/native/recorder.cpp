@@ -86,6 +86,8 @@ struct Recorder::Impl {
   std::map<Address, std::uint64_t> ranges;  // bytes
 };
 
+// The file is for the recorder of streams.
+// NOLINTNEXTLINE(performance-unnecessary-value-param)
 Recorder::Recorder(std::filesystem::path, StreamInfo info, RecorderOptions)
     : impl_(std::make_unique<Impl>()) {
   if (info.op_kinds.size() > most_kinds || info.classes.size() > emulate::most_classes)
