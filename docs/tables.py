@@ -12,6 +12,7 @@ source. What a results file holds, and which command measures it, is in results/
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 import runpy
@@ -25,6 +26,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import picture
+
+from tuner import ranking
 
 ROOT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- made: ([\w.-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -562,6 +565,79 @@ def service() -> str:
     return f"```ini\n{text.split(chr(10), 1)[1].rstrip()}\n```"
 
 
+def emulated_cells() -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Cells by workload and ratio, those of `first-touch` first."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for cell in results("emulated.json")["cells"]:
+        found.setdefault((cell["workload"], cell["ratio"]), []).append(cell)
+    for cells in found.values():
+        cells.sort(key=lambda cell: (cell["policy"] != "first-touch", cell["policy"]))
+    return found
+
+
+def relative_times(cells: Sequence[dict[str, Any]]) -> dict[tuple[str, int], tuple[float, float]]:
+    """Run time of each policy and layout as a share of first-touch's: emulated and simulated."""
+    times = {(c["policy"], c["layout"]): c["figures"]["run time, s"] for c in cells}
+    return {
+        (policy, layout): (
+            emulated / times["first-touch", layout][0],
+            simulated / times["first-touch", layout][1],
+        )
+        for (policy, layout), (emulated, simulated) in times.items()
+    }
+
+
+def emulated() -> str:
+    def number(figure: float | None) -> str:
+        return "-" if figure is None else f"{figure:,.0f}"
+
+    rows = []
+    for (workload, ratio), cells in emulated_cells().items():
+        times = relative_times(cells)
+        for cell in cells:
+            real, simulated = times[cell["policy"], cell["layout"]]
+            of = cell["figures"]
+            hits = [number(each) for each in of["misses served by the fast tier, %"]]
+            moved = [number(each) for each in of["migrated pages in all"]]
+            rows.append(
+                (
+                    f"`{workload}` {ratio}",
+                    f"`{cell['policy']}`",
+                    f"{of['run time, s'][0]:.2f}",
+                    f"{real:.3f}",
+                    f"{simulated:.3f}",
+                    *hits,
+                    *moved,
+                )
+            )
+    head = ("workload", "policy", "run time, s", "to first-touch", "simulated", "fast hits, %")
+    return table((*head, "simulated", "pages moved", "simulated"), rows)
+
+
+def emulated_sentence() -> str:
+    """The two figures that lead: the order of policies, and errors of run time."""
+    pairs, errors, reversed_far, far = [], [], 0, 0
+    for cells in emulated_cells().values():
+        times = relative_times(cells)
+        errors += [abs(a - b) * 100 for name, (a, b) in times.items() if name[0] != "first-touch"]
+        for one, two in itertools.combinations(times.values(), 2):
+            real = ranking.order(one[0], two[0], ranking.NOISE)
+            said = ranking.order(one[1], two[1], ranking.NOISE)
+            pairs.append((real, said))
+            if abs(one[0] - two[0]) > 0.1 * min(one[0], two[0]):
+                far += 1
+                reversed_far += real * said < 0
+    found = ranking.tau(pairs)
+    within = sum(error <= 10 for error in errors)
+    counted = f"{reversed_far} of {far} pairs" if far else "no pair is that far apart"
+    return (
+        f"Kendall's tau of the order of policies is {found:.2f} over {len(pairs)} pairs, and "
+        f"reversals where the machine's run times differ by more than 10 %: {counted}. Run time "
+        f"relative to first-touch is within 10 points in {within} of {len(errors)} cells; the "
+        f"largest error is {max(errors):,.0f} points."
+    )
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "first-result": first_result,
     "study-command": study_command,
@@ -586,6 +662,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "recorded-studies": recorded_studies,
     "recorded-curves": recorded_curves,
     "service": service,
+    "emulated": emulated,
+    "emulated-sentence": emulated_sentence,
 }
 
 

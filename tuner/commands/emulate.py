@@ -46,7 +46,7 @@ def run(args: Namespace) -> int:
     if args.json:
         print_json(_object(request, found, simulated, kept))
     else:
-        _show(request, found, simulated, kept)
+        show(request, found, simulated, kept=kept)
     return 0
 
 
@@ -86,7 +86,8 @@ def _object(
     }
 
 
-def _show(request: Request, found: Emulated, simulated: TrialResult, kept: bool) -> None:
+def show(request: Request, found: Emulated, simulated: TrialResult, *, kept: bool) -> None:
+    """Prints a run beside the simulator's answer. `kept`: it was made before."""
     by = how(request.policy)
     carried = "" if by is How.nobody else f", by {by.value}"
     print(

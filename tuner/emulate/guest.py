@@ -53,20 +53,19 @@ class Failed(UserError):
 @dataclass(frozen=True)
 class Qemu:
     command: tuple[str, ...]
+    numbers: tuple[int, ...]
     version: str
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return tuple(int(part) for part in re.findall(r"\d+", self.version)[:3])
+    """With the distribution's, if it tells."""
 
     @classmethod
     def of(cls, *command: str) -> Qemu:
         """Unusable if it does not run."""
         said = run(*command, "--version")
-        found = re.search(r"version (\d[\d.]*)(?: \(([^)]*)\))?", said)
+        found = re.search(r"version (\d+(?:\.\d+)*)(?: \(([^)]*)\))?", said)
         if found is None:
             raise Unusable(f"{command[-1]} --version: found '{said[:60]}'; must tell its version")
-        return cls(command, found[2] or found[1])
+        numbers = tuple(int(part) for part in found[1].split("."))
+        return cls(command, numbers, found[2] or found[1])
 
 
 @dataclass(frozen=True)

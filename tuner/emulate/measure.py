@@ -4,10 +4,11 @@ figures of what memory and the kernel cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from tuner.documents import catalog
+from tuner.documents.machine import MachineSpec
 from tuner.documents.reading import read_bytes
 from tuner.emulate import guest
 from tuner.emulate.guest import Failed, Timing
@@ -31,10 +32,10 @@ def _row(what: str, emulated: float | None, simulated: float | None, form: str) 
         return "-" if value is None else format(value, form)
 
     ratio = simulated / emulated if emulated and simulated is not None else None
-    return Compared(what, text(emulated), text(simulated), text2(ratio), (emulated, simulated))
+    return Compared(what, text(emulated), text(simulated), ratio_text(ratio), (emulated, simulated))
 
 
-def text2(ratio: float | None) -> str:
+def ratio_text(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.2f}"
 
 
@@ -104,7 +105,7 @@ class Measured(NamedTuple):
 
     @property
     def ratio(self) -> str:
-        return text2(self.value / self.expected if self.expected else None)
+        return ratio_text(self.value / self.expected if self.expected else None)
 
 
 class _Figure(NamedTuple):
@@ -115,36 +116,42 @@ class _Figure(NamedTuple):
 
 
 CONFIGURED = "the machine's profile"
-_FAST, _SLOW = 90.0, 250.0
-FIGURES: dict[tuple[str, int], _Figure] = {
-    ("chase", 0): _Figure("a step of a pointer chase, fast", "ns", _FAST, CONFIGURED),
-    ("chase", 1): _Figure("a step of a pointer chase, slow", "ns", _SLOW, CONFIGURED),
-    ("stream", 0): _Figure("a line of a sequential read, fast", "ns", _FAST / 10, CONFIGURED),
-    ("stream", 1): _Figure("a line of a sequential read, slow", "ns", _SLOW / 10, CONFIGURED),
-    ("random", 0): _Figure("an independent random load, fast", "ns", None, ""),
-    ("random", 1): _Figure("an independent random load, slow", "ns", None, ""),
-    ("first_touch", 1): _Figure("the first touch of a page, slow", "us", None, ""),
-    ("move", 0): _Figure("a page up, 512 a call", "us", None, ""),
-    ("move", 1): _Figure("a page down, 512 a call", "us", None, ""),
-    ("move_alone", 0): _Figure(
-        "a page up, alone", "us", 12.0, "Soar/Alto (OSDI'25) 5.1: a page that the kernel moves"
-    ),
-    ("move_alone", 1): _Figure(
-        "a page down, alone", "us", 12.0, "Soar/Alto (OSDI'25) 5.1: a page that the kernel moves"
-    ),
-    ("hint_fault", 1): _Figure(
-        "a hinting fault", "us", 1.0, "a minor fault with its entry and exit, 0.5 to 1.5 us"
-    ),
-    ("scan_entry", 1): _Figure(
-        "an entry that a NUMA scan arms", "ns", 40.0, "a page-table entry in order, 30 to 50 ns"
-    ),
-}
-"""By name and node. Those of the profile are of `emulated`; ten lines are in flight."""
+MOVED = "Soar/Alto (OSDI'25) 5.1: a page that the kernel moves"
+BUFFERS = 10
+"""Lines that a core has in flight (engine/emulate/memory_model.hpp)."""
+
+
+def figures(profile: MachineSpec) -> dict[tuple[str, int], _Figure]:
+    """What `tiertune_guest measure` tells, by name and node."""
+    found = {
+        ("first_touch", 1): _Figure("the first touch of a page, slow", "us", None, ""),
+        ("move", 0): _Figure("a page up, 512 a call", "us", None, ""),
+        ("move", 1): _Figure("a page down, 512 a call", "us", None, ""),
+        ("move_alone", 0): _Figure("a page up, alone", "us", 12.0, MOVED),
+        ("move_alone", 1): _Figure("a page down, alone", "us", 12.0, MOVED),
+        ("hint_fault", 1): _Figure(
+            "a hinting fault", "us", 1.0, "a minor fault with its entry and exit, 0.5 to 1.5 us"
+        ),
+        ("scan_entry", 1): _Figure(
+            "an entry that a NUMA scan arms", "ns", 40.0, "a page-table entry in order, 30 to 50 ns"
+        ),
+    }
+    for node, (name, tier) in enumerate((("fast", profile.fast), ("slow", profile.slow))):
+        ns = tier.latency_ns
+        found |= {
+            ("chase", node): _Figure(f"a step of a pointer chase, {name}", "ns", ns, CONFIGURED),
+            ("stream", node): _Figure(
+                f"a line of a sequential read, {name}", "ns", ns / BUFFERS, CONFIGURED
+            ),
+            ("random", node): _Figure(f"an independent random load, {name}", "ns", None, ""),
+        }
+    return found
 
 
 def measure(machine: Machine) -> list[Measured]:
     """Measures the machine with the profile `emulated`."""
-    options = timing(catalog.machine("emulated").spec)
+    profile = catalog.machine("emulated").spec
+    options = timing(profile)
     files = {f"/{GUEST}": read_bytes(built_file(GUEST), guest.LARGEST)}
     symbols = guest.offsets(machine.tools, files[f"/{GUEST}"])
     ran = guest.boot(
@@ -155,14 +162,16 @@ def measure(machine: Machine) -> list[Measured]:
     )
     if ran.status != 0:
         raise Failed(f"the guest ended with {ran.status}:\n{ran.output[-1000:]}")
-    return list(_measured(json_lines(ran.output)))
+    return list(_measured(figures(profile), json_lines(ran.output)))
 
 
-def _measured(lines: Iterable[dict[str, object]]) -> Iterable[Measured]:
+def _measured(
+    known: Mapping[tuple[str, int], _Figure], lines: Iterable[dict[str, object]]
+) -> Iterable[Measured]:
     for line in lines:
         if "measured" not in line:
             continue
         name, node, value = str(line["measured"]), int(str(line["node"])), float(str(line["value"]))
-        figure = FIGURES.get((name, node))
+        figure = known.get((name, node))
         if figure is not None:
             yield Measured(figure.what, value, figure.expected, figure.unit, figure.source)

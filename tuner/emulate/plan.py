@@ -61,7 +61,10 @@ KERNEL_PS, USER_PS = 500, 250
 """Of an instruction of the kernel and of programs: 0.9 and 1.8 in a cycle at 2.2 GHz. What the
 kernel's work then costs is in docs/emulated.md."""
 L2_PS, LLC_PS = 1_000, 15_000
-THREADS = ("tierd", "kswapd0", "kswapd1", "kdamond.0", "kdamond.1")
+THREADS = (
+    *("tierd", "kswapd0", "kswapd1", "kcompactd0", "kcompactd1"),
+    *("kdamond.0", "kdamond.1"),
+)
 """Tasks that have a processor of their own with `daemons: own`."""
 
 
