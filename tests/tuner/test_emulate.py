@@ -87,6 +87,8 @@ def test_what_the_machine_cannot_be_is_refused() -> None:
     with pytest.raises(UserError, match=r"a footprint of 4,096 MiB needs 5,.* at most 2,816"):
         request_of(mib=4096)
     timed = {"peak_pages": 1000}
+    with pytest.raises(UserError, match=r"gups \(smoke\): found scale 2048; must be 1"):
+        Request.of(trial(input="smoke"), INFO, timed, built=BUILT)
     huge = trial(page_bytes=2 << 20, scale=1.0)
     with pytest.raises(UserError, match=r"--page-bytes, --pages: .* pages of 4096 bytes"):
         Request.of(huge, INFO, timed, built=BUILT)

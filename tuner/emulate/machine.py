@@ -15,7 +15,7 @@ from tuner import engine, tierd
 from tuner.documents.reading import read_bytes
 from tuner.emulate import guest
 from tuner.emulate.guest import Failed, Timing, Tools
-from tuner.emulate.plan import Built, Emulated, How, Request, how, json_lines
+from tuner.emulate.plan import Built, Emulated, How, Request, how, json_lines, suitable
 from tuner.errors import UserError
 from tuner.run import cache, streams
 from tuner.run.trial import Trial
@@ -83,6 +83,7 @@ class Machine:
     def request(self, trial: Trial, **more: Any) -> Request:
         """The run that is the trial's counterpart. Its stream is made if it is missing: what a
         program does for a time goes by it."""
+        suitable(trial)
         streams.prepare(trial.stream)
         path = streams.path_of(trial.stream)
         return Request.of(

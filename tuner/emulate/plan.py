@@ -102,6 +102,22 @@ class Built(Model):
     programs: dict[str, str]
 
 
+def suitable(trial: Trial) -> StreamRequest:
+    """The trial's stream. UserError if a program cannot carry it out in the machine."""
+    stream, scenario = trial.stream, trial.scenario
+    if not isinstance(stream, StreamRequest):
+        raise UserError(f"{trial.workload}: it was recorded; only kernels run in the machine")
+    if stream.scale != 1:
+        raise UserError(
+            f"{trial.workload} ({scenario.input}): found scale {stream.scale:g}; must be 1, "
+            "because a page, a period of the kernel and memory's latency are real in the "
+            "emulated machine. Inputs named 'emulated' are small enough"
+        )
+    if scenario.page_bytes != PAGE or scenario.pages != "uniform":
+        raise UserError("--page-bytes, --pages: the emulated machine has pages of 4096 bytes")
+    return stream
+
+
 def timing(machine: MachineSpec) -> dict[str, str]:
     """The plugin's options: what the machine's profile says."""
     options: dict[str, float | str] = {
@@ -160,11 +176,7 @@ class Request(Model):
     ) -> Request:
         """Of a trial of the simulator and what its stream says of itself. UserError for what the
         machine cannot be."""
-        stream, scenario = trial.stream, trial.scenario
-        if not isinstance(stream, StreamRequest):
-            raise UserError(f"{trial.workload}: it was recorded; only kernels run in the machine")
-        if scenario.page_bytes != PAGE or scenario.pages != "uniform":
-            raise UserError("--page-bytes, --pages: the emulated machine has pages of 4096 bytes")
+        stream, scenario = suitable(trial), trial.scenario
         footprint = int(timed["peak_pages"]) * PAGE
         fast = scenario.fast_gib * 2**30 or fast_share(scenario.ratio) * footprint
         return cls(
@@ -190,7 +202,7 @@ class Request(Model):
             raise UserError(
                 f"{self.workload} ({self.input}): a footprint of {self.footprint_bytes / MIB:,.0f} "
                 f"MiB needs {sum(self.nodes_mib):,} MiB; the emulated machine has at most "
-                f"{MOST_MIB:,}. Inputs named 'emulated' fit, and --scale makes any smaller"
+                f"{MOST_MIB:,}. Inputs named 'emulated' fit"
             )
         return self
 
