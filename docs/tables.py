@@ -614,6 +614,24 @@ def emulated() -> str:
     return table((*head, "simulated", "pages moved", "simulated"), rows)
 
 
+def emulated_costs() -> str:
+    def shown(figure: float | None, unit: str) -> str:
+        return "" if figure is None else f"{figure:.3g} {unit}"
+
+    return table(
+        ("what", "measured", "expected", "from"),
+        [
+            (
+                row["what"],
+                shown(row["measured"], row["unit"]),
+                shown(row["expected"], row["unit"]),
+                row["source"],
+            )
+            for row in results("emulated.json")["costs"]
+        ],
+    )
+
+
 def emulated_sentence() -> str:
     """The two figures that lead: the order of policies, and errors of run time."""
     pairs, errors, reversed_far, far = [], [], 0, 0
@@ -663,6 +681,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "recorded-curves": recorded_curves,
     "service": service,
     "emulated": emulated,
+    "emulated-costs": emulated_costs,
     "emulated-sentence": emulated_sentence,
 }
 

@@ -4,7 +4,7 @@
 python tests/emulated/table.py [--workloads gups,redis] [--policies nbt,...] [--ratios 1:4]
     [--layouts 0,1,2] [--kernel 6.12] [--jobs 2] [--out results/emulated.json]
 
-Each cell is a run of `tune emulate` with the policy's defaults on the workload's input `emulated`,
+What memory and the kernel cost in the machine is measured first (`costs`). Each cell is a run of `tune emulate` with the policy's defaults on the workload's input `emulated`,
 and the simulator's answer for the same set-up. Runs are kept in the cache, so that an interrupted
 table goes on; cells that the file has and that were not asked for stay, unless other programs or
 another kernel made them. `first-touch` is always run: what a policy gains is relative to it.
@@ -23,7 +23,7 @@ from typing import Any
 
 from tuner import engine
 from tuner.emulate.machine import Machine
-from tuner.emulate.measure import compared
+from tuner.emulate.measure import compared, measure
 from tuner.run import runner, settings
 from tuner.run.trial import Trial
 
@@ -77,18 +77,27 @@ def cells_of(args: argparse.Namespace) -> Iterator[Cell]:
                     yield workload, policy, ratio, int(layout)
 
 
-def known(path: Path, built: dict[str, Any]) -> dict[Cell, dict[str, Any]]:
-    """Those of the file that the same programs on the same kernel have made."""
-    if not path.is_file():
-        return {}
-    content = json.loads(path.read_text())
-    if content["built"] != built:
+def known(path: Path, built: dict[str, Any]) -> dict[str, Any]:
+    """What the file has, if the same programs on the same kernel have made it."""
+    content = json.loads(path.read_text()) if path.is_file() else None
+    if content and content["built"] == built:
+        return dict(content)
+    if content:
         print(f"{path}: made by other programs or another kernel; it is written anew")
-        return {}
-    return {
-        (each["workload"], each["policy"], each["ratio"], each["layout"]): each
-        for each in content["cells"]
-    }
+    return {"built": built, "costs": [], "cells": []}
+
+
+def costs_of(machine: Machine) -> list[dict[str, Any]]:
+    return [
+        {
+            "what": each.what,
+            "unit": each.unit,
+            "measured": each.value,
+            "expected": each.expected,
+            "source": each.source,
+        }
+        for each in measure(machine)
+    ]
 
 
 def main() -> int:
@@ -101,8 +110,13 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=ROOT / "results/emulated.json")
     args = parser.parse_args()
-    built = Machine(args.kernel, note=print).built.model_dump()  # downloads once, for all
-    done = known(args.out, built)
+    machine = Machine(args.kernel, note=print)
+    content = known(args.out, machine.built.model_dump())  # downloads once, for all
+    content["costs"] = content["costs"] or costs_of(machine)
+    done = {
+        (each["workload"], each["policy"], each["ratio"], each["layout"]): each
+        for each in content["cells"]
+    }
     wanted = [cell for cell in cells_of(args) if cell not in done]
     failed = 0
     with ProcessPoolExecutor(args.jobs) as pool:
@@ -115,8 +129,8 @@ def main() -> int:
                 print(f"{' '.join(map(str, cell))}: {error}", file=sys.stderr)
                 continue
             done[cell] = {name: value for name, value in job.result().items() if name != "built"}
-            cells = [done[key] for key in sorted(done)]
-            args.out.write_text(json.dumps({"built": built, "cells": cells}, indent=1) + "\n")
+            content["cells"] = [done[key] for key in sorted(done)]
+            args.out.write_text(json.dumps(content, indent=1) + "\n")
             spent = time.monotonic() - started
             print(f"{number} of {len(wanted)} in {spent:.0f} s: {' '.join(map(str, cell))}")
     return 1 if failed else 0
