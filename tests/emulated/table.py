@@ -4,10 +4,11 @@
 python tests/emulated/table.py [--workloads gups,redis] [--policies nbt,...] [--ratios 1:4]
     [--layouts 0,1,2] [--kernel 6.12] [--jobs 2] [--out results/emulated.json]
 
-What memory and the kernel cost in the machine is measured first (`costs`). Each cell is a run of `tune emulate` with the policy's defaults on the workload's input `emulated`,
-and the simulator's answer for the same set-up. Runs are kept in the cache, so that an interrupted
-table goes on; cells that the file has and that were not asked for stay, unless other programs or
-another kernel made them. `first-touch` is always run: what a policy gains is relative to it.
+What memory and the kernel cost in the machine is measured first (`costs`). Each cell is a run of
+`tune emulate` with the policy's defaults on the workload's input `emulated`, and the simulator's
+answer for the same set-up. Runs are kept in the cache, so that an interrupted table goes on; cells
+that the file has and that were not asked for stay, unless other programs or another kernel made
+them. `first-touch` is always run: what a policy gains is relative to it.
 """
 
 from __future__ import annotations
