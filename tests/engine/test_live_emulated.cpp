@@ -156,8 +156,8 @@ TEST("live emulated: whatever call fails while the ring is looked for, it is tol
   for (int which = 0;; ++which) {
     FakeKernel kernel{{100, 100}};
     kernel.have_ring();
+    int calls = 0;  // outlives what undoes changes
     live::Changes changes{kernel, {}};
-    int calls = 0;
     kernel.fail = [&](FakeKernel::Call) { return calls++ == which ? EACCES : 0; };
     try {
       (void)live::make_source("emulated", kernel, changes, {}, 1);
