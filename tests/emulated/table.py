@@ -25,8 +25,8 @@ from typing import Any
 from tuner import engine
 from tuner.emulate.machine import Machine
 from tuner.emulate.measure import compared, measure
-from tuner.run import runner, settings
-from tuner.run.trial import Trial
+from tuner.emulate.plan import trial_of
+from tuner.run import runner
 
 ROOT = Path(__file__).resolve().parents[2]
 STILL = "first-touch"
@@ -36,24 +36,9 @@ Cell = tuple[str, str, str, int]
 """Workload, policy, ratio, layout."""
 
 
-def trial_of(workload: str, policy: str, ratio: str) -> Trial:
-    setting = settings.resolve(
-        workload,
-        policy=engine.policy(policy),
-        study="table",
-        input="emulated",
-        machine="emulated",
-        threads=1.0,
-        page_bytes=4096,
-        window="all",
-        ratio=ratio,
-    )
-    return setting.trial(0, engine.resolve(policy, {}))
-
-
 def measured(cell: Cell, kernel: str) -> dict[str, Any]:
     workload, policy, ratio, layout = cell
-    trial = trial_of(workload, policy, ratio)
+    trial = trial_of(workload, engine.policy(policy), {}, ratio=ratio)
     machine = Machine(kernel)
     request = machine.request(trial, layout=layout)
     found = machine.run(request)

@@ -16,8 +16,8 @@ from tuner.emulate import guest
 from tuner.emulate.guest import Failed, Timing
 from tuner.emulate.machine import PLUGIN, Machine, built_file
 from tuner.emulate.measure import compared, measure
-from tuner.emulate.plan import Emulated, Request
-from tuner.run import runner, settings
+from tuner.emulate.plan import Emulated, Request, trial_of
+from tuner.run import runner
 from tuner.run.trial import StreamRequest, Trial
 
 pytestmark = [
@@ -36,18 +36,7 @@ def machine() -> Machine:
 
 def trial(policy: str, *, updates_g: float = 0.01, **knobs: Any) -> Trial:
     """GUPS on 128 MiB, of which 13 are hot and were touched late."""
-    declared = engine.policy(policy)
-    setting = settings.resolve(
-        "gups",
-        policy=declared,
-        study="test",
-        input="emulated",
-        machine="emulated",
-        threads=1.0,
-        page_bytes=4096,
-        ratio="1:4",
-    )
-    made = setting.trial(0, engine.resolve(policy, knobs))
+    made = trial_of("gups", engine.policy(policy), knobs, ratio="1:4")
     assert isinstance(made.stream, StreamRequest)
     parameters = made.stream.parameters | {
         "memory_gib": 0.125,

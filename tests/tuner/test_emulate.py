@@ -18,7 +18,6 @@ from tuner.emulate.initramfs import archive
 from tuner.emulate.measure import compared
 from tuner.emulate.plan import KERNELS_OWN, Built, Emulated, Request, how, json_lines
 from tuner.errors import UserError
-from tuner.run import settings
 from tuner.run.trial import Status, Trial, TrialResult
 
 MIB = 1 << 20
@@ -27,10 +26,7 @@ INFO: dict[str, Any] = {"operations": 1000, "nominal_seconds": 2.5}
 
 
 def trial(policy: str = "first-touch", **given: Any) -> Trial:
-    fields: dict[str, Any] = {"input": "emulated", "machine": "emulated", "threads": 1.0}
-    fields |= {"page_bytes": 4096, "ratio": "1:3"} | given
-    setting = settings.resolve("gups", policy=engine.policy(policy), study="test", **fields)
-    return setting.trial(0, engine.resolve(policy, {}))
+    return plan.trial_of("gups", engine.policy(policy), {}, **{"ratio": "1:3"} | given)
 
 
 def request_of(policy: str = "first-touch", mib: int = 512, **more: Any) -> Request:

@@ -13,14 +13,11 @@ from tuner import engine
 from tuner.commands.sim import parse_knobs
 from tuner.emulate.machine import Machine
 from tuner.emulate.measure import compared, measure
-from tuner.emulate.plan import PAGE, Emulated, How, Request, how
+from tuner.emulate.plan import Emulated, How, Request, how, trial_of
 from tuner.errors import UserError
 from tuner.run import runner, settings
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.terminal import print_json, progress, say, table
-
-INPUT = "emulated"
-MACHINE = "emulated"
 
 
 def run(args: Namespace) -> int:
@@ -53,15 +50,11 @@ def run(args: Namespace) -> int:
 def _trial(args: Namespace) -> Trial:
     """With one thread, on the machine that is emulated."""
     policy = engine.policy(args.policy)
-    given: dict[str, Any] = {"input": INPUT, "machine": MACHINE, "threads": 1.0}
-    given |= {"page_bytes": PAGE, "window": "all"}
-    given |= settings.given(args)
-    if given["threads"] != 1:
+    given = settings.given(args)
+    if given.get("threads", 1) != 1:
         raise UserError(f"--threads: found {given['threads']:g}; the emulated machine has 1")
-    setting = settings.resolve(args.workload, policy=policy, study="emulate", **given)
-    knobs = engine.resolve(policy.name, parse_knobs(args.set, policy))
     how(policy.name)  # refuses what nobody can carry out
-    return setting.trial(0, knobs)
+    return trial_of(args.workload, policy, parse_knobs(args.set, policy), **given)
 
 
 def _follow(request: Request, update: Callable[[float], None]) -> Callable[[str], None]:

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -106,7 +107,7 @@ class Suite:
             raise Unusable(f"packages of Debian are needed, and {what} is not here")
         stamp = self._folder / "fresh"
         with suppress(OSError):
-            if abs(stamp.stat().st_mtime - _now()) < FRESH_SECONDS:
+            if abs(stamp.stat().st_mtime - time.time()) < FRESH_SECONDS:
                 return
         for folder in ("lists/partial", "archives/partial"):
             (self._folder / folder).mkdir(parents=True, exist_ok=True)
@@ -181,9 +182,3 @@ class Suite:
             shutil.rmtree(place, ignore_errors=True)
             made.rename(place)
         return place
-
-
-def _now() -> float:
-    import time
-
-    return time.time()

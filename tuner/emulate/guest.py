@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.documents.reading import is_file, parse_json, read_bytes, read_json, read_text
-from tuner.emulate.debian import INSTALLED, STABLE, SUITES, Suite, Unusable, cache, run
+from tuner.emulate.debian import INSTALLED, NEWER, STABLE, SUITES, Suite, Unusable, cache, run
 from tuner.emulate.initramfs import INIT, archive
 from tuner.errors import UserError
 from tuner.files import write_file
@@ -95,7 +95,7 @@ class Tools:
             (package,) = re.findall(r"Depends: (linux-image-\S+)", said)
             root, place = stable.unpacked(f"linux-{kernel}", [package]), "boot/vmlinuz-*"
         else:
-            newer = Suite("trixie", note)
+            newer = Suite(NEWER, note)
             version = re.escape(kernel)
             package = newer.newest(rf"^linux-binary-{version}\.[0-9.]+\+deb[0-9]+-amd64$")
             root, place = newer.unpacked(f"linux-{kernel}", [package]), "usr/lib/modules/*/vmlinuz"
@@ -194,9 +194,6 @@ def command(
     append = f"console=ttyS0 quiet panic=1 {append}".strip()
     if timing is None:
         return [*words, "-cpu", "max", "-append", append]
-    # A repeated string instruction counts as one for each repetition: without ERMS and FSRM the
-    # kernel fills and copies pages by words, not by bytes.
-    # Where the kernel lies, what time it is and what is random: the same in every run.
     options = dict(timing.options) | {
         "slow_from": str(fast_mib * MIB),
         "end": str((fast_mib + slow_mib) * MIB),
@@ -210,6 +207,9 @@ def command(
     words += ["-object", f"memory-backend-ram,id=arena,size={ARENA_BYTES}"]
     words += ["-device", "ivshmem-plain,memdev=arena"]
     plugin = ",".join([str(timing.plugin), *(f"{key}={value}" for key, value in options.items())])
+    # A repeated string instruction counts as one for each repetition: without ERMS and FSRM the
+    # kernel fills and copies pages by words, not by bytes. Where the kernel lies, what time it is
+    # and what is random: the same in every run.
     return [
         *words,
         *("-cpu", "max,-rdrand,-rdseed,-erms,-fsrm", "-append", f"{append} nokaslr"),

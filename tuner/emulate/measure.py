@@ -13,7 +13,7 @@ from tuner.documents.reading import read_bytes
 from tuner.emulate import guest
 from tuner.emulate.guest import Failed, Timing
 from tuner.emulate.machine import GUEST, PLUGIN, Machine, built_file
-from tuner.emulate.plan import Emulated, Request, json_lines, timing
+from tuner.emulate.plan import NAME, Emulated, Request, json_lines, timing
 from tuner.run.trial import Status, TrialResult
 
 
@@ -150,7 +150,7 @@ def figures(profile: MachineSpec) -> dict[tuple[str, int], _Figure]:
 
 def measure(machine: Machine) -> list[Measured]:
     """Measures the machine with the profile `emulated`."""
-    profile = catalog.machine("emulated").spec
+    profile = catalog.machine(NAME).spec
     options = timing(profile)
     files = {f"/{GUEST}": read_bytes(built_file(GUEST), guest.LARGEST)}
     symbols = guest.offsets(machine.tools, files[f"/{GUEST}"])

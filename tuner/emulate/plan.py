@@ -12,14 +12,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tuner import engine
-from tuner.declarations import KnobValue, ParameterValue
+from tuner.declarations import KnobValue, ParameterValue, PolicyDecl
 from tuner.documents.machine import MachineSpec
 from tuner.documents.reading import parse_json
 from tuner.errors import UserError, brief
 from tuner.model import Model, NonNegative, content_hash
+from tuner.run import settings
 from tuner.run.trial import StreamRequest, Trial
 from tuner.scenario import fast_share
 
+NAME = "emulated"
+"""Of the inputs that fit into the machine, and of its profile."""
 PAGE = 4096
 MIB = 1 << 20
 KERNELS_OWN = ("autonuma", "damon-goal", "hmsdk", "nbt", "tpp")
@@ -100,6 +103,23 @@ class Built(Model):
     kernel: str
     qemu: str
     programs: dict[str, str]
+
+
+def trial_of(
+    workload: str, policy: PolicyDecl, knobs: Mapping[str, KnobValue], **given: Any
+) -> Trial:
+    """The simulator's trial of a set-up that the machine can have; what is not given is as in the
+    machine: its profile, its inputs, one thread. UserError as of `settings.resolve`."""
+    fields: dict[str, Any] = {
+        "input": NAME,
+        "machine": NAME,
+        "threads": 1.0,
+        "page_bytes": PAGE,
+        "window": "all",
+    }
+    fields |= given
+    setting = settings.resolve(workload, policy=policy, study="emulate", **fields)
+    return setting.trial(0, engine.resolve(policy.name, dict(knobs)))
 
 
 def suitable(trial: Trial) -> StreamRequest:
