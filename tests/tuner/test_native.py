@@ -14,9 +14,10 @@ from tuner import engine
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
 from tuner.emulate.machine import WORKLOAD, built_file
-from tuner.emulate.plan import Built, Request
+from tuner.emulate.plan import program_words
 from tuner.errors import UserError
 from tuner.run import settings, streams
+from tuner.run.trial import StreamRequest
 
 GUPS = ("gups", "--set", "memory_gib=0.0625", "--set", "hot_gib=0.00625", "--set", "updates_g=5e-5")
 PAGES = 16_384  # of GUPS
@@ -133,17 +134,24 @@ def test_a_program_does_what_its_stream_says(
         input=spec.smoke_input,
         threads=1.0,
     )
-    trial = setting.trial(0, {})
-    path = streams.ensure(trial.stream)
+    stream = setting.trial(0, {}).stream
+    path = streams.ensure(stream)
     info = engine.stream_info(path)
     found = engine.characteristics(path, rows=1, columns=1)
-    request = Request.of(trial, info, found, built=Built(kernel="", qemu="", programs={}))
-    words = request._program()[1:]
+    assert isinstance(stream, StreamRequest)
+    words = program_words(
+        stream.kernel,
+        stream.parameters,
+        scale=stream.scale,
+        seed=stream.seed,
+        operations=info["operations"],
+        seconds=info["nominal_seconds"],
+    )
     assert spec.kernel is not None
     lasts = any(
         parameter.name == "duration_s" for parameter in engine.kernels()[spec.kernel].parameters
     )
-    if lasts and request.operations == 0:
+    if lasts and info["operations"] == 0:
         ran = run(program, *words)
         assert (ran.returncode, ran.stdout) == (2, "")
         assert "needs --operations" in ran.stderr

@@ -246,6 +246,18 @@ class Request(Model):
             options |= {"elsewhere": ":".join(THREADS), "told_only": "1"}
         return options
 
+    def program_words(self) -> list[str]:
+        words = program_words(
+            self.kernel,
+            self.parameters,
+            scale=self.scale,
+            seed=self.seed,
+            operations=self.operations,
+            seconds=self.nominal_seconds,
+        )
+        words += ["--emulated", "--vmstat", ",".join(VMSTAT)]
+        return [*words, "--report-ms", str(self.report_ms)] if self.report_ms else words
+
     def script(self) -> str:
         """Of the guest, as root."""
         lines = [
@@ -256,7 +268,7 @@ class Request(Model):
         ]
         if self.policy not in ("all-fast",):
             lines.append(f"/tiertune_guest fill 0 {self.free_mib}")
-        program = self._program()
+        program = ["/tiertune_workload", *self.program_words()]
         sets = [f"--set={name}={_text(value)}" for name, value in sorted(self.knobs.items())]
         match how(self.policy):
             case How.nobody:
@@ -272,16 +284,23 @@ class Request(Model):
         lines.append(_words(*program))
         return "\n".join(lines) + "\n"
 
-    def _program(self) -> list[str]:
-        words = ["/tiertune_workload", "run", self.kernel, "--emulated"]
-        words += ["--scale", f"{self.scale:g}", "--seed", str(self.seed)]
-        words += ["--operations", str(self.operations), "--seconds", repr(self.nominal_seconds)]
-        words += ["--vmstat", ",".join(VMSTAT)]
-        if self.report_ms:
-            words += ["--report-ms", str(self.report_ms)]
-        for name, value in sorted(self.parameters.items()):
-            words += ["--set", f"{name}={_text(value)}"]
-        return words
+
+def program_words(
+    kernel: str,
+    parameters: Mapping[str, ParameterValue],
+    *,
+    scale: float,
+    seed: int,
+    operations: int,
+    seconds: float,
+) -> list[str]:
+    """After the program's name: what carries the kernel's stream out. `operations` and `seconds`
+    are of the recorded stream: what a kernel goes by that runs for a time."""
+    words = ["run", kernel, "--scale", f"{scale:g}", "--seed", str(seed)]
+    words += ["--operations", str(operations), "--seconds", repr(seconds)]
+    for name, value in sorted(parameters.items()):
+        words += ["--set", f"{name}={_text(value)}"]
+    return words
 
 
 def _text(value: Any) -> str:
