@@ -4,7 +4,8 @@
 A result depends on `policies` and on `simulator`, and on its access stream, which has a hash for
 each kernel file: of the file, what it includes, transitively, and the .cpp beside each header. So
 results stay valid while a sampler changes, and streams while a policy or another kernel does.
-`whole` is of everything.
+`live` is of tierd without its policies, `emulated` of the emulated machine, which depends on a
+kernel as its streams do. `whole` is of everything.
 
 Comments and the layout of the code do not count. Usage: build_id.py ROOT HEADER
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 
 POLICIES = ("core", "track", "classify", "migrate", "regulate", "policy")
 SIMULATOR = ("sim", "trace")
+LIVE = ("live", "tierd")
 SIMULATION = "engine/bindings/simulation.cpp"
 """The door of a trial to the simulator; with what it includes of the bindings."""
 
@@ -116,6 +118,8 @@ def header(root: Path) -> str:
         "simulator": sources.hash(
             bindings | sources.below(*(f"engine/{room}" for room in SIMULATOR)), 12
         ),
+        "live": sources.hash(sources.below(*(f"engine/{room}" for room in LIVE)), 12),
+        "emulated": sources.hash(sources.below("engine/emulate"), 12),
         "whole": sources.hash(sources.below("engine", "workloads/kernels"), 16),
     }
     kernels = root / "workloads/kernels"

@@ -28,22 +28,22 @@ Sampler::Sampler(void* memory)
   tell(ring_.magic, ring_magic);
 }
 
-bool Sampler::wants(const Miss& miss) {
+Sampler::Wants Sampler::wants(const Miss& miss) {
   const unsigned kind = miss.store;
   ++ring_.misses[kind][miss.tier];
   if (const std::uint64_t period = told(ring_.period[kind]); period > 0) {
     if (left_[kind] > period) left_[kind] = period;  // a shorter one holds at once
     if (left_[kind] > 1) {
       --left_[kind];
-      return false;
+      return Wants::nothing;
     }
     left_[kind] = period;
-    return true;
+    return Wants::by_number;
   }
   const std::uint64_t interval = told(ring_.interval_ns[kind]);
-  if (interval == 0 || miss.time_ns < due_[kind]) return false;
+  if (interval == 0 || miss.time_ns < due_[kind]) return Wants::nothing;
   due_[kind] = miss.time_ns + interval;
-  return true;
+  return Wants::by_time;
 }
 
 void Sampler::take(const Miss& miss, std::uint32_t pid, std::uint32_t tid) {

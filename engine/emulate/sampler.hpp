@@ -22,8 +22,9 @@ class Sampler {
     bool store = false;
     unsigned tier = 0;
   };
+  enum class Wants { nothing, by_number, by_time };
   /// Counts it, and tells whether it is one to be sampled: then take() it.
-  bool wants(const Miss& miss);
+  Wants wants(const Miss& miss);
   void take(const Miss& miss, std::uint32_t pid, std::uint32_t tid);
 
   [[nodiscard]] std::uint64_t taken() const { return ring_.head; }

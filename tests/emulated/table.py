@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
 """The table of real kernels beside the simulator, which writes results/emulated.json.
 
-python tests/emulated/table.py [--workloads gups,redis] [--policies nbt,...] [--ratios 1:4]
-    [--layouts 0,1,2] [--kernel 6.12] [--jobs 2] [--out results/emulated.json]
+python tests/emulated/table.py [--workloads gups,redis] [--policies nbt,nbt:hot_threshold=20]
+    [--ratios 1:4] [--layouts 0,1,2] [--kernel 6.12] [--jobs 2] [--simulate] [--most N]
 
-What memory and the kernel cost in the machine is measured first (`costs`). Each cell is a run of
-`tune emulate` with the policy's defaults on the workload's input `emulated`, and the simulator's
-answer for the same set-up. Runs are kept in the cache, so that an interrupted table goes on; cells
-that the file has and that were not asked for stay, unless other programs or another kernel made
-them. `first-touch` is always run: what a policy gains is relative to it.
+A cell is a run of `tune emulate` with the policy's defaults, or with knobs of it, on the workload's
+input `emulated`, and the simulator's answer for the same set-up. `first-touch` is always run: what
+a policy gains is relative to it. Each cell names the sources that made it: a cell is run if it was
+asked for and is missing, or if other sources made it; of those that were not asked for, those of
+other sources are dropped. The simulator's half is always of this engine; `--simulate` makes only
+that one anew. What memory and the kernel cost in the machine is measured when its sources change.
 """
 
 from __future__ import annotations
@@ -17,60 +18,84 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tuner import engine
+from tuner.declarations import KnobValue
 from tuner.emulate.machine import Machine
 from tuner.emulate.measure import compared, measure
-from tuner.emulate.plan import trial_of
+from tuner.emulate.plan import Emulated, How, Request, how, trial_of
+from tuner.files import write_atomically
 from tuner.run import runner
+from tuner.run.trial import Trial
 
 ROOT = Path(__file__).resolve().parents[2]
 STILL = "first-touch"
 POLICIES = (STILL, "autonuma", "nbt", "hybridtier", "freqtier", "hemem", "memtis", "unified")
-WORKLOADS = ("gups", "redis", "silo", "btree", "liblinear")
-Cell = tuple[str, str, str, int]
-"""Workload, policy, ratio, layout."""
+WORKLOADS = ("gups", "redis", "silo", "btree", "liblinear", "cachelib", "bc", "xsbench")
 
 
-def measured(cell: Cell, kernel: str) -> dict[str, Any]:
-    workload, policy, ratio, layout = cell
-    trial = trial_of(workload, engine.policy(policy), {}, ratio=ratio)
+class Cell(NamedTuple):
+    workload: str
+    policy: str
+    """With knobs: NAME:KNOB=VALUE."""
+    ratio: str
+    layout: int
+
+    def trial(self) -> Trial:
+        name, *settings = self.policy.split(":")
+        knobs: dict[str, KnobValue] = {}
+        for setting in settings:
+            knob, _, value = setting.partition("=")
+            knobs[knob] = float(value)
+        return trial_of(self.workload, engine.policy(name), knobs, ratio=self.ratio)
+
+
+def sources(machine: Machine, request: Request, trial: Trial) -> dict[str, str]:
+    """What a run depends on, as hashes of sources: programs of other compilers do the same."""
+    ids = engine.ids()
+    found = {
+        "kernel": machine.built.kernel,
+        "qemu": machine.built.qemu,
+        "machine": ids["emulated"],
+        "stream": trial.stream.key,
+        "setup": request.setup,
+    }
+    if how(request.policy) is How.tierd:
+        found["tierd"] = f"{ids['policies']}-{ids['live']}"
+    return found
+
+
+def measured(cell: Cell, kernel: str, old: dict[str, Any] | None, simulate: bool) -> dict[str, Any]:
+    """The cell. What the machine said is `old`'s if the same sources made it, or if only the
+    simulator's half is wanted."""
+    trial = cell.trial()
     machine = Machine(kernel)
-    request = machine.request(trial, layout=layout)
-    found = machine.run(request)
+    request = machine.request(trial, layout=cell.layout)
+    by = sources(machine, request, trial)
+    if old and (simulate or old["sources"] == by):
+        found, by = Emulated.model_validate(old["found"]), old["sources"]
+    else:
+        found = machine.run(request)
     rows = compared(request, found, runner.run(trial))
     return {
-        "workload": workload,
-        "policy": policy,
-        "ratio": ratio,
-        "layout": layout,
+        **cell._asdict(),
         "figures": {row.what: row.figures for row in rows},
-        "host_seconds": round(found.host_seconds, 1),
-        "built": request.built.model_dump(),
+        "found": found.model_dump(mode="json", exclude={"console", "series"}),
+        "sources": by,
     }
 
 
 def cells_of(args: argparse.Namespace) -> Iterator[Cell]:
     policies = dict.fromkeys((STILL, *args.policies.split(",")))
     for ratio in args.ratios.split(","):
-        for workload in args.workloads.split(","):
-            for policy in policies:
-                for layout in args.layouts.split(","):
-                    yield workload, policy, ratio, int(layout)
-
-
-def known(path: Path, built: dict[str, Any]) -> dict[str, Any]:
-    """What the file has, if the same programs on the same kernel have made it."""
-    content = json.loads(path.read_text()) if path.is_file() else None
-    if content and content["built"] == built:
-        return dict(content)
-    if content:
-        print(f"{path}: made by other programs or another kernel; it is written anew")
-    return {"built": built, "costs": [], "cells": []}
+        for layout in args.layouts.split(","):
+            for workload in args.workloads.split(","):
+                for policy in policies:
+                    yield Cell(workload, policy, ratio, int(layout))
 
 
 def costs_of(machine: Machine) -> list[dict[str, Any]]:
@@ -86,6 +111,15 @@ def costs_of(machine: Machine) -> list[dict[str, Any]]:
     ]
 
 
+def in_parallel(
+    jobs: int, wanted: Iterable[Cell], work: Callable[..., Any], arguments: Callable[[Cell], Any]
+) -> Iterator[tuple[Cell, Future[Any]]]:
+    with ProcessPoolExecutor(jobs) as pool:
+        running = {pool.submit(work, cell, *arguments(cell)): cell for cell in wanted}
+        for job in as_completed(running):
+            yield running[job], job
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--workloads", default=",".join(WORKLOADS))
@@ -94,31 +128,51 @@ def main() -> int:
     parser.add_argument("--layouts", default="0")
     parser.add_argument("--kernel", default="6.12")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--most", type=int, default=0, help="of cells to run; 0: all")
+    parser.add_argument(
+        "--simulate", action="store_true", help="of all cells there are, only the simulator's half"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "results/emulated.json")
     args = parser.parse_args()
     machine = Machine(args.kernel, note=print)
-    content = known(args.out, machine.built.model_dump())  # downloads once, for all
-    content["costs"] = content["costs"] or costs_of(machine)
-    done = {
-        (each["workload"], each["policy"], each["ratio"], each["layout"]): each
-        for each in content["cells"]
+    made = {
+        "kernel": machine.built.kernel,
+        "qemu": machine.built.qemu,
+        "machine": engine.ids()["emulated"],
     }
-    wanted = [cell for cell in cells_of(args) if cell not in done]
+    content = json.loads(args.out.read_text()) if args.out.is_file() else {}
+    done = {Cell(*(each[name] for name in Cell._fields)): each for each in content.get("cells", [])}
+    costs = content.get("costs")
+    if not args.simulate and (not costs or content.get("built") != made):
+        costs = costs_of(machine)
+    wanted = list(done) if args.simulate else list(dict.fromkeys(cells_of(args)))
+    if not args.simulate:
+        for cell, old in list(done.items()):
+            if cell not in wanted and any(old["sources"][name] != made[name] for name in made):
+                print(f"{' '.join(map(str, cell))}: of other sources; dropped")
+                del done[cell]
+    if args.most:
+        wanted = wanted[: args.most]
     failed = 0
-    with ProcessPoolExecutor(args.jobs) as pool:
-        started = time.monotonic()
-        running = {pool.submit(measured, cell, args.kernel): cell for cell in wanted}
-        for number, job in enumerate(as_completed(running), 1):
-            cell = running[job]
-            if error := job.exception():
-                failed += 1
-                print(f"{' '.join(map(str, cell))}: {error}", file=sys.stderr)
-                continue
-            done[cell] = {name: value for name, value in job.result().items() if name != "built"}
-            content["cells"] = [done[key] for key in sorted(done)]
-            args.out.write_text(json.dumps(content, indent=1) + "\n")
-            spent = time.monotonic() - started
-            print(f"{number} of {len(wanted)} in {spent:.0f} s: {' '.join(map(str, cell))}")
+    started = time.monotonic()
+    results = in_parallel(
+        args.jobs, wanted, measured, lambda cell: (args.kernel, done.get(cell), args.simulate)
+    )
+    for number, (cell, job) in enumerate(results, 1):
+        name = " ".join(map(str, cell))
+        if error := job.exception():
+            failed += 1
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
+            continue
+        done[cell] = job.result()
+        whole = {"built": made, "costs": costs, "cells": [done[key] for key in sorted(done)]}
+        write_atomically(args.out, json.dumps(whole, indent=1) + "\n")
+        seconds, said = done[cell]["figures"]["run time, s"]
+        print(
+            f"{number} of {len(wanted)} in {time.monotonic() - started:.0f} s: {name}: "
+            f"{seconds:.3f} s, simulated {'-' if said is None else format(said, '.3f')}",
+            flush=True,
+        )
     return 1 if failed else 0
 
 

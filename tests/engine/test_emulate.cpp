@@ -195,11 +195,14 @@ struct Ring {
   }
 };
 
-std::uint64_t feed(Sampler& sampler, std::uint64_t count, bool store = false) {
+std::uint64_t feed(Sampler& sampler, std::uint64_t count, bool store = false,
+                   bool by_time = false) {
   std::uint64_t taken = 0;
   for (std::uint64_t i = 0; i < count; ++i) {
     const Sampler::Miss miss{i * 100, i * line, i * line, store, i % 2 == 1};
-    if (!sampler.wants(miss)) continue;
+    const Sampler::Wants wants = sampler.wants(miss);
+    if (wants == Sampler::Wants::nothing) continue;
+    CHECK((wants == Sampler::Wants::by_time) == by_time);
     sampler.take(miss, 7, 8);
     ++taken;
   }
@@ -236,7 +239,7 @@ TEST("emulated sampler: a shorter period holds at once, and time may be what cou
   CHECK(feed(sampler, 50) >= 9);
   ring.head().period[0] = 0;
   ring.head().interval_ns[0] = 1000;
-  const std::uint64_t taken = feed(sampler, 1000);  // 100 ns each
+  const std::uint64_t taken = feed(sampler, 1000, false, true);  // 100 ns each
   CHECK(taken >= 99 && taken <= 101);
 }
 

@@ -25,6 +25,9 @@ SOURCES = {
     "engine/trace/recorder.hpp": '#include "core/types.hpp"\n',
     "engine/trace/recorder.cpp": '#include "trace/recorder.hpp"\n',
     "engine/trace/characteristics.cpp": '#include "trace/recorder.hpp"\n',
+    "engine/live/daemon.cpp": '#include "core/types.hpp"\n',
+    "engine/tierd/main.cpp": "",
+    "engine/emulate/plugin/plugin.cpp": '#include "core/types.hpp"\n',
     "engine/record/spool.hpp": '#include "trace/recorder.hpp"\n',
     "engine/record/preload/hint_fault.cpp": '#include "record/spool.hpp"\n',
     "engine/bindings/simulation.cpp": '#include "convert.hpp"\n#include "record/spool.hpp"\n',
@@ -49,9 +52,12 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+PARTS = ("policies", "simulator", "live", "emulated", "whole", "one", "two")
+
+
 def ids(tree: Path) -> dict[str, str]:
     found = dict(re.findall(r'\{"(\w+)", "([0-9a-f]{12,16})"\}', BUILD_ID["header"](tree)))
-    return {name: found[name] for name in ("policies", "simulator", "whole", "one", "two")}
+    return {name: found[name] for name in PARTS}
 
 
 @pytest.mark.parametrize(
@@ -66,6 +72,9 @@ def ids(tree: Path) -> dict[str, str]:
         ("engine/bindings/simulation.cpp", {"simulator", "whole"}),
         ("engine/bindings/convert.cpp", {"simulator", "whole"}),
         ("engine/bindings/perf.cpp", {"whole"}),
+        ("engine/live/daemon.cpp", {"live", "whole"}),
+        ("engine/tierd/main.cpp", {"live", "whole"}),
+        ("engine/emulate/plugin/plugin.cpp", {"emulated", "whole"}),
         ("engine/record/spool.hpp", {"whole"}),
         ("engine/record/preload/hint_fault.cpp", {"whole"}),
         ("workloads/kernels/registry.cpp", {"whole", "one", "two"}),

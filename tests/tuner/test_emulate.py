@@ -212,7 +212,7 @@ SIMULATED = TrialResult(study="s", number=0, status=Status.success, metrics=METR
 
 
 def test_both_answers_stand_side_by_side() -> None:
-    rows = {row.what: row for row in compared(request_of(), FOUND, SIMULATED)}
+    rows = {row.what: row for row in compared(request_of("nbt"), FOUND, SIMULATED)}
     assert rows["run time, s"].figures == (2.0, 4.0)
     assert rows["run time, s"].ratio == "2.00"
     assert rows["ns an operation"].figures == (2e6, 4e6)
@@ -222,6 +222,10 @@ def test_both_answers_stand_side_by_side() -> None:
     assert rows["migrated pages in all"].figures == (9, 90.0)
     assert rows["hinting faults"].figures == (7, 14.0)
     assert rows["entries armed"].ratio == "0.50"
+    # What tierd moves the kernel does not count as promoted.
+    rows = {row.what: row for row in compared(request_of("hemem"), FOUND, SIMULATED)}
+    assert rows["promoted pages"].figures == (None, 50.0)
+    assert rows["migrated pages in all"].figures == (9, 90.0)
 
 
 def test_what_one_of_them_does_not_know_is_not_invented() -> None:

@@ -32,6 +32,11 @@ PADDING = 1 << 20
 """Bytes by which the initial file system is longer with each layout: what is behind it moves."""
 
 
+ROOM = 256 << 10
+"""Bytes of which a program takes a multiple in it, so that what is behind it stays where it is when
+a program has become a little longer."""
+
+
 def built_file(name: str) -> Path:
     """A file that was built with the engine, in `lib` beside it. UserError if it is not there."""
     package = Path(engine.native().__file__).resolve().parent
@@ -67,7 +72,11 @@ class Machine:
             f"/{WORKLOAD}": built_file(WORKLOAD),
             f"/{tierd.NAME}": tierd.program(),
         }
-        return {name: read_bytes(path, guest.LARGEST) for name, path in paths.items()}
+        contents = {name: read_bytes(path, guest.LARGEST) for name, path in paths.items()}
+        return {
+            name: content.ljust(-(-len(content) // ROOM) * ROOM, b"\0")
+            for name, content in contents.items()
+        }
 
     @cached_property
     def built(self) -> Built:

@@ -13,7 +13,7 @@ from tuner.documents.reading import read_bytes
 from tuner.emulate import guest
 from tuner.emulate.guest import Failed, Timing
 from tuner.emulate.machine import GUEST, PLUGIN, Machine, built_file
-from tuner.emulate.plan import NAME, Emulated, Request, json_lines, timing
+from tuner.emulate.plan import NAME, Emulated, How, Request, how, json_lines, timing
 from tuner.run.trial import Status, TrialResult
 
 
@@ -52,8 +52,10 @@ def compared(request: Request, found: Emulated, simulated: TrialResult) -> list[
     stat = found.vmstat
     misses = [sum(found.machine[key][tier] for key in ("misses", "prefetched")) for tier in (0, 1)]
     hits = misses[0] / sum(misses) if sum(misses) else None
-    demoted = [stat[name] for name in stat if name.startswith("pgdemote_")]
-    promoted = stat.get("pgpromote_success")
+    demoted: float | None = sum(stat[name] for name in stat if name.startswith("pgdemote_"))
+    promoted: float | None = stat.get("pgpromote_success")
+    if how(request.policy) is How.tierd:
+        promoted = demoted = None  # the kernel counts those of its own policies
     return [
         _row("run time, s", found.seconds, sums("seconds"), ".3f"),
         _row(
@@ -71,7 +73,7 @@ def compared(request: Request, found: Emulated, simulated: TrialResult) -> list[
             ".1f",
         ),
         _row("promoted pages", promoted, sums("promotions"), ",.0f"),
-        _row("demoted pages", sum(demoted), sums("demotions"), ",.0f"),
+        _row("demoted pages", demoted, sums("demotions"), ",.0f"),
         _row(
             "migrated pages in all",
             stat.get("pgmigrate_success"),

@@ -63,6 +63,8 @@ MOST_MIB = 2816
 KERNEL_PS, USER_PS = 500, 250
 """Of an instruction of the kernel and of programs: 0.9 and 1.8 in a cycle at 2.2 GHz. What the
 kernel's work then costs is in docs/emulated.md."""
+SAMPLE_INTERRUPT_PS = 2_000_000
+"""Of a sample by time, beside what the machine's profile says of each: as in the simulator."""
 L2_PS, LLC_PS = 1_000, 15_000
 THREADS = (
     *("tierd", "kswapd0", "kswapd1", "kcompactd0", "kcompactd1"),
@@ -143,6 +145,8 @@ def timing(machine: MachineSpec) -> dict[str, str]:
     options: dict[str, float | str] = {
         "kernel_ps": KERNEL_PS,
         "user_ps": USER_PS,
+        "sample_ps": round(machine.tiering.sample_assist_ns * 1000),
+        "interrupt_ps": SAMPLE_INTERRUPT_PS,
         "l2_ps": L2_PS,
         "llc_ps": LLC_PS,
         "llc_bytes": round(machine.llc_mib * MIB),
@@ -186,7 +190,12 @@ class Request(Model):
 
     @property
     def key(self) -> str:
-        plain = self.model_dump(mode="json", exclude={"workload", "input"})
+        return content_hash({"built": self.built.model_dump(mode="json"), "setup": self.setup})
+
+    @property
+    def setup(self) -> str:
+        """A hash of what is done, whatever the machine and the programs are built of."""
+        plain = self.model_dump(mode="json", exclude={"workload", "input", "built"})
         made = {"nodes_mib": self.nodes_mib, "timing": self.timing(), "script": self.script()}
         return content_hash(plain | made)
 

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "emulate/native/program.hpp"
+#include "emulate/text.hpp"
 #include "kernels/kernel.hpp"
 
 namespace {
@@ -56,16 +57,6 @@ std::uint64_t whole(const std::string& of, const std::string& text) {
   throw std::invalid_argument(of + ": found '" + text + "'; must be a whole number from 0 on");
 }
 
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> out;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(at, begin), text.size());
-    out.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return out;
-}
-
 /// As the kernel declares it; the registry checks and converts.
 kernels::Value value_of(const std::string& of, const kernels::Value& initial,
                         const std::string& text) {
@@ -78,7 +69,7 @@ kernels::Value value_of(const std::string& of, const kernels::Value& initial,
   if (std::holds_alternative<std::vector<double>>(initial)) {
     std::vector<double> out;
     if (!text.empty())
-      for (const std::string& each : split(text, ',')) out.push_back(number(of, each));
+      for (const std::string& each : tt::emulate::split(text, ',')) out.push_back(number(of, each));
     return out;
   }
   if (const auto whole = integer<std::int64_t>(text)) return *whole;
@@ -147,7 +138,7 @@ int run(const std::vector<std::string>& words) {
     else if (name == "--seconds")
       program.seconds = number(name, value);
     else if (name == "--vmstat")
-      program.vmstat = split(value, ',');
+      program.vmstat = tt::emulate::split(value, ',');
     else if (name == "--report-ms")
       program.report_ns = whole(name, value) * 1'000'000;
     else

@@ -11,7 +11,9 @@
 // (kernel_ps, user_ps): the clock is set back before each block of them, so that it is right at the
 // block's end, where the clock is read. A workload's program tells what takes time (markers.hpp),
 // and its own take none. One of a task that has a processor of its own takes nothing: the clock
-// owes that, and later waits for memory repay it. Such a task's waits take nothing either.
+// owes that, and later waits for memory repay it. Such a task's waits take nothing either. A sample
+// stops the workload's processor as it does a real one, for the record (sample_ps); of those by
+// time each is an interrupt, too (interrupt_ps).
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -34,6 +36,7 @@
 #include "emulate/plugin/guest.hpp"
 #include "emulate/plugin/qemu.hpp"
 #include "emulate/sampler.hpp"
+#include "emulate/text.hpp"
 
 extern "C" {
 __attribute__((visibility("default"))) int qemu_plugin_version = 4;
@@ -58,6 +61,7 @@ struct Options {
   MemoryOptions memory;
   GuestOptions guest;
   Picos kernel_ps = instruction, user_ps = instruction;  // of an instruction
+  Picos sample_ps = 0, interrupt_ps = 0;  // of a sample, and beside it of one by time
   /// Of user code only the accesses of a program that tells its classes are shown: the others are
   /// its own, or of tasks elsewhere.
   bool told_only = false;
@@ -72,6 +76,8 @@ struct Machine {
       : id(id),
         kernel_ps(options.kernel_ps),
         user_ps(options.user_ps),
+        sample_ps(options.sample_ps),
+        interrupt_ps(options.interrupt_ps),
         told_only(options.told_only),
         report(options.report),
         memory(options.memory),
@@ -94,7 +100,7 @@ struct Machine {
   void tell(const char* when);
 
   const qemu_plugin_id_t id;
-  const Picos kernel_ps, user_ps;
+  const Picos kernel_ps, user_ps, sample_ps, interrupt_ps;
   const bool told_only;
   const std::string report;
   MemoryModel memory;
@@ -160,11 +166,14 @@ void Machine::on_access(qemu_plugin_meminfo_t info, std::uint64_t address,
     access.has_value = value.type == QEMU_PLUGIN_MEM_VALUE_U64;
     access.value = value.data.u64;
   }
-  const MemoryModel::Cost cost = memory.access(access, site);
+  MemoryModel::Cost cost = memory.access(access, site);
   if (cost.outcome == MemoryModel::Outcome::device) return;
   if (sampler != nullptr && cost.outcome == MemoryModel::Outcome::miss && !guest.is_elsewhere()) {
     const Sampler::Miss miss{now() / 1000, address, access.physical, access.store, cost.tier};
-    if (sampler->wants(miss)) sampler->take(miss, guest.pid(), guest.tid());
+    if (const Sampler::Wants wants = sampler->wants(miss); wants != Sampler::Wants::nothing) {
+      sampler->take(miss, guest.pid(), guest.tid());
+      cost.picos += sample_ps + (wants == Sampler::Wants::by_time ? interrupt_ps : 0);
+    }
   }
   wait(cost.picos);
 }
@@ -320,16 +329,6 @@ void* map_ring(const std::string& path) {
   return at;
 }
 
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> out;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(at, begin), text.size());
-    out.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return out;
-}
-
 std::uint64_t whole(const std::string& text) {
   std::size_t used = 0;
   const std::uint64_t value = std::stoull(text, &used, 0);
@@ -368,6 +367,8 @@ void set(Options& options, const std::string& name, const std::string& value) {
       {"llc_ps", &options.memory.llc_hit},
       {"kernel_ps", &options.kernel_ps},
       {"user_ps", &options.user_ps},
+      {"sample_ps", &options.sample_ps},
+      {"interrupt_ps", &options.interrupt_ps},
       {"switch_to", &options.guest.switch_to},
       {"comm", &options.guest.comm},
       {"pid", &options.guest.pid},
