@@ -37,24 +37,25 @@ Reclaim::Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, dou
     : memory_(memory),
       lists_(lists),
       target_(target),
+      round_(KernelMarks(knobs).high),
       scan_(knobs.real("reclaim_scan_rate") * gibibyte / static_cast<double>(memory.page_bytes()),
             knobs.real("reclaim_scan_rate") * gibibyte / static_cast<double>(memory.page_bytes()) *
                 10 * seconds(period)) {}
 
 std::uint64_t Reclaim::run(Nanos now) {
   if (!awake_) return 0;
-  const double target = std::ceil(target_ * static_cast<double>(memory_.capacity(Tier::fast))) +
-                        static_cast<double>(wanted_);
+  const auto capacity = static_cast<double>(memory_.capacity(Tier::fast));
+  const double target = std::ceil(target_ * capacity);
   const double leaving =
       static_cast<double>(memory_.free_pages(Tier::fast) + memory_.pending(Tier::slow)) -
       static_cast<double>(memory_.excess_pages(Tier::fast));
   if (leaving >= target) {
     // It sleeps once the room is there, not once it has been promised.
     awake_ = static_cast<double>(memory_.free_pages(Tier::fast)) < target;
-    if (!awake_) wanted_ = 0;
     return 0;
   }
-  const auto wanted = static_cast<std::uint64_t>(target - leaving);
+  const auto wanted =
+      static_cast<std::uint64_t>(std::max(target - leaving, std::ceil(round_ * capacity)));
   using enum track::LruLists::List;
   if (lists_.size(Tier::fast, inactive) < wanted) lists_.find_new();
   const std::uint64_t budget = scan_.available(now);

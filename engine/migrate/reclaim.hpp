@@ -6,7 +6,9 @@
 // It sleeps until it is woken: by an allocation or promotion that found too little room, by
 // on_pressure(), by a policy's timer. Awake, each pass demotes from the tail of the inactive list
 // what has not been accessed since the page was last looked at (track/lru_lists.hpp), until
-// `target` of the fast tier is free or on its way out. Then it sleeps again.
+// `target` of the fast tier is free or on its way out. Then it sleeps again. It demotes in rounds of
+// as much as the high watermark, however little is missing (kswapd_shrink_node), so that more is
+// free than its target when it sleeps. What could not be promoted while it was free changes nothing.
 //
 //     Reclaim reclaim(memory, lists, knobs, marks.promo);
 //     reclaim.wake(); reclaim.run(now);          // in on_pressure()
@@ -46,16 +48,10 @@ class Reclaim {
   /// Time between two passes while it is awake: a kernel's go on without a pause.
   static constexpr Nanos period = from_millis(10);
 
-  /// With the knobs of reclaim_knobs().
+  /// With the knobs of reclaim_knobs() and of kernel_marks_knobs().
   Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, double target);
 
-  /// `wanted`: pages that would have been promoted had there been room. Faults are told some at a
-  /// time, and a kernel's kswapd makes room between them: so much more is freed before it sleeps
-  /// again.
-  void wake(std::uint64_t wanted = 0) {
-    awake_ = true;
-    wanted_ = std::max(wanted_, wanted);
-  }
+  void wake() { awake_ = true; }
   [[nodiscard]] bool awake() const { return awake_; }
   /// A pass, if it is awake. Returns how many pages it asked to be demoted.
   std::uint64_t run(Nanos now);
@@ -63,10 +59,9 @@ class Reclaim {
  private:
   Memory& memory_;
   track::LruLists& lists_;
-  const double target_;
+  const double target_, round_;  // shares of the fast tier
   RateLimiter scan_;
   bool awake_ = false;
-  std::uint64_t wanted_ = 0;     // beyond the target
   std::vector<PageId> victims_;  // scratch
 };
 

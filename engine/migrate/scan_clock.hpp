@@ -54,6 +54,8 @@ class ScanClock {
   /// half as fast after none at all or if promotions `failed` (update_task_scan_period). It starts
   /// at the shortest period. Faults count as shared by threads: whose they are is not known.
   void adapt(double fast_faults, double slow_faults, bool failed);
+  /// Half as fast.
+  void slow_down() { adapt(0, 0, false); }
 
  private:
   [[nodiscard]] double windows() const;

@@ -142,8 +142,8 @@ class KswapdPolicy : public HintFaultPolicy {
         kswapd_(context.memory, lists_, context.knobs, target) {}
 
   /// kswapd begins at once.
-  void reclaim(Nanos now, std::uint64_t wanted = 0) {
-    kswapd_.wake(wanted);
+  void reclaim(Nanos now) {
+    kswapd_.wake();
     kswapd_.run(now);
   }
 

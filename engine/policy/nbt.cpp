@@ -18,8 +18,10 @@
 // free_space_  free pages of the fast tier, above the promotion watermark, from which on latency
 //              does not matter, or a sixteenth of the tier if that is more
 //
-// The scan stays at its shortest period: of faults in the slow tier only those of promoted pages
-// count for it, and with the first of them the kernel scans fastest.
+// The scan gets slower: of faults in the slow tier only those of promoted pages count for its period
+// (task_numa_fault), as ones of another node that are the task's alone. Where no fault is of this
+// node or of several tasks the period is doubled (update_task_scan_period), here with the first page
+// that is promoted after each pass. Pages that are refused do not count, whatever for.
 //
 // Inferred: kswapd's share of the processor (reclaim_scan_rate) and the smallest watermark.
 #include <algorithm>
@@ -49,7 +51,7 @@ class Nbt final : public KswapdPolicy {
     const std::uint64_t plenty = room_above(marks_.promo);
     const double spare =
         std::max(free_space_, static_cast<double>(memory_.capacity(Tier::fast)) / 16);
-    std::uint64_t refused = 0;
+    bool refused = false;
     const auto hot = [&](const Fault& fault) {
       lists_.found(fault.page, Tier::slow);
       if (static_cast<double>(plenty) - static_cast<double>(promoting()) <= spare)
@@ -57,8 +59,12 @@ class Nbt final : public KswapdPolicy {
       threshold_.reset();
       return true;
     };
-    promote(faults, room_above(marks_.high), Way::in_fault, hot, [&](const Fault&) { ++refused; });
-    if (refused > 0) reclaim(now, refused);
+    promote(faults, room_above(marks_.high), Way::in_fault, hot, [&](const Fault&) { refused = true; });
+    if (refused) reclaim(now);
+    if (promoting() > 0 && clock_.passes() != passes_) {
+      passes_ = clock_.passes();
+      clock_.slow_down();
+    }
   }
   void tick(Nanos now) override {
     KswapdPolicy::tick(now);
@@ -73,7 +79,8 @@ class Nbt final : public KswapdPolicy {
 
  private:
   classify::LatencyThreshold threshold_;
-  const double free_space_;  // in pages
+  const double free_space_;   // in pages
+  std::uint64_t passes_ = 0;  // when the scan was last slowed down
 };
 
 std::vector<KnobDecl> nbt_knobs() {

@@ -27,7 +27,7 @@ from tuner import engine
 from tuner.declarations import KnobValue
 from tuner.emulate.machine import Machine
 from tuner.emulate.measure import compared, measure
-from tuner.emulate.plan import Emulated, How, Request, how, trial_of
+from tuner.emulate.plan import Emulated, How, Request, alike, how, trial_of
 from tuner.files import write_atomically
 from tuner.run import runner
 from tuner.run.trial import Trial
@@ -80,7 +80,7 @@ def measured(cell: Cell, kernel: str, old: dict[str, Any] | None, simulate: bool
         found, by = Emulated.model_validate(old["found"]), old["sources"]
     else:
         found = machine.run(request)
-    rows = compared(request, found, runner.run(trial))
+    rows = compared(request, found, runner.run(alike(trial, request, found)))
     return {
         **cell._asdict(),
         "figures": {row.what: row.figures for row in rows},

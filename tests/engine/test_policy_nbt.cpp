@@ -92,12 +92,12 @@ TEST("nbt: without room a hot fault wakes kswapd, which demotes up to the promot
   faults(r, {30}, 0.1);
   CHECK_EQ(promotions(r), 0.0);
   r.run(0.1);
-  CHECK((r.memory.queued(Tier::slow) == Numbers{0, 1, 2, 3, 4}));  // one for the page
+  CHECK((r.memory.queued(Tier::slow) == Numbers{0, 1, 2, 3}));
   r.settle();
   r.run(1);
   CHECK_EQ(r.memory.queue.size(), 0u);
   faults(r, {30, 31, 32}, 0.1);
-  CHECK_EQ(promotions(r), 2.0);  // five are free, two of them below the mark, and a bit
+  CHECK_EQ(promotions(r), 1.0);  // four are free, two of them below the high mark, and a bit
 }
 
 TEST("nbt: pages that are accessed are not demoted") {
@@ -110,7 +110,23 @@ TEST("nbt: pages that are accessed are not demoted") {
   r.now += from_millis(100);
   access(r, {30});
   r.run(0.1);
-  CHECK((r.memory.queued(Tier::slow) == Numbers{10, 11, 12, 13, 14}));
+  CHECK((r.memory.queued(Tier::slow) == Numbers{10, 11, 12, 13}));
+}
+
+TEST("nbt: the scan gets slower by half with the first promotion after each pass") {
+  Rig r = nbt();  // a pass a window, a second
+  const auto pass = [&](const Numbers& pages) {
+    r.run(r.gauge("scan_period_ms") / 1000 + 0.01);
+    faults(r, pages, 0.1);
+    return r.gauge("scan_period_ms");
+  };
+  CHECK_EQ(pass({30, 31}), 1000.0);  // refused: nothing is free
+  make_room(r, 8);
+  CHECK_EQ(pass({30}), 2000.0);
+  faults(r, {31}, 0.1);
+  CHECK_EQ(r.gauge("scan_period_ms"), 2000.0);
+  CHECK_EQ(pass({}), 2000.0);
+  CHECK_EQ(pass({32}), 4000.0);
 }
 
 TEST("nbt: first touches below the low watermark go to the slow tier and wake nobody") {

@@ -141,7 +141,9 @@ struct Kswapd {
   LruLists lists{memory, 1024};
   Reclaim reclaim;
   explicit Kswapd(const KnobMap& raw = {}, double target = 0.05)
-      : reclaim(memory, lists, with(migrate::reclaim_knobs(), raw), target) {
+      : reclaim(memory, lists,
+                with(knob::list(migrate::reclaim_knobs(), migrate::kernel_marks_knobs()), raw),
+                target) {
     lists.map(range(0, 100));
     for (std::uint64_t p = 0; p < 100; ++p) memory.touch({p}, Tier::fast);
     memory.accessed(range(0, 100), {}, true);
@@ -163,16 +165,16 @@ TEST("reclaim: asleep it does nothing; awake it demotes the inactive tail up to 
   CHECK(!k.reclaim.awake());
 }
 
-TEST("reclaim: what promotions lacked is made on top of the mark, once") {
-  Kswapd k;
-  k.reclaim.wake(3);
-  CHECK_EQ(k.reclaim.run(from_seconds(1)), 8u);
+TEST("reclaim: a round is as much as the high watermark, however little is missing") {
+  Kswapd k({{"watermark_min", 0.0}, {"watermark_scale", 0.05}});  // high: 10 pages
+  k.reclaim.wake();
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 10u);  // 5 are missing
   k.memory.complete();
-  (void)k.reclaim.run(from_seconds(1));
-  k.memory.touch({200}, Tier::fast);
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 0u);
+  CHECK(!k.reclaim.awake());
   for (std::uint64_t p = 201; p < 207; ++p) k.memory.touch({p}, Tier::fast);
   k.reclaim.wake();
-  CHECK_EQ(k.reclaim.run(from_seconds(2)), 4u);  // one is free
+  CHECK_EQ(k.reclaim.run(from_seconds(2)), 10u);  // one is missing
 }
 
 TEST("reclaim: accessed pages are spared; active ones first have to turn inactive") {

@@ -16,7 +16,7 @@ from tuner.emulate import debian, guest, plan
 from tuner.emulate.guest import Qemu, Timing, Tools
 from tuner.emulate.initramfs import archive
 from tuner.emulate.measure import compared
-from tuner.emulate.plan import KERNELS_OWN, Built, Emulated, Request, how, json_lines
+from tuner.emulate.plan import KERNELS_OWN, Built, Emulated, Request, alike, how, json_lines
 from tuner.errors import UserError
 from tuner.run.trial import Status, Trial, TrialResult
 
@@ -189,6 +189,7 @@ FOUND = Emulated(
     seconds=2.0,
     operations={"update": 1000},
     resident=[10, 30],
+    marks=[300, 400, 500],
     vmstat={
         "pgpromote_success": 5,
         "pgdemote_kswapd": 3,
@@ -226,6 +227,20 @@ def test_both_answers_stand_side_by_side() -> None:
     rows = {row.what: row for row in compared(request_of("hemem"), FOUND, SIMULATED)}
     assert rows["promoted pages"].figures == (None, 50.0)
     assert rows["migrated pages in all"].figures == (9, 90.0)
+
+
+def test_the_simulator_gets_the_watermarks_of_the_guest() -> None:
+    fast = request_of().fast_bytes / 4096
+    plain = trial("nbt")
+    made = alike(plain, request_of("nbt"), FOUND)
+    assert made.knobs["watermark_min"] == pytest.approx(300 / fast)
+    assert made.knobs["watermark_scale"] == pytest.approx(100 / fast)
+    assert made.knobs | {"watermark_min": 0, "watermark_scale": 0} == plain.knobs | {
+        "watermark_min": 0,
+        "watermark_scale": 0,
+    }
+    for policy in ("first-touch", "hemem", "damon-goal"):
+        assert alike(trial(policy), request_of(policy), FOUND) == trial(policy)
 
 
 def test_what_one_of_them_does_not_know_is_not_invented() -> None:

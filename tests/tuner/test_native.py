@@ -79,6 +79,8 @@ def test_a_program_tells_its_timed_part_and_what_is_resident(program: Path) -> N
     names = "pgfault,nosuch_counter"
     begin, *between, end = lines(program, *GUPS, "--vmstat", names)
     assert begin["begin"] is True
+    least, low, high = begin["marks"]
+    assert 0 < least < low < high
     done = [line["done"] for line in between]
     assert done == sorted(done)
     assert set(end["vmstat"]) == {"pgfault"}  # what the kernel does not count is left out

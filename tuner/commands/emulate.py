@@ -13,7 +13,7 @@ from tuner import engine
 from tuner.commands.sim import parse_knobs
 from tuner.emulate.machine import Machine
 from tuner.emulate.measure import compared, measure
-from tuner.emulate.plan import Emulated, How, Request, how, trial_of
+from tuner.emulate.plan import Emulated, How, Request, alike, how, trial_of
 from tuner.errors import UserError
 from tuner.run import runner, settings
 from tuner.run.trial import Status, Trial, TrialResult
@@ -39,7 +39,7 @@ def run(args: Namespace) -> int:
     with progress(title) as update:
         found = machine.run(request, told=_follow(request, update))
     with progress(f"simulating {trial.scenario.policy} on {trial.workload}") as update:
-        simulated = runner.run(trial, progress=update)
+        simulated = runner.run(alike(trial, request, found), progress=update)
     if args.json:
         print_json(_object(request, found, simulated, kept))
     else:

@@ -165,15 +165,19 @@ def _checked(request: Request, line: str) -> str:
 
 def _result(request: Request, ran: guest.Ran, host_seconds: float) -> Emulated:
     said = json_lines(ran.output)
+    begin = next((line for line in said if line.get("begin")), {})
     end = next((line for line in reversed(said) if line.get("end")), None)
     counted = next((report for report in ran.reports if report["when"] == "end"), None)
-    if end is None or counted is None:
-        raise Failed(f"the program did not tell its end:\n{ran.output[-guest.LAST_CHARACTERS :]}")
+    if end is None or counted is None or "marks" not in begin:
+        raise Failed(
+            f"the program did not tell its begin and end:\n{ran.output[-guest.LAST_CHARACTERS :]}"
+        )
     return Emulated(
         request=request.key,
         seconds=end["seconds"],
         operations=end["operations"],
         resident=end["resident"],
+        marks=begin["marks"],
         vmstat=end["vmstat"],
         faults=end["faults"],
         machine={name: value for name, value in counted.items() if name != "when"},

@@ -334,7 +334,8 @@ class Emulated(Model):
 
     `seconds` is the timed part's length by the guest's clock. `resident` is pages of the program at
     its end, by node. `vmstat` are differences over the timed part, of the whole machine. `machine`
-    is what the plugin has counted in it. `console` is what tierd said. `host_seconds` is processor
+    is what the plugin has counted in it. `marks` are the fast node's watermarks, min, low and high,
+    in pages. `console` is what tierd said. `host_seconds` is processor
     time of the host, and no part of the result.
     """
 
@@ -342,12 +343,24 @@ class Emulated(Model):
     seconds: Annotated[float, Field(gt=0)]
     operations: dict[str, int]
     resident: list[int]
+    marks: Annotated[list[int], Field(min_length=3, max_length=3)]
     vmstat: dict[str, int]
     machine: dict[str, Any]
     faults: dict[str, int] = Field(default_factory=dict)
     series: list[dict[str, Any]] = Field(default_factory=list)
     console: str = ""
     host_seconds: NonNegative = 0
+
+
+def alike(trial: Trial, request: Request, found: Emulated) -> Trial:
+    """The trial, whose fast tier has the watermarks that the guest's had: Linux sizes them by the
+    whole node, which has the kernel's own memory, too."""
+    own = {knob.name for knob in engine.policy(request.policy).knobs}
+    if how(request.policy) is not How.kernel or "watermark_min" not in own:
+        return trial
+    least, low, high = (pages * PAGE / request.fast_bytes for pages in found.marks)
+    marks = {"watermark_min": least, "watermark_scale": high - low}
+    return trial.model_copy(update={"knobs": trial.knobs | marks})
 
 
 def json_lines(console: str) -> list[dict[str, Any]]:

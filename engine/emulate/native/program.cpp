@@ -57,6 +57,29 @@ Resident resident(const char* memory, std::uint64_t bytes) {
   return out;
 }
 
+/// Watermarks of the fast node, in pages: sums over its zones (/proc/zoneinfo).
+struct Marks {
+  unsigned long long min = 0, low = 0, high = 0;
+};
+
+Marks marks() {
+  Marks out;
+  std::FILE* const file = std::fopen("/proc/zoneinfo", "re");
+  if (file == nullptr) return out;
+  bool here = false;
+  int node = 0;
+  unsigned long long pages = 0;
+  for (char line[256]; std::fgets(line, sizeof(line), file) != nullptr;) {
+    if (std::sscanf(line, "Node %d,", &node) == 1) here = node == 0;
+    if (!here) continue;
+    if (std::sscanf(line, " min %llu", &pages) == 1) out.min += pages;
+    if (std::sscanf(line, " low %llu", &pages) == 1) out.low += pages;
+    if (std::sscanf(line, " high %llu", &pages) == 1) out.high += pages;
+  }
+  std::fclose(file);
+  return out;
+}
+
 }  // namespace
 
 Program& program() {
@@ -115,7 +138,9 @@ void Program::begin() {
   ::getrusage(RUSAGE_SELF, &used);
   minor_ = used.ru_minflt;
   major_ = used.ru_majflt;
-  std::printf("{\"begin\": true, \"pid\": %d}\n", ::getpid());
+  const Marks found = marks();
+  std::printf("{\"begin\": true, \"pid\": %d, \"marks\": [%llu, %llu, %llu]}\n", ::getpid(),
+              found.min, found.low, found.high);
   mark<Marker::begin>();
   begun_ns_ = reported_ns_ = now_ns();
 }
