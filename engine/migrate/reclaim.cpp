@@ -9,6 +9,7 @@ namespace tt::migrate {
 namespace {
 
 constexpr double gibibyte = 1 << 30;
+constexpr int first_priority = 12;  // DEF_PRIORITY, mm/vmscan.c
 
 }  // namespace
 
@@ -37,7 +38,7 @@ Reclaim::Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, dou
     : memory_(memory),
       lists_(lists),
       target_(target),
-      round_(KernelMarks(knobs).high),
+      high_(KernelMarks(knobs).high),
       scan_(knobs.real("reclaim_scan_rate") * gibibyte / static_cast<double>(memory.page_bytes()),
             knobs.real("reclaim_scan_rate") * gibibyte / static_cast<double>(memory.page_bytes()) *
                 10 * seconds(period)) {}
@@ -54,13 +55,22 @@ std::uint64_t Reclaim::run(Nanos now) {
     awake_ = static_cast<double>(memory_.free_pages(Tier::fast)) < target;
     return 0;
   }
-  const auto wanted =
-      static_cast<std::uint64_t>(std::max(target - leaving, std::ceil(round_ * capacity)));
+  const auto missing = static_cast<std::uint64_t>(target - leaving);
+  const std::uint64_t most =
+      std::max(missing, static_cast<std::uint64_t>(std::ceil(high_ * capacity)));
   using enum track::LruLists::List;
-  if (lists_.size(Tier::fast, inactive) < wanted) lists_.find_new();
+  if (lists_.size(Tier::fast, inactive) < missing) lists_.find_new();
   const std::uint64_t budget = scan_.available(now);
   victims_.clear();
-  std::uint64_t looked = lists_.age_inactive(Tier::fast, budget, wanted, victims_);
+  std::uint64_t looked = 0;
+  std::uint64_t left = std::min(budget, lists_.size(Tier::fast, inactive));
+  for (int priority = first_priority; victims_.size() < missing && left > 0; --priority) {
+    const std::uint64_t step = (lists_.size(Tier::fast, inactive) >> std::max(priority, 0)) + 1;
+    const std::uint64_t seen =
+        lists_.age_inactive(Tier::fast, std::min(step, left), most, victims_);
+    looked += seen;
+    left -= std::min(left, std::max<std::uint64_t>(seen, 1));
+  }
   // Behind it: a page that turns inactive has time to be accessed until the next pass.
   looked += lists_.age_active(Tier::fast, budget - looked);
   scan_.spend(looked);
