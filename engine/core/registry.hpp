@@ -35,6 +35,9 @@ struct PolicyTraits {
   Need needs = Need::samples;
   Granularity placement = Granularity::range;
   double standing_threads = 0;  // that spin, whether there is work or not
+  // A hint fault makes its page accessible before it moves it, so that the move needs a shootdown:
+  // Linux before 5.13 (mm/memory.c: do_numa_page; "reduce TLB flush via delaying mapping").
+  bool maps_first = false;
 };
 
 struct PolicyContext {

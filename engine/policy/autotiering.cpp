@@ -171,7 +171,7 @@ const RegisterPolicy autotiering_policy{
                     "Multi-Tiered Memory Systems, USENIX ATC 2021",
         .addresses = {"https://www.usenix.org/conference/atc21/presentation/kim-jonghyeon"},
         .knobs = autotiering_knobs(),
-        .traits = {.needs = Need::faults},
+        .traits = {.needs = Need::faults, .maps_first = true},  // its kernel precedes 5.13
     })};
 
 }  // namespace

@@ -5,7 +5,8 @@
 // below; those of the variant `artifact` are its published code's. Inferred: the steps of the
 // sampling period, how often its cost is looked at and how that is averaged (the paper has no
 // figures; the code's are used), that lists are gone through again when a threshold has changed (as
-// in the code; the paper names cooling alone), and that a page is new when it is mapped.
+// in the code; the paper names cooling alone), the order of the demotion list (the code's), and
+// that a page is new when it is mapped.
 //
 // Paper: https://doi.org/10.1145/3600006.3613167; artifact: https://github.com/cosmoss-jigu/memtis
 //
@@ -13,15 +14,15 @@
 // Inferred there: the latencies of equation (2) are measured, avg_samples_hp is that of the huge
 // pages which have samples at the last cooling, and one without a hot subpage is not skewed.
 //
-// counts_      of each page its samples C, halved by each cooling once the page is looked at. Its
-//              hotness H is C, or 512 C of a base page, since a huge page is so much more likely to
-//              be sampled. Pages by hotness, in 16 bins that double in width: as they are, and the
-//              emulated histogram of all base pages, as if none were part of a huge page.
+// counts_      of each page its hotness H, to which a sample adds 1, or 512 of a base page, since a
+//              huge page is so much more likely to be sampled. Each cooling halves H once the page
+//              is looked at. Pages by hotness, in 16 bins that double in width: as they are, and
+//              the emulated histogram of all base pages, as if none were part of a huge page.
 // bins_        the bins from which pages are hot and warm, and up to which they are cold;
 //              base_bins_: likewise by the emulated histogram
 // lists_       promotion list: hot pages of the slow tier, as samples found them. Demotion list:
-//              warm and cold pages of the fast tier, here one list each. An entry counts only while
-//              the page's tag names its list.
+//              warm and cold pages of the fast tier, here one list each, the first to leave in
+//              front. An entry counts only while the page's tag names its list.
 // plan_        the hit ratio as it is, and as it would be with base pages alone; huge pages by how
 //              skewed the accesses in them are
 #include <algorithm>
@@ -127,6 +128,7 @@ class Memtis final : public Policy {
  private:
   using Counts = track::CooledCounts;
   static constexpr int top_bin = 15;
+  static constexpr std::uint8_t seen_tag = 4;  // of no list: it has been seen on the one at hand
 
   const Histogram& histogram() const { return counts_.histogram(); }
   int bin_of(std::uint32_t hotness) const {
@@ -192,8 +194,7 @@ class Memtis final : public Policy {
       counts_.begin_recount();
       plan_.clear();
     }
-    list(Heat::cold).clear();
-    list(Heat::warm).clear();
+    list_anew();
     PageId from{};
     for (std::uint64_t left = space_.pages(); left > 0;) {
       const PageRange range = space_.next(from, left);
@@ -212,12 +213,43 @@ class Memtis final : public Policy {
     constexpr std::uint64_t states_per_line = 4;
     memory_.charge(Work::cooling_step, (space_.pages() + states_per_line - 1) / states_per_line);
   }
+  /// The demotion list by the thresholds as they are now, in the order that it has: whatever has
+  /// been on it for longest is the next victim, as in the code, where isolate_lru_pages takes from
+  /// the end to which no page is added. A list by address would begin with the same pages after
+  /// each cooling, also with those that have just become cold, and never get to those behind.
+  void list_anew() {
+    chosen_.clear();
+    for (const Heat victims : {Heat::cold, Heat::warm}) {
+      tidy(victims);
+      chosen_.insert(chosen_.end(), list(victims).begin(), list(victims).end());
+      list(victims).clear();
+    }
+    for (const PageId page : chosen_) {
+      const auto entry = counts_.entry(page);
+      entry.state->tag = 0;
+      enlist(entry, Tier::fast);
+    }
+  }
+  /// Drops entries that do not count any more, and all but the first of those that name one page:
+  /// it left the list and came back while its entry was still there. Returns how many pages are
+  /// left.
+  std::uint64_t tidy(Heat heat) {
+    std::uint64_t pages = 0;
+    std::erase_if(list(heat), [&](PageId page) {
+      const auto entry = listed(heat, page);
+      if (!entry) return true;
+      entry->state->tag = seen_tag;
+      pages += entry->pages;
+      return false;
+    });
+    for (const PageId page : list(heat)) counts_.entry(page).state->tag = tag(heat);
+    return pages;
+  }
   /// A run of pages that are where `where_` says.
   void enlist_all(PageId first, std::span<Counts::State> states) {
     const bool huge = counts_.huge(first);
     for (std::size_t i = 0; i < (huge ? 1 : states.size()); ++i) {
       const auto entry = huge ? counts_.entry(first) : counts_.of({first.value + i}, states[i]);
-      if (entry.state->tag != tag(Heat::hot)) entry.state->tag = 0;
       if (where_[i] != Residency::absent) enlist(entry, static_cast<Tier>(where_[i]));
     }
   }
@@ -246,12 +278,7 @@ class Memtis final : public Policy {
   /// warm ones if they do not suffice, until there is room for the hot pages that wait and the free
   /// space.
   void demote() {
-    double waiting = 0;
-    std::erase_if(list(Heat::hot), [&](PageId page) {
-      const auto entry = listed(Heat::hot, page);
-      if (entry) waiting += static_cast<double>(entry->pages);
-      return !entry;
-    });
+    const auto waiting = static_cast<double>(tidy(Heat::hot));
     const double free = room();
     if (free >= free_watermark_) return;
     double need = std::ceil(free_target_ + waiting - free);
@@ -331,13 +358,13 @@ class Memtis final : public Policy {
     double squares = 0;
     std::uint64_t useful = 0, hot = 0;
     for (std::size_t i = 0; i < states.size(); ++i) {
-      const std::uint32_t hotness = states[i].count * base_factor;
+      const std::uint32_t hotness = states[i].hotness;
       squares += static_cast<double>(hotness) * hotness;
       useful += bin_of(hotness) >= base_bins_.hot ? 1 : 0;
       hot += where_[i] == Residency::fast && bin_of(hotness) >= bins_.hot ? 1 : 0;
     }
     if (counts_.huge(first))
-      plan_.add(first, counts_.entry(first).state->count, squares, useful);
+      plan_.add(first, counts_.entry(first).state->hotness, squares, useful);
     else if (hot == Counts::subpages)
       (void)memory_.reshape(Change::collapse, {&first, 1});
   }
@@ -358,6 +385,7 @@ class Memtis final : public Policy {
       counts_.join(page);
     }
     counts_.each_run(Counts::group(page), [&](PageId first, std::span<Counts::State> states) {
+      for (Counts::State& state : states) state.tag = 0;  // its entries may have been dropped
       where_.resize(states.size());
       memory_.residency(first, where_);
       enlist_all(first, states);

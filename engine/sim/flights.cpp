@@ -28,6 +28,7 @@ Moved& Moved::operator+=(const Moved& more) {
   for (const MoveSize size : move_sizes)
     for (const Tier to : {Tier::fast, Tier::slow}) copied.of(size, to) += more.copied.of(size, to);
   remapped += more.remapped;
+  flushed += more.flushed;
   return *this;
 }
 
@@ -67,7 +68,8 @@ Flight* Flights::depart(PageId page, Tier to, const Movers& movers, bool in_faul
     how.copy = Copy::blocking;
   pages_.depart(page, how.copy);
   Flight& flight =
-      flights_.emplace_back(Flight{{page, to, count}, how, in_fault, remap, 1, how.retries});
+      flights_.emplace_back(Flight{{page, to, count}, how, in_fault, remap, true, 1, how.retries});
+  flight.flush = !pages_.armed(Trap::guarded, page.value);
   ++toward_.of(flight.move);
   ledger_.sums()[sums_of(to).started] += scale_ * static_cast<double>(count);
   return &flight;
@@ -86,6 +88,7 @@ bool Flights::copy(Flight& flight, MoverTime& time, Moved& moved) {
   const double part = whole ? flight.left : left_ns / all;
   if (!flight.in_fault) time.use(part * all);
   (flight.remap ? moved.remapped : moved.copied.of(flight.move)) += part;
+  if (flight.flush) moved.flushed += part;
   flight.left = whole ? 0 : flight.left - part;
   if (whole && !flight.keeps_slot()) pages_.vacate(other(flight.move.to), flight.move.pages);
   return whole;

@@ -34,6 +34,7 @@ namespace tt::sim {
 struct Moved {
   ByMove<double> copied;
   double remapped = 0;  // to their shadows, without a copy
+  double flushed = 0;   // of either, with a shootdown
   Moved& operator+=(const Moved& more);
 };
 
@@ -42,6 +43,7 @@ struct Flight {
   Movers how;
   bool in_fault = false;
   bool remap = false;    // to its shadow: nothing is copied
+  bool flush = true;     // processors may hold its translation: a shootdown is due
   double left = 1;       // share of its real pages that still have to move
   unsigned retries = 0;  // that are left
   /// A copy that may turn out void, or will stay behind as a shadow, keeps its slot until the end.
@@ -69,7 +71,9 @@ class Flights {
   void price(const Load& load, const Movers& movers);
 
   /// Puts a page into flight if there is room where it goes, which is reported if not. Valid until
-  /// the next call.
+  /// the next call. A page whose access rights have been taken away needs no shootdown: that was
+  /// done with them, and Linux leaves it out (mm/pgtable-generic.c: ptep_clear_flush, for an entry
+  /// that is not pte_accessible).
   Flight* depart(PageId page, Tier to, const Movers& movers, bool in_fault);
   /// What the move takes of all real pages behind the simulated one.
   [[nodiscard]] double all_ns(const Flight& flight) const;

@@ -16,7 +16,7 @@ namespace tt::sim {
 struct Interference {
   // The pages in flight in this block.
   std::array<Traffic, tier_count> traffic{};
-  double moves = 0;    // real pages
+  double flushed = 0;  // real pages and units whose mappings change with a shootdown
   double away_ns = 0;  // sum over them of how long each is away
   // Time of the tiering system's own threads in the last block: the part of it that was spent on
   // the application's cores is felt in this one.

@@ -167,7 +167,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
     work.traffic[t] += interference.traffic[t];
   }
   const double shared_part = profile_.daemon_core_share / total_threads_;
-  work.migration_ns = (interference.moves / profile_.migration_shootdown_pages *
+  work.migration_ns = (interference.flushed / profile_.migration_shootdown_pages *
                            profile_.migration_shootdown_us * 1e3 +
                        interference.moves_ns * shared_part) *
                       lane.threads;

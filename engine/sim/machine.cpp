@@ -92,7 +92,8 @@ Machine::Machine(const trace::Reader& stream, const MachineProfile& profile,
              pages_.page_bytes() == huge_page_bytes),
       sampler_(info_, profile, threads(profile, options), options.seed),
       tiering_(ledger_, profile, scale_, traits.standing_threads),
-      by_faults_(includes(traits.needs, Need::faults)) {
+      by_faults_(includes(traits.needs, Need::faults)),
+      maps_first_(traits.maps_first) {
   for (const trace::Object& object : info_.objects) {
     const auto found = std::ranges::find(sites_, object.site);
     site_of_object_.push_back(static_cast<std::uint32_t>(found - sites_.begin()));
@@ -117,7 +118,7 @@ std::size_t Machine::request(Tier to, std::span<const PageId> pages, Way way) {
     const auto stream_class = traps_.faulted(page);
     if (!stream_class)
       throw std::logic_error("Memory::request: Way::in_fault for a page that has not just faulted");
-    lanes_.move_in_fault(*stream_class, mover_.move_in_fault(page, to));
+    lanes_.move_in_fault(*stream_class, mover_.move_in_fault(page, to, maps_first_));
   }
   return pages.size();
 }

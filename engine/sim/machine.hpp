@@ -146,6 +146,7 @@ class Machine final : public Memory {
   AccessSampler sampler_;
   TieringThread tiering_;
   const bool by_faults_;                 // the policy needs them
+  const bool maps_first_;                // as PolicyTraits
   std::vector<Sample> samples_;          // of the current block, until the tiering thread has them
   std::vector<std::uint32_t> tripped_;   // room for the entries of a segment
   std::vector<std::string_view> sites_;  // each name once

@@ -51,7 +51,7 @@ std::size_t Mover::reshape(Change to, std::span<const PageId> units) {
   return units.size();
 }
 
-double Mover::move_in_fault(PageId faulted, Tier to) {
+double Mover::move_in_fault(PageId faulted, Tier to, bool mapped_first) {
   const auto [page, count] = pages_.unit(faulted.value);
   if (pages_.where(page.value) == Residency::absent) {
     results_.report({page, to, count}, Outcome::gone);
@@ -59,8 +59,10 @@ double Mover::move_in_fault(PageId faulted, Tier to) {
   }
   if (pages_.in_flight(page.value) || pages_.tier_of(page.value) == to) return 0;
   ledger_.sums()[sums_of(to).requested] += scale_ * static_cast<double>(count);
-  const Flight* flight = flights_.depart(page, to, movers_, true);
-  return flight != nullptr ? flights_.all_ns(*flight) : 0;
+  Flight* flight = flights_.depart(page, to, movers_, true);
+  if (flight == nullptr) return 0;
+  flight->flush = mapped_first;
+  return flights_.all_ns(*flight);
 }
 
 void Mover::finish(double now_ns, Policy& policy) {
@@ -155,14 +157,13 @@ void Mover::disturb(Interference& out) {
       const double in_block = moved_.copied.of(size, to) * scale_;
       const double pages = in_block + late.copied.of(size, to) * scale_;
       copied(pages * static_cast<double>(bytes), other(to), to);
-      out.moves += pages;
       out.away_ns += in_block * flights_.away_ns(size, to);
     }
   }
   for (const Tier tier : {Tier::fast, Tier::slow})
     if (reshapes_.collapsed(tier) > 0)
       copied(reshapes_.collapsed(tier) * scale_ * huge_page_bytes, tier, tier);
-  out.moves += (moved_.remapped + late.remapped + reshapes_.changed()) * scale_;
+  out.flushed += (moved_.flushed + late.flushed + reshapes_.changed()) * scale_;
   out.moves_ns += time_.worked_ns();
 }
 

@@ -43,8 +43,9 @@ class Mover {
   /// As Memory::reshape.
   std::size_t reshape(Change to, std::span<const PageId> units);
   /// Moves a page at once, by the thread that faulted on it; returns the time that this takes all
-  /// of the real pages, or 0 if it does not move.
-  double move_in_fault(PageId page, Tier to);
+  /// of the real pages, or 0 if it does not move. No processor holds the translation of a page that
+  /// has been protected, unless the fault makes it accessible before it moves: `mapped_first`.
+  double move_in_fault(PageId page, Tier to, bool mapped_first);
 
   /// The border of two blocks: what has been copied has arrived, and the policy is told.
   void finish(double now_ns, Policy& policy);

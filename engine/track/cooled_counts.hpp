@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// CooledCounts: samples of base pages and of the huge pages that they are part of, halved when a
-// page is looked at, and how many pages are how hot (MEMTIS, SOSP'23, §4.1, §4.2.2, §4.3.1).
+// CooledCounts: the hotness of base pages and of the huge pages that they are part of, halved when
+// a page is looked at, and how many pages are how hot (MEMTIS, SOSP'23, §4.1, §4.2.2, §4.3.1).
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,19 @@
 
 namespace tt::track {
 
-/// A page's hotness is its samples times `factor`, a huge page's its samples. Page sizes are mixed
-/// from the first huge page on; without one there are pages of one size, whatever that is.
+/// A sample adds `factor` to a page's hotness, and one to that of its huge page. It is the hotness
+/// that a cooling halves, as in the published code (htmm_core.c, check_base_cooling): halved whole
+/// samples would forget a base page's only one at once, where nine coolings are meant to. Page
+/// sizes are mixed from the first huge page on; without one there are pages of one size, whatever
+/// that is.
 class CooledCounts {
  public:
   static constexpr std::uint64_t subpages = 512;  // of a huge page
 
   struct State {
-    std::uint32_t count = 0;  // samples, as of the clock
-    std::uint16_t clock = 0;  // coolings that it reflects
-    std::uint8_t tag = 0;     // the user's, 0 of a page that is new
+    std::uint32_t hotness = 0;  // as of the clock
+    std::uint16_t clock = 0;    // coolings that it reflects
+    std::uint8_t tag = 0;       // the user's, 0 of a page that is new
     bool mapped = false;
   };
   /// What is hot or cold, and moves, as a whole. Valid until pages are mapped, unmapped or
@@ -31,7 +34,6 @@ class CooledCounts {
   struct Entry {
     PageId page;  // the first
     State* state;
-    std::uint32_t factor;
     std::uint64_t pages;
   };
 
@@ -46,7 +48,7 @@ class CooledCounts {
   [[nodiscard]] Entry entry(PageId page);
   [[nodiscard]] bool huge(PageId page) const { return mixed() && huge_.get(group_of(page)).mapped; }
   /// Makes up for the coolings that it has missed; returns its hotness.
-  std::uint32_t settle(const Entry& entry) const { return settle(*entry.state, entry.factor); }
+  std::uint32_t settle(const Entry& entry) const { return settle(*entry.state); }
   /// Likewise, as it is now; nothing of a page that is not mapped.
   [[nodiscard]] std::optional<std::uint32_t> hotness(PageId page) const;
 
@@ -93,7 +95,7 @@ class CooledCounts {
       first = end;
     }
   }
-  [[nodiscard]] Entry of(PageId page, State& state) const { return {page, &state, factor_, 1}; }
+  [[nodiscard]] static Entry of(PageId page, State& state) { return {page, &state, 1}; }
 
   /// Base pages by hotness, those of a huge page by its own; and by theirs, as if there were no
   /// huge pages, which is kept where page sizes are mixed.
@@ -101,9 +103,9 @@ class CooledCounts {
   [[nodiscard]] const Histogram& base_histogram() const { return base_histogram_; }
 
  private:
-  static constexpr std::uint32_t most_count = 1U << 22;  // 512 times this fits 32 bits
+  static constexpr std::uint32_t most_hotness = 1U << 31;  // which a sample does not overflow
   static PageId group_of(PageId page) { return {page.value / subpages}; }
-  std::uint32_t settle(State& state, std::uint32_t factor) const;
+  std::uint32_t settle(State& state) const;
   void make_huge(PageId page, std::uint32_t samples);
   std::uint32_t increment(State& state, std::uint32_t factor, std::uint64_t pages,
                           Histogram& histogram);

@@ -71,6 +71,22 @@ TEST("microbench: counts, classes and lanes are those of the paper") {
   CHECK_NEAR(info.nominal_seconds / sequential_s, 1, 0.1);
 }
 
+TEST("microbench: the two threads write their buffers at the same time, page by page") {
+  const Scratch scratch;
+  const StreamInfo info = kernels::record("microbench", small(scratch.file("m.tts")));
+  const Reader reader{scratch.file("m.tts")};
+  std::vector<std::uint32_t> touched;
+  Block block;
+  for (std::uint64_t i = 0; i < info.blocks; ++i) {
+    reader.read(i, block);
+    for (const Event& event : block.events)
+      for (std::uint32_t n = 0; event.type == EventType::touch && n < event.count; ++n)
+        touched.push_back(event.first + n);
+  }
+  CHECK_EQ(touched.size(), 4096u);
+  for (std::uint32_t n = 0; n < 4096; ++n) CHECK_EQ(touched[n], n / 2 + n % 2 * 2048);
+}
+
 TEST("microbench: the chase visits every node, window after window") {
   const Scratch scratch;
   auto request = small(scratch.file("m.tts"));

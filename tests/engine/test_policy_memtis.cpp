@@ -48,10 +48,10 @@ TEST("memtis: the hot threshold takes in as many bins as fit the fast tier") {
 
 TEST("memtis: a base page is 512 times as hot as a huge page of as many samples") {
   auto rig = memtis({}, 4096);
-  CHECK_EQ(rig.gauge("hot_pages"), 0.0);  // C = 2 / 512
+  CHECK_EQ(rig.gauge("hot_pages"), 100.0);  // new pages are as hot as the threshold
   rig.sample(span_of(20, 10), 5);
   CHECK_EQ(rig.gauge("hot_pages"), 10.0);
-  CHECK_EQ(rig.gauge("hot_bin"), 0.0);  // all sampled pages fit
+  CHECK_EQ(rig.gauge("hot_bin"), 2.0);  // all sampled pages fit
   rig.sample(span_of(20, 30), 5);
   CHECK_EQ(rig.gauge("hot_bin"), 12.0);  // 10 * 512: bin 12; the others are in bin 11
   CHECK_EQ(rig.gauge("hot_pages"), 10.0);
@@ -134,13 +134,58 @@ TEST("memtis: cooling shifts the histogram at once, and halves a page when it is
 TEST("memtis: a page of the last bin that belongs there still is counted there again") {
   auto rig = memtis({{"cooling_period", 300.0}, {"adaptation_period", 1e9}}, 4096);
   rig.sample({20}, 300);  // cools: 150 * 512 is in bin 15 still
-  CHECK_EQ(rig.gauge("hot_bin"), 0.0);
+  CHECK_EQ(rig.gauge("hot_bin"), 1.0);
   CHECK_EQ(rig.gauge("hot_pages"), 1.0);
   rig.run(0.5);
   rig.sample({20}, 300);  // cools again: one page all the time
   CHECK_EQ(rig.gauge("hot_pages"), 1.0);
   rig.run(0.5);
   CHECK_EQ(rig.gauge("hot_pages"), 1.0);
+}
+
+TEST("memtis: base pages that get a single sample between coolings stay hot") {
+  auto rig = memtis({{"cooling_period", 10.0}, {"adaptation_period", 1e9}}, 4096);
+  for (int cooling = 0; cooling < 4; ++cooling) {
+    rig.sample(span_of(20, 10), 1);
+    rig.run(0.5);
+    rig.settle();
+    CHECK_EQ(rig.gauge("coolings"), cooling + 1.0);
+    for (std::uint64_t page = 20; page < 30; ++page) {
+      CHECK(rig.policy->heat({page}) == Heat::hot);
+      CHECK(rig.memory.where({page}) == Residency::fast);
+    }
+  }
+}
+
+TEST("memtis: what has been cold for longest is demoted first, whatever its address") {
+  auto rig = memtis();
+  rig.sample(span_of(0, 5), 20);    // hot, in the fast tier
+  rig.sample(span_of(20, 10), 20);  // hot, and waiting
+  rig.run(0.5);
+  CHECK((rig.memory.queued(Tier::slow) == span_of(5, 11)));
+  rig.settle();
+  // 20 pages that are hotter: the first five are not hot any more, and the last on the list.
+  rig.sample(span_of(20, 10), 40);
+  rig.sample(span_of(40, 10), 80);
+  CHECK(rig.policy->heat({0}) == Heat::cold);
+  rig.run(1);  // the first pass fills the page that was free
+  Pages victims = span_of(16, 4);
+  for (const std::uint64_t page : span_of(0, 5)) victims.push_back(page);
+  CHECK((rig.memory.queued(Tier::slow) == victims));
+}
+
+TEST("memtis: a page that comes back to the promotion list waits there once") {
+  auto rig = memtis();
+  rig.sample(span_of(20, 10), 2);   // as hot as all others: listed
+  rig.sample(span_of(50, 15), 30);  // the first ten do not fit beside these
+  CHECK_EQ(rig.gauge("hot_bin"), 3.0);
+  rig.sample({20}, 1);  // not hot any more
+  CHECK(rig.policy->heat({20}) != Heat::hot);
+  rig.sample({20}, 3);  // hot again
+  CHECK(rig.policy->heat({20}) == Heat::hot);
+  rig.run(0.5);
+  CHECK_EQ(rig.memory.queued(Tier::fast).size(), 16u);
+  CHECK_EQ(rig.memory.queued(Tier::slow).size(), 17u);  // and 2 % of 20
 }
 
 TEST("memtis: a new page starts as hot as the threshold, and is no victim before it cools") {

@@ -211,6 +211,42 @@ TEST("movers: a page moved in its fault costs the thread that faults, not the mo
   CHECK_THROWS(run(stream, machine, policy, share(0.5), traits), "in_fault");
 }
 
+TEST("movers: a page that is not accessible when it moves needs no shootdown") {
+  MachineProfile machine = simtest::plain_machine();
+  machine.migration_shootdown_us = 2;
+  machine.pte_ns = machine.tlb_flush_us = 0;
+  enum class By { fault, daemon };
+  // All pages are promoted: by threads that fault on them, or by a daemon while nobody looks.
+  const auto shootdowns = [&](By by, bool protects, bool maps_first) {
+    TempStream stream;
+    write_blocks(stream, 100, by == By::fault ? 1 : 0, AccessKind::load);
+    Hooks policy;
+    policy.start = [](Memory& memory) { memory.set_movers({.copy = Copy::transactional}); };
+    policy.placement = [](PageRange) { return Tier::slow; };
+    policy.period = from_millis(1);
+    bool asked = false;
+    policy.tick = [&](Memory& memory, Nanos) {
+      if (std::exchange(asked, true)) return;
+      if (protects) CHECK_EQ(memory.protect({PageId{0}, pages}, Tiers::slow, {}), pages);
+      std::vector<PageId> all;
+      for (std::uint64_t page = 0; page < pages; ++page) all.push_back(PageId{page});
+      if (by == By::daemon) CHECK_EQ(memory.request(Tier::fast, all), pages);
+    };
+    policy.faults = [](Memory& memory, std::span<const Fault> faults, Nanos) {
+      for (const Fault& fault : faults)
+        (void)memory.request(Tier::fast, {&fault.page, 1}, Way::in_fault);
+    };
+    const PolicyTraits traits{.needs = Need::faults | Need::copies, .maps_first = maps_first};
+    const RunResult result = run(stream, machine, policy, share(1), traits);
+    CHECK_NEAR(result.metrics.at("promotions"), pages * scale, 0);
+    return result.breakdown.at("migration") / 2e-6;
+  };
+  CHECK_NEAR(shootdowns(By::fault, true, false), 0, 1e-6);
+  CHECK_NEAR(shootdowns(By::fault, true, true), pages * scale, 1e-6 * pages * scale);
+  CHECK_NEAR(shootdowns(By::daemon, true, false), 0, 1e-6);
+  CHECK_NEAR(shootdowns(By::daemon, false, false), pages * scale, 1e-6 * pages * scale);
+}
+
 TEST("movers: room made within a block is there for the faults that follow in it") {
   MachineProfile machine = simtest::plain_machine();
   machine.pte_ns = machine.tlb_flush_us = 0;

@@ -30,12 +30,12 @@ TEST("cooled counts: a page's hotness is 512 times a huge page's of as many samp
   counts.map({{0}, 512}, 6, true);
   counts.map({{512}, 100}, 6, false);
   CHECK_EQ(*counts.hotness({7}), 6u);
-  CHECK_EQ(*counts.hotness({520}), 0u);  // 6 / 512
+  CHECK_EQ(*counts.hotness({520}), 6u);
   CHECK(!counts.hotness({700}));
   sample(counts, 7, 3);
   sample(counts, 520, 3);
   CHECK_EQ(*counts.hotness({500}), 9u);  // that of its huge page
-  CHECK_EQ(*counts.hotness({520}), 1536u);
+  CHECK_EQ(*counts.hotness({520}), 1542u);
   CHECK_EQ(counts.histogram().bins()[3], 512u);
   CHECK_EQ(counts.histogram().bins()[10], 1u);
   CHECK_EQ(counts.base_histogram().bins()[10], 2u);  // as if page 7 were alone
@@ -59,6 +59,23 @@ TEST("cooled counts: coolings that a page has missed are made up for when it is 
   CHECK_EQ(*counts.hotness({4}), 5u);
   for (int n = 0; n < 40; ++n) counts.cool();
   CHECK_EQ(*counts.hotness({3}), 0u);
+}
+
+TEST("cooled counts: a cooling halves the hotness, not the samples, and the shift says so") {
+  CooledCounts counts(512);
+  counts.map({{0}, 20}, 0, false);
+  for (std::uint64_t page = 0; page < 20; ++page) sample(counts, page, static_cast<int>(page));
+  for (std::uint32_t cooling = 1; cooling <= 9; ++cooling) {
+    counts.cool();
+    CHECK_EQ(*counts.hotness({1}), 512u >> cooling);
+    CHECK_EQ(*counts.hotness({5}), 5 * 512u >> cooling);
+    const Bins shifted = bins(counts.histogram());
+    recount(counts, 20);
+    CHECK(bins(counts.histogram()) == shifted);
+  }
+  counts.cool();
+  CHECK_EQ(*counts.hotness({1}), 0u);
+  CHECK_EQ(counts.histogram().at_least(0), 18u);  // pages 0 and 1 are in no bin
 }
 
 TEST("cooled counts: joined pages have the samples of all; split ones have their own again") {
@@ -121,7 +138,7 @@ TEST("cooled counts: whatever happens, the histograms are those of the pages") {
       }
       case 4:
         counts.cool();
-        recount(counts, pages);  // a shift leaves base pages that had one sample
+        recount(counts, pages);  // a shift empties the last bin, which is open
         break;
       default:
         sample(counts, page.value, static_cast<int>(rng.below(20)));
