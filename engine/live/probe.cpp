@@ -141,7 +141,7 @@ Finding damon(KernelCalls& kernel) {
 /// Not by what sysfs lists: a hypervisor may show what it does not have.
 Finding sampling(KernelCalls& kernel) {
   std::string missing;
-  for (const char* const name : {"pebs", "ibs"}) {
+  for (const char* const name : {"pebs", "ibs", "spe"}) {
     const std::string lacks = lacking(kernel, name);
     if (lacks.empty())
       return {Finding::Kind::works,
