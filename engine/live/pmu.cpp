@@ -119,8 +119,8 @@ SampledEvent listed(KernelCalls& kernel, const std::string& device, std::uint64_
   return out;
 }
 
-/// Whether the first of these processors says where data came from as Arm's Neoverse cores do. Cores
-/// of one machine are alike in that, as far as is known.
+/// Whether the first of these processors says where data came from as Arm's Neoverse cores do.
+/// Cores of one machine are alike in that, as far as is known.
 bool has_neoverse_sources(KernelCalls& kernel, const std::string& processors) {
   const std::optional<std::string> listed = line(kernel, processors);
   if (!listed || listed->empty()) return false;

@@ -51,8 +51,8 @@ struct Pmu {
 /// Nothing where the kernel has none (CONFIG_NUMA_BALANCING).
 [[nodiscard]] std::optional<Pmu> find_hints(KernelCalls& kernel);
 
-/// Whether `name` ("pebs", "ibs", "spe", "hints") samples this process's own accesses: opens its events
-/// as they will be opened, touches and reads memory, and waits for a sample of that, for some
+/// Whether `name` ("pebs", "ibs", "spe", "hints") samples this process's own accesses: opens its
+/// events as they will be opened, touches and reads memory, and waits for a sample of that, for some
 /// 100 ms at most. Of "hints" it also tries whether the kernel takes its memory policy. Empty if
 /// so; else what is missing, and what would grant it.
 [[nodiscard]] std::string lacking(KernelCalls& kernel, std::string_view name);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Fuzz target: records in a ring of perf events, or in that of an emulated machine. The first byte
-// of an input says whose they are: DAMON's, PEBS's, IBS's, those of hinting faults, the machine's, or
-// those of an area into which SPE writes.
+// of an input says whose they are: DAMON's, PEBS's, IBS's, those of hinting faults, the machine's,
+// or those of an area into which SPE writes.
 #include <algorithm>
 #include <cstddef>
 
