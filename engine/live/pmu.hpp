@@ -52,9 +52,9 @@ struct Pmu {
 [[nodiscard]] std::optional<Pmu> find_hints(KernelCalls& kernel);
 
 /// Whether `name` ("pebs", "ibs", "spe", "hints") samples this process's own accesses: opens its
-/// events as they will be opened, touches and reads memory, and waits for a sample of that, for some
-/// 100 ms at most. Of "hints" it also tries whether the kernel takes its memory policy. Empty if
-/// so; else what is missing, and what would grant it.
+/// events as they will be opened, touches and reads memory, and waits for a sample of that, for
+/// some 100 ms at most. Of "hints" it also tries whether the kernel takes its memory policy. Empty
+/// if so; else what is missing, and what would grant it.
 [[nodiscard]] std::string lacking(KernelCalls& kernel, std::string_view name);
 
 /// Rings of the events on all processors. Empty if it could, else what is missing, and what would

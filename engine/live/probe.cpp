@@ -129,7 +129,9 @@ Finding damon(KernelCalls& kernel) {
   }
   if (error != 0) {
     out.what = "a ring for its tracepoint: " + message(error);
-    out.cure = "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1";
+    out.cure =
+        "CAP_PERFMON (on Debian and Ubuntu with sysctl kernel.perf_event_paranoid=2), or sysctl "
+        "kernel.perf_event_paranoid=-1";
     return out;
   }
   return {Finding::Kind::works,
