@@ -112,6 +112,18 @@ void PerfSamples::set_periods() {
 
 /// Samples are looked up together: a page is seldom in the cache, and while memory is waited for
 /// others can be asked for.
+inline void PerfSamples::count(HardwareSample::Fate fate, const LiveMemory& memory,
+                               std::vector<Sample>& out) {
+  using Fate = HardwareSample::Fate;
+  if (fate != Fate::access) {
+    ++(fate == Fate::cached ? cached_ : fate == Fate::other ? other_ : outside_);
+    return;
+  }
+  const HardwareSample& found = waiting_[waiting_count_];
+  memory.blocks().prefetch(found.pid, found.address);
+  if (++waiting_count_ == waiting_.size()) look_up(memory, out);
+}
+
 void PerfSamples::sample(const perf_event_header& header, std::span<const std::byte> body,
                          const LiveMemory& memory, std::vector<Sample>& out) {
   using Fate = HardwareSample::Fate;
@@ -120,26 +132,6 @@ void PerfSamples::sample(const perf_event_header& header, std::span<const std::b
                     : pmu_.layout == SampleLayout::fault ? decode_fault(body, found)
                                                          : decode_data_source(header, body, found);
   count(fate, memory, out);
-}
-
-void PerfSamples::count(HardwareSample::Fate fate, const LiveMemory& memory,
-                        std::vector<Sample>& out) {
-  using Fate = HardwareSample::Fate;
-  if (fate != Fate::access) {
-    ++(fate == Fate::cached ? cached_ : fate == Fate::other ? other_ : outside_);
-    return;
-  }
-  HardwareSample& found = waiting_[waiting_count_];
-  if (pmu_.layout == SampleLayout::spe) {
-    const auto process = processes_.find(found.pid);
-    if (process == processes_.end()) {
-      ++foreign_;
-      return;
-    }
-    found.pid = process->second;
-  }
-  memory.blocks().prefetch(found.pid, found.address);
-  if (++waiting_count_ == waiting_.size()) look_up(memory, out);
 }
 
 void PerfSamples::read_area(std::span<const std::byte> body, SampleRing* ring,
@@ -153,7 +145,17 @@ void PerfSamples::read_area(std::span<const std::byte> body, SampleRing* ring,
   } else {
     const std::uint64_t period = period_at(ring, found.begin);
     const bool ends = perf::each_spe_record(area_, found.begin, [&](const perf::SpeRecord& record) {
-      count(decode_spe(record, pmu_.knows_sources, period, waiting_[waiting_count_]), memory, out);
+      HardwareSample& sampled = waiting_[waiting_count_];
+      const HardwareSample::Fate fate = decode_spe(record, pmu_.knows_sources, period, sampled);
+      if (fate == HardwareSample::Fate::access) {
+        const auto process = processes_.find(sampled.pid);
+        if (process == processes_.end()) {
+          ++foreign_;
+          return;
+        }
+        sampled.pid = process->second;
+      }
+      count(fate, memory, out);
     });
     whole = whole && ends;
   }
