@@ -16,13 +16,10 @@ namespace tt::live {
 
 namespace {
 
-/// Loads that take at least so many cycles come from memory, most of them: a period then counts
-/// about what policies mean by it. The last level of a large cache takes 70 or so.
-constexpr unsigned memory_cycles = 128;
-
 std::unique_ptr<AccessSource> sampling(std::string_view name, KernelCalls& kernel) {
   std::optional<Pmu> pmu = name == "pebs"  ? find_pebs(kernel, memory_cycles)
                            : name == "ibs" ? find_ibs(kernel, true)
+                           : name == "spe" ? find_spe(kernel, true)
                                            : find_hints(kernel);
   return std::make_unique<PerfSamples>(kernel, std::move(pmu.value()), PerfSamples::Options{});
 }
@@ -38,7 +35,7 @@ std::unique_ptr<AccessSource> make_source(std::string_view name, KernelCalls& ke
       return std::make_unique<EmulatedSamples>(std::move(found.ring), EmulatedSamples::Options{});
     if (name == "emulated") throw NotAllowed("emulated: " + found.missing);
   }
-  for (const std::string_view each : {"pebs", "ibs", "hints"}) {
+  for (const std::string_view each : {"pebs", "ibs", "spe", "hints"}) {
     if (name != each && (name != "auto" || each == "hints")) continue;
     const std::string missing = lacking(kernel, each);
     if (missing.empty()) return sampling(each, kernel);

@@ -54,7 +54,7 @@ class AccessSource : public SampleSource {
 };
 
 /// What make_source() takes.
-inline constexpr std::array<std::string_view, 6> source_names{"auto",  "pebs",  "ibs",
+inline constexpr std::array<std::string_view, 7> source_names{"auto",  "pebs",  "ibs",     "spe",
                                                               "damon", "hints", "emulated"};
 
 /// The source of this name; "auto": an emulated machine's, else the processor's, if it really

@@ -104,7 +104,8 @@ void Damon::set_up(std::span<const int> pids) {
   error = kernel_.trace(TraceFormat{format}.id(), thread_, DamonDecoder::sample_type, ring_);
   if (error != 0)
     throw NotAllowed("DAMON: a ring for its tracepoint: " + std::generic_category().message(error) +
-                     "; it takes CAP_PERFMON");
+                     "; it takes CAP_PERFMON, and on Debian and Ubuntu sysctl "
+                     "kernel.perf_event_paranoid=2");
 }
 
 int Damon::commit(std::span<const int> pids) {

@@ -55,6 +55,8 @@ std::uint64_t sample_type(SampleLayout layout) {
       return PERF_SAMPLE_TID | PERF_SAMPLE_ADDR | PERF_SAMPLE_PERIOD | PERF_SAMPLE_DATA_SRC;
     case SampleLayout::ibs:
       return PERF_SAMPLE_TID | PERF_SAMPLE_PERIOD | PERF_SAMPLE_RAW;
+    case SampleLayout::spe:
+      return 0;  // the processor writes what it has, elsewhere
     case SampleLayout::fault:
       return PERF_SAMPLE_TID | PERF_SAMPLE_ADDR | PERF_SAMPLE_PERIOD;
   }
@@ -111,6 +113,33 @@ Fate decode_ibs(const perf_event_header& header, std::span<const std::byte> body
   }
   out = {static_cast<int>(record.pid), store ? AccessKind::store : AccessKind::load, address,
          record.period};
+  return Fate::access;
+}
+
+Fate decode_spe(const perf::SpeRecord& record, bool knows_sources, std::uint64_t period,
+                HardwareSample& out) {
+  using perf::SpeRecord;
+  constexpr std::uint64_t upper_half = std::uint64_t{1} << 55;  // of 56 bits: the kernel's
+  if (record.operation == SpeRecord::Operation::other || !record.thread ||
+      record.address.value_or(0) == 0)
+    return Fate::other;
+  if ((*record.address & upper_half) != 0) return Fate::outside;
+  const bool store = record.operation == SpeRecord::Operation::store;
+  const auto has = [&](std::uint64_t bits) { return (record.events & bits) != 0; };
+  bool missed = has(SpeRecord::first_level_miss);
+  if (!store && knows_sources && record.source) {
+    // As the manuals of Neoverse cores have it, and synth_data_source of Linux's tools/perf.
+    constexpr std::uint16_t other_socket = 0xd, dram = 0xe;
+    missed = *record.source == other_socket || *record.source == dram;
+  } else if (!store &&
+             has(SpeRecord::last_level_access | SpeRecord::last_level_miss | SpeRecord::remote)) {
+    missed = has(SpeRecord::last_level_miss | SpeRecord::remote);
+  } else if (!store) {
+    missed = record.cycles >= memory_cycles;
+  }
+  if (!missed) return Fate::cached;
+  out = {static_cast<int>(*record.thread), store ? AccessKind::store : AccessKind::load,
+         *record.address, period};
   return Fate::access;
 }
 

@@ -58,12 +58,26 @@ class PerfTrace final : public TraceRing {
 
 class PerfSampling final : public SampleRing {
  public:
-  PerfSampling(std::vector<perf::File> files, std::vector<int> events)
-      : files_(std::move(files)), events_(std::move(events)), ring_(events_.front()) {}
+  PerfSampling(std::vector<perf::File> files, std::vector<int> events, std::size_t area_bytes)
+      : files_(std::move(files)),
+        events_(std::move(events)),
+        ring_(events_.front(), area_bytes > 0 ? ring_beside_area : perf::Ring::default_bytes) {
+    if (area_bytes > 0) area_.emplace(ring_, events_.front(), area_bytes);
+  }
   void read(std::vector<std::byte>& out) override { ring_.read(out); }
   void take(std::size_t bytes) override { ring_.take(bytes); }
   int set_period(std::size_t event, std::uint64_t period) override {
     return ::ioctl(events_[event], PERF_EVENT_IOC_PERIOD, &period) == 0 ? 0 : errno;
+  }
+  std::uint64_t area_written() override { return area_ ? area_->written() : 0; }
+  bool read_area(std::uint64_t begin, std::uint64_t bytes, std::vector<std::byte>& out) override {
+    return area_ && area_->read(begin, bytes, out);
+  }
+  void take_area(std::uint64_t end) override {
+    if (area_) area_->take(end);
+  }
+  int resume() override {
+    return ::ioctl(events_.front(), PERF_EVENT_IOC_ENABLE, 0) == 0 ? 0 : errno;
   }
   /// The others' records join those of the first.
   int join() {
@@ -74,8 +88,12 @@ class PerfSampling final : public SampleRing {
 
  private:
   std::vector<perf::File> files_;
+  /// Room for a record of 32 bytes for each page of the area, and more.
+  static constexpr std::size_t ring_beside_area = 1 << 14;
+
   std::vector<int> events_;
   perf::Ring ring_;
+  std::optional<perf::Area> area_;  // goes before the ring
 };
 
 class MappedDevice final : public DeviceMemory {
@@ -208,16 +226,23 @@ int Linux::sample(std::span<const SampledEvent> events, int processor,
   constexpr int every_process = -1;
   std::vector<perf::File> files;
   std::vector<int> numbers;
+  std::size_t area_bytes = 0;
   for (const SampledEvent& event : events) {
     perf_event_attr attributes = event.attributes;
+    if (event.area_bytes > 0) {
+      area_bytes = event.area_bytes;
+      attributes.disabled = 1;  // until there is an area to write to
+      attributes.aux_watermark = static_cast<std::uint32_t>(::sysconf(_SC_PAGESIZE));
+    }
     const int error =
         perf::open_led_event(attributes, event.leader, every_process, processor, files);
     if (error != 0) return error;
     numbers.push_back(files.back().get());
   }
   try {
-    auto ring = std::make_unique<PerfSampling>(std::move(files), std::move(numbers));
+    auto ring = std::make_unique<PerfSampling>(std::move(files), std::move(numbers), area_bytes);
     if (const int error = ring->join(); error != 0) return error;
+    if (const int error = area_bytes > 0 ? ring->resume() : 0; error != 0) return error;
     out = std::move(ring);
   } catch (const std::system_error& error) {
     return error.code().value();

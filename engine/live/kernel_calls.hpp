@@ -52,6 +52,9 @@ class TraceRing {
 struct SampledEvent {
   perf_event_attr attributes{};
   std::uint64_t leader = 0;  // config of an event that has to lead its group; 0: none
+  /// Of an area of its own, into which the processor writes (perf's AUX area): a power of two. Such
+  /// an event is alone in its ring. 0: none.
+  std::size_t area_bytes = 0;
 };
 
 /// The records of such events on a processor.
@@ -59,6 +62,18 @@ class SampleRing : public TraceRing {
  public:
   /// From now on one sample of the event of this index for so many occurrences.
   [[nodiscard]] virtual int set_period(std::size_t event, std::uint64_t period) = 0;
+
+  // Of an event with an area; places in it are counted over all that was ever written.
+
+  /// How much has been written, and told by a record.
+  [[nodiscard]] virtual std::uint64_t area_written() = 0;
+  /// So much from there on; `out` holds nothing else then. False if it is not there (any more).
+  [[nodiscard]] virtual bool read_area(std::uint64_t begin, std::uint64_t bytes,
+                                       std::vector<std::byte>& out) = 0;
+  /// All before `end` has been dealt with.
+  virtual void take_area(std::uint64_t end) = 0;
+  /// The event samples again: the kernel stops it when its area is full.
+  [[nodiscard]] virtual int resume() = 0;
 };
 
 /// A device's memory, which is mapped for as long as this lives.

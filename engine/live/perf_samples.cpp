@@ -3,12 +3,14 @@
 #include "live/perf_samples.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "live/mover.hpp"
 #include "perf/records.hpp"
+#include "perf/spe.hpp"
 
 namespace tt::live {
 namespace {
@@ -36,14 +38,17 @@ void PerfSamples::start(std::span<const int> pids) {
   std::vector<std::unique_ptr<SampleRing>> rings;
   if (const std::string refused = open_rings(kernel_, pmu_, rings); !refused.empty())
     throw NotAllowed(pmu_.name + ": " + refused);
+  periods_before_.clear();
   rings_ = std::move(rings);
   pids_.assign(pids.begin(), pids.end());
+  find_threads();
   for (std::size_t i = 0; i < periods_.size(); ++i) periods_[i] = pmu_.events[i].first_period;
   set_periods();
 }
 
 int PerfSamples::follow(std::span<const int> pids) {
   pids_.assign(pids.begin(), pids.end());
+  find_threads();
   // Nobody was there when the session began.
   if (rings_.empty() && !pids.empty()) start(pids);
   return 0;
@@ -94,14 +99,31 @@ void PerfSamples::set_periods() {
         std::clamp(wanted * stretched(), static_cast<double>(event.least_period), longest_period);
     const std::uint64_t period = static_cast<std::uint64_t>(wanted) / event.step * event.step;
     if (period == periods_[i]) continue;
-    periods_[i] = period;
-    for (const auto& ring : rings_)
+    const std::uint64_t before = std::exchange(periods_[i], period);
+    for (const auto& ring : rings_) {
       if (const int error = ring->set_period(i, period); error != 0) period_error_ = error;
+      if (event.opened.area_bytes == 0) continue;
+      std::deque<Period>& earlier = periods_before_[ring.get()];
+      const std::uint64_t end = ring->area_written();
+      if (earlier.empty() || earlier.back().end < end) earlier.push_back({end, before});
+    }
   }
 }
 
 /// Samples are looked up together: a page is seldom in the cache, and while memory is waited for
 /// others can be asked for.
+inline void PerfSamples::count(HardwareSample::Fate fate, const LiveMemory& memory,
+                               std::vector<Sample>& out) {
+  using Fate = HardwareSample::Fate;
+  if (fate != Fate::access) {
+    ++(fate == Fate::cached ? cached_ : fate == Fate::other ? other_ : outside_);
+    return;
+  }
+  const HardwareSample& found = waiting_[waiting_count_];
+  memory.blocks().prefetch(found.pid, found.address);
+  if (++waiting_count_ == waiting_.size()) look_up(memory, out);
+}
+
 void PerfSamples::sample(const perf_event_header& header, std::span<const std::byte> body,
                          const LiveMemory& memory, std::vector<Sample>& out) {
   using Fate = HardwareSample::Fate;
@@ -109,12 +131,62 @@ void PerfSamples::sample(const perf_event_header& header, std::span<const std::b
   const Fate fate = pmu_.layout == SampleLayout::ibs     ? decode_ibs(header, body, found)
                     : pmu_.layout == SampleLayout::fault ? decode_fault(body, found)
                                                          : decode_data_source(header, body, found);
-  if (fate != Fate::access) {
-    ++(fate == Fate::cached ? cached_ : fate == Fate::other ? other_ : outside_);
-    return;
+  count(fate, memory, out);
+}
+
+void PerfSamples::read_area(std::span<const std::byte> body, SampleRing* ring,
+                            const LiveMemory& memory, std::vector<Sample>& out) {
+  const auto found = perf::get<perf::AreaRecord>(body);
+  constexpr std::uint64_t losses =
+      PERF_AUX_FLAG_TRUNCATED | PERF_AUX_FLAG_PARTIAL | PERF_AUX_FLAG_COLLISION;
+  bool whole = (found.flags & losses) == 0;
+  if (ring == nullptr || !ring->read_area(found.begin, found.bytes, area_)) {
+    whole = false;
+  } else {
+    const std::uint64_t period = period_at(ring, found.begin);
+    const bool ends = perf::each_spe_record(area_, found.begin, [&](const perf::SpeRecord& record) {
+      HardwareSample& sampled = waiting_[waiting_count_];
+      const HardwareSample::Fate fate = decode_spe(record, pmu_.knows_sources, period, sampled);
+      if (fate == HardwareSample::Fate::access) {
+        const auto process = processes_.find(sampled.pid);
+        if (process == processes_.end()) {
+          ++foreign_;
+          return;
+        }
+        sampled.pid = process->second;
+      }
+      count(fate, memory, out);
+    });
+    whole = whole && ends;
   }
-  memory.blocks().prefetch(found.pid, found.address);
-  if (++waiting_count_ == waiting_.size()) look_up(memory, out);
+  if (!whole) ++lost_;
+  if (ring == nullptr) return;
+  ring->take_area(found.begin + found.bytes);
+  // The kernel has stopped the event, and does not start it again by itself.
+  if ((found.flags & PERF_AUX_FLAG_TRUNCATED) != 0) resume_error_ = ring->resume();
+}
+
+std::uint64_t PerfSamples::period_at(SampleRing* ring, std::uint64_t begin) {
+  std::deque<Period>& before = periods_before_[ring];
+  while (!before.empty() && begin >= before.front().end) before.pop_front();
+  return (before.empty() ? periods_.front() : before.front().period) + pmu_.events.front().jitter;
+}
+
+/// A processor's samples have the number of the thread alone. One that is not known yet counts as
+/// another process's.
+void PerfSamples::find_threads() {
+  if (pmu_.layout != SampleLayout::spe) return;
+  processes_.clear();
+  std::vector<std::string> names;
+  for (const int pid : pids_) {
+    // It may have ended meanwhile.
+    if (kernel_.folders("/proc/" + std::to_string(pid) + "/task", names) != 0) continue;
+    for (const std::string& name : names) {
+      int thread = 0;
+      const char* const end = name.data() + name.size();
+      if (std::from_chars(name.data(), end, thread).ptr == end) processes_[thread] = pid;
+    }
+  }
 }
 
 void PerfSamples::look_up(const LiveMemory& memory, std::vector<Sample>& out) {
@@ -156,7 +228,7 @@ void PerfSamples::hand_on(const HardwareSample& found, const Sample& known,
 }
 
 std::size_t PerfSamples::feed(std::span<const std::byte> bytes, const LiveMemory& memory,
-                              std::vector<Sample>& out) {
+                              std::vector<Sample>& out, SampleRing* ring) {
   const std::uint64_t before = lost_ + throttled_;
   const std::size_t used = perf::each_record(
       bytes, [&](const perf_event_header& header, std::span<const std::byte> body) {
@@ -169,6 +241,9 @@ std::size_t PerfSamples::feed(std::span<const std::byte> bytes, const LiveMemory
             break;
           case PERF_RECORD_LOST_SAMPLES:  // the processor's own buffer was
             lost_ += perf::get<std::uint64_t>(body);
+            break;
+          case PERF_RECORD_AUX:
+            read_area(body, ring, memory, out);
             break;
           case PERF_RECORD_THROTTLE:
             ++throttled_;
@@ -183,9 +258,13 @@ std::size_t PerfSamples::feed(std::span<const std::byte> bytes, const LiveMemory
 }
 
 void PerfSamples::collect(const LiveMemory& memory, Nanos now, std::vector<Sample>& out) {
+  if (now - threads_found_ >= options_.threads) {
+    find_threads();
+    threads_found_ = now;
+  }
   for (const auto& ring : rings_) {
     ring->read(bytes_);
-    ring->take(feed(bytes_, memory, out));
+    ring->take(feed(bytes_, memory, out, ring.get()));
   }
   if (now - window_ >= options_.window) steer(now);
 }
@@ -227,6 +306,9 @@ std::string PerfSamples::text() const {
   if (longer() > 1) out += "; periods are " + std::to_string(longer()) + " times as long for that";
   if (period_error_ != 0)
     out += std::string{"; not every period could be set ("} + std::strerror(period_error_) + ")";
+  if (resume_error_ != 0)
+    out += std::string{"; a processor that was stopped did not go on ("} +
+           std::strerror(resume_error_) + ")";
   return out;
 }
 

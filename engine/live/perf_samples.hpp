@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// PerfSamples: accesses that the processor samples (Intel PEBS, AMD IBS), or the kernel by NUMA
-// hinting faults, from perf's rings.
+// PerfSamples: accesses that the processor samples (Intel PEBS, AMD IBS, Arm SPE), or the kernel by
+// NUMA hinting faults, from perf's rings.
 //
 // An event is opened on each processor for all processes, not on each thread of those that are
 // watched: threads and processes come and go without a call, an event of a thread takes a file and
@@ -12,12 +12,21 @@
 // that counts down from a fixed period fills a buffer before it interrupts (track/
 // steered_sampling.hpp). When records are lost, or the kernel throttles an event, all periods are
 // doubled, and halved again after ten seconds without that.
+//
+// SPE writes into an area beside the ring, in which a record tells what is new. How many operations
+// a sample stands for, it does not say: the kernel ends what it tells of when a period changes, so
+// that each piece is of one. Samples are of threads, of which those of the processes are looked up
+// once a second. A piece that was cut short, or in which samples collided, counts as a loss of one:
+// how many were lost, nobody knows.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "live/access_source.hpp"
@@ -34,6 +43,7 @@ class PerfSamples final : public AccessSource {
     double watched_hertz = 1e3;  // while a policy wants none: for the tiers' shares of accesses
     Nanos window = from_millis(250);  // over which rates are taken
     Nanos calm = from_seconds(10);    // without losses, until periods are halved
+    Nanos threads = from_seconds(1);  // until those of the processes are looked up again
   };
   PerfSamples(KernelCalls& kernel, Pmu pmu, const Options& options);
 
@@ -60,8 +70,9 @@ class PerfSamples final : public AccessSource {
   void count(Counters& counters) const override;
 
   /// Records of a ring; returns the bytes dealt with. std::runtime_error for an invalid record.
+  /// Without its ring, no area can be read.
   std::size_t feed(std::span<const std::byte> bytes, const LiveMemory& memory,
-                   std::vector<Sample>& out);
+                   std::vector<Sample>& out, SampleRing* ring = nullptr);
   /// Events between two samples of this kind now, before any are left out; 0 if it has none.
   [[nodiscard]] std::uint64_t period(AccessKind kind) const;
   /// What losses have made of periods: 1 or more.
@@ -79,6 +90,13 @@ class PerfSamples final : public AccessSource {
   [[nodiscard]] const Pmu::Event& event(const Kind& kind) const { return pmu_.events[*kind.event]; }
   void sample(const perf_event_header& header, std::span<const std::byte> body,
               const LiveMemory& memory, std::vector<Sample>& out);
+  void read_area(std::span<const std::byte> body, SampleRing* ring, const LiveMemory& memory,
+                 std::vector<Sample>& out);
+  /// Of what a ring's area has there.
+  std::uint64_t period_at(SampleRing* ring, std::uint64_t begin);
+  /// What has been decoded to waiting_[waiting_count_].
+  void count(HardwareSample::Fate fate, const LiveMemory& memory, std::vector<Sample>& out);
+  void find_threads();
   void look_up(const LiveMemory& memory, std::vector<Sample>& out);
   void hand_on(const HardwareSample& found, const Sample& known, std::vector<Sample>& out);
   void steer(Nanos now);
@@ -100,7 +118,15 @@ class PerfSamples final : public AccessSource {
   Lengthening longer_;
   unsigned spared_ = 1;
   Nanos window_{};
-  int period_error_ = 0;
+  int period_error_ = 0, resume_error_ = 0;
+  struct Period {
+    std::uint64_t end = 0;  // where another one begins in the area
+    std::uint64_t period = 0;
+  };
+  std::map<const SampleRing*, std::deque<Period>> periods_before_;
+  std::vector<std::byte> area_;
+  std::unordered_map<int, int> processes_;  // by thread
+  Nanos threads_found_{};
 
   std::array<std::array<double, tier_count>, 2> events_{};  // by kind and tier
   std::uint64_t taken_ = 0, lost_ = 0, throttled_ = 0;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include "live/nodes.hpp"
 #include "live/words.hpp"
 #include "perf/records.hpp"
+#include "perf/spe.hpp"
 
 namespace tt::live {
 namespace {
@@ -117,6 +119,36 @@ SampledEvent listed(KernelCalls& kernel, const std::string& device, std::uint64_
   return out;
 }
 
+/// Whether the first of these processors says where data came from as Arm's Neoverse cores do.
+/// Cores of one machine are alike in that, as far as is known.
+bool has_neoverse_sources(KernelCalls& kernel, const std::string& processors) {
+  const std::optional<std::string> listed = line(kernel, processors);
+  if (!listed || listed->empty()) return false;
+  const std::string path = "/sys/devices/system/cpu/cpu" +
+                           std::to_string(node_list(*listed).front()) +
+                           "/regs/identification/midr_el1";
+  const std::optional<std::string> text = line(kernel, path);
+  if (!text) return false;
+  const std::uint64_t midr = number(path, *text);
+  constexpr std::uint64_t arm = 0x41;
+  constexpr std::array<std::uint64_t, 4> parts{0xd0c, 0xd40, 0xd49, 0xd4f};  // N1, V1, N2, V2
+  return (midr >> 24 & 0xff) == arm && std::ranges::find(parts, midr >> 4 & 0xfff) != parts.end();
+}
+
+/// Whether an area has a record of this thread, whatever it says. `nobodys`: one without a thread.
+bool sampled(SampleRing& ring, const perf::AreaRecord& area, int thread, bool& nobodys) {
+  std::vector<std::byte> bytes;
+  bool seen = false;
+  if (ring.read_area(area.begin, area.bytes, bytes))
+    // The last record may be cut off: another one will do.
+    (void)perf::each_spe_record(bytes, area.begin, [&](const perf::SpeRecord& record) {
+      seen = seen || record.thread == static_cast<std::uint32_t>(thread);
+      nobodys = nobodys || !record.thread;
+    });
+  ring.take_area(area.begin + area.bytes);
+  return seen;
+}
+
 const char* const grants =
     "CAP_PERFMON (setcap cap_perfmon,cap_sys_ptrace+ep tierd), or sysctl "
     "kernel.perf_event_paranoid=0";
@@ -213,6 +245,35 @@ std::optional<Pmu> find_ibs(KernelCalls& kernel, bool misses) {
   return out;
 }
 
+std::optional<Pmu> find_spe(KernelCalls& kernel, bool misses) {
+  const std::string device = devices + "arm_spe_0/";
+  const std::optional<std::string> type = line(kernel, device + "type");
+  if (!type) return std::nullopt;
+  Pmu out{.name = "spe", .processors = device + "cpumask", .layout = SampleLayout::spe};
+  Pmu::Event event;
+  perf_event_attr& opened = event.opened.attributes;
+  opened = attributes(number(device + "type", *type), out.layout);
+  opened.exclude_kernel = 1;
+  opened.exclude_hv = 1;
+  // No least latency: of a store it is not memory's. No times: nothing here asks for them.
+  for (const char* const term : {"load_filter", "store_filter", "jitter"})
+    put(kernel, device, term, 1, opened);
+  if (misses)
+    put(kernel, device, "event_filter",
+        perf::SpeRecord::retired | perf::SpeRecord::first_level_miss, opened);
+  event.opened.area_bytes = std::size_t{1} << 18;
+  event.loads = event.stores = true;
+  event.step = 256;  // PMSIRR_EL1 has no lower bits; with jitter they are random
+  event.jitter = event.step / 2;
+  const std::string least = device + "caps/min_interval";
+  const std::optional<std::string> interval = line(kernel, least);
+  event.least_period = interval ? number(least, *interval) : 4096;
+  event.first_period = std::max<std::uint64_t>(event.least_period, 1 << 14);
+  out.events.push_back(event);
+  out.knows_sources = has_neoverse_sources(kernel, out.processors);
+  return out;
+}
+
 std::optional<Pmu> find_hints(KernelCalls& kernel) {
   if (!line(kernel, balancing_file)) return std::nullopt;
   Pmu out{.name = "hints",
@@ -257,11 +318,15 @@ std::string lacking(KernelCalls& kernel, std::string_view name) {
   try {
     std::optional<Pmu> pmu = name == "pebs"  ? find_pebs(kernel, any_load)
                              : name == "ibs" ? find_ibs(kernel, false)
+                             : name == "spe" ? find_spe(kernel, false)
                                              : find_hints(kernel);
     if (!pmu)
       return name == "pebs" ? "the kernel lists no mem-loads (Intel; hypervisors usually hide them)"
              : name == "ibs" ? "the kernel lists no ibs_op (AMD; hypervisors usually hide it)"
-                             : "a kernel without CONFIG_NUMA_BALANCING";
+             : name == "spe"
+                 ? "the kernel lists no arm_spe_0 (Arm; hypervisors usually hide it, and "
+                   "some processors need kpti=off)"
+                 : "a kernel without CONFIG_NUMA_BALANCING";
     if (name == "hints") {
       const std::vector<int> first{0};
       const int error = kernel.hint(first);
@@ -274,9 +339,9 @@ std::string lacking(KernelCalls& kernel, std::string_view name) {
     if (const std::string refused = open_rings(kernel, *pmu, rings); !refused.empty())
       return refused;
     const Reading reading;  // its first touch faults
-    const int self = ::getpid();
+    const int self = ::getpid(), thread = ::gettid();
     std::vector<std::byte> bytes;
-    bool seen = false;
+    bool seen = false, nobodys = false;
     for (int round = 0; round < 32 && !seen; ++round) {
       reading.read();
       for (const auto& ring : rings) {
@@ -285,9 +350,14 @@ std::string lacking(KernelCalls& kernel, std::string_view name) {
           // All layouts begin with the process; whatever served the access, it was sampled.
           if (header.type == PERF_RECORD_SAMPLE)
             seen = seen || perf::get<std::int32_t>(body) == self;
+          if (header.type == PERF_RECORD_AUX)
+            seen = sampled(*ring, perf::get<perf::AreaRecord>(body), thread, nobodys) || seen;
         }));
       }
     }
+    if (!seen && nobodys)
+      return "its samples do not tell of which thread they are: that takes CAP_PERFMON, and a "
+             "kernel with CONFIG_PID_IN_CONTEXTIDR";
     return seen ? ""
                 : "its events open, but no access of this process was sampled; a hypervisor may "
                   "count without sampling";

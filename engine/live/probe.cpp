@@ -129,7 +129,9 @@ Finding damon(KernelCalls& kernel) {
   }
   if (error != 0) {
     out.what = "a ring for its tracepoint: " + message(error);
-    out.cure = "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=-1";
+    out.cure =
+        "CAP_PERFMON (on Debian and Ubuntu with sysctl kernel.perf_event_paranoid=2), or sysctl "
+        "kernel.perf_event_paranoid=-1";
     return out;
   }
   return {Finding::Kind::works,
@@ -141,7 +143,7 @@ Finding damon(KernelCalls& kernel) {
 /// Not by what sysfs lists: a hypervisor may show what it does not have.
 Finding sampling(KernelCalls& kernel) {
   std::string missing;
-  for (const char* const name : {"pebs", "ibs"}) {
+  for (const char* const name : {"pebs", "ibs", "spe"}) {
     const std::string lacks = lacking(kernel, name);
     if (lacks.empty())
       return {Finding::Kind::works,

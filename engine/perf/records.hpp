@@ -7,12 +7,19 @@
 #include <linux/perf_event.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <stdexcept>
 #include <string>
 
 namespace tt::perf {
+
+/// What follows the header of a PERF_RECORD_AUX: there is more in the event's AUX area.
+struct AreaRecord {
+  std::uint64_t begin = 0, bytes = 0;  // of all that was ever written there
+  std::uint64_t flags = 0;             // PERF_AUX_FLAG_TRUNCATED and the like
+};
 
 /// The value at a place of a record. std::runtime_error if the record ends before it does.
 template <typename T>

@@ -76,4 +76,37 @@ void Ring::take(std::size_t bytes) {
   std::atomic_ref(meta_->data_tail).store(meta_->data_tail + bytes, std::memory_order_release);
 }
 
+Area::Area(Ring& ring, int file, std::size_t bytes) : meta_(ring.meta_), bytes_(bytes) {
+  const std::size_t behind = ring.page_ + ring.bytes_;
+  meta_->aux_offset = behind;
+  meta_->aux_size = bytes;
+  void* const at =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, static_cast<off_t>(behind));
+  if (at == MAP_FAILED)
+    throw std::system_error(errno, std::generic_category(), "an AUX area for perf events");
+  data_ = static_cast<std::byte*>(at);
+}
+
+Area::~Area() { ::munmap(data_, bytes_); }
+
+std::uint64_t Area::written() const {
+  return std::atomic_ref(meta_->aux_head).load(std::memory_order_acquire);
+}
+
+bool Area::read(std::uint64_t begin, std::uint64_t bytes, std::vector<std::byte>& out) const {
+  const std::uint64_t head = written();
+  if (begin > head || bytes > head - begin || head - begin > bytes_) return false;
+  out.resize(bytes);
+  if (out.empty()) return true;
+  const std::size_t from = begin % bytes_;
+  const std::size_t first = std::min(out.size(), bytes_ - from);
+  std::memcpy(out.data(), data_ + from, first);
+  std::memcpy(out.data() + first, data_, out.size() - first);
+  return true;
+}
+
+void Area::take(std::uint64_t end) {
+  std::atomic_ref(meta_->aux_tail).store(std::min(end, written()), std::memory_order_release);
+}
+
 }  // namespace tt::perf

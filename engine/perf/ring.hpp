@@ -56,9 +56,36 @@ class Ring {
   void take(std::size_t bytes);
 
  private:
+  friend class Area;
   perf_event_mmap_page* meta_ = nullptr;
   std::size_t page_ = 0;
   std::size_t bytes_ = 0;
+};
+
+/// The AUX area of an event: a ring buffer into which the processor itself writes. Places in it are
+/// counted over all that was ever written.
+class Area {
+ public:
+  /// Beside the event's ring, which has to outlive it; `bytes`: a power of two, of whole pages.
+  /// std::system_error when the event has no such area, or as with the ring.
+  Area(Ring& ring, int file, std::size_t bytes);
+  ~Area();
+  Area(const Area&) = delete;
+  Area& operator=(const Area&) = delete;
+
+  /// How much has been written.
+  [[nodiscard]] std::uint64_t written() const;
+  /// So much from there on; `out` holds nothing else then. False if it is not there any more, or
+  /// not yet.
+  [[nodiscard]] bool read(std::uint64_t begin, std::uint64_t bytes,
+                          std::vector<std::byte>& out) const;
+  /// All before `end` has been dealt with: the processor may write there.
+  void take(std::uint64_t end);
+
+ private:
+  perf_event_mmap_page* meta_;
+  std::byte* data_;
+  std::size_t bytes_;
 };
 
 }  // namespace tt::perf

@@ -39,6 +39,7 @@ class FakeKernel final : public live::KernelCalls {
     bool foreign = false;                             // another user's
     int parent = 1;
     std::uint64_t started = 0;
+    std::set<int> threads;  // beside the first
   };
   /// What a call is, for the one that lets it fail.
   enum class Call : std::uint8_t {
@@ -47,6 +48,7 @@ class FakeKernel final : public live::KernelCalls {
     trace,
     sample,
     period,
+    resume,
     map_device,
     hint,
     populated,
@@ -170,6 +172,12 @@ class FakeKernel final : public live::KernelCalls {
       for (const auto& [pid, process] : processes) names.push_back(std::to_string(pid));
       return 0;
     }
+    for (const auto& [pid, process] : processes) {
+      if (path != "/proc/" + std::to_string(pid) + "/task") continue;
+      names = {std::to_string(pid)};
+      for (const int thread : process.threads) names.push_back(std::to_string(thread));
+      return 0;
+    }
     const std::string start = path + "/";
     for (auto file = files.lower_bound(start);
          file != files.end() && file->first.starts_with(start); ++file) {
@@ -241,7 +249,7 @@ class FakeKernel final : public live::KernelCalls {
     return 0;
   }
 
-  /// A machine whose processors sample as Intel's or AMD's do.
+  /// A machine whose processors sample as Intel's, AMD's or Arm's do.
   void have_pebs() {
     files["/sys/devices/system/cpu/online"] = "0-1\n";
     const std::string cpu = "/sys/bus/event_source/devices/cpu/";
@@ -262,6 +270,19 @@ class FakeKernel final : public live::KernelCalls {
     files[ibs + "format/l3missonly"] = "config:16\n";
     has_samples = true;
   }
+  void have_spe() {
+    const std::string spe = "/sys/bus/event_source/devices/arm_spe_0/";
+    files[spe + "type"] = "10\n";
+    files[spe + "cpumask"] = "0-1\n";
+    files[spe + "caps/min_interval"] = "1024\n";
+    files[spe + "format/jitter"] = "config:16\n";
+    files[spe + "format/load_filter"] = "config:33\n";
+    files[spe + "format/store_filter"] = "config:34\n";
+    files[spe + "format/event_filter"] = "config1:0-63\n";
+    has_samples = true;
+  }
+  static inline const std::string midr =
+      "/sys/devices/system/cpu/cpu0/regs/identification/midr_el1";
   /// One that marks pages for hinting faults.
   void have_hints() {
     files["/sys/devices/system/cpu/online"] = "0-1\n";
@@ -275,9 +296,13 @@ class FakeKernel final : public live::KernelCalls {
     std::vector<live::SampledEvent> events;
     std::vector<std::uint64_t> periods;
     std::vector<std::byte> bytes;
+    std::vector<std::byte> area;        // all that was ever written there
+    std::uint64_t told = 0, taken = 0;  // so much of it
+    int resumed = 0;                    // times
   };
   std::map<int, std::shared_ptr<Sampled>> sampled;  // by processor; those opened last
   std::function<void(Sampled&)> sampling;
+  std::function<void(Sampled&)> drains;  // what is in an area is told, when a period is set
   int sample(std::span<const live::SampledEvent> events, int processor,
              std::unique_ptr<live::SampleRing>& out) override {
     if (const int error = failed(Call::sample)) return error;
@@ -414,7 +439,22 @@ class FakeKernel final : public live::KernelCalls {
     int set_period(std::size_t event, std::uint64_t period) override {
       if (const int error = kernel_.failed(Call::period)) return error;
       sampled_->periods.at(event) = period;
+      if (kernel_.drains) kernel_.drains(*sampled_);
       return 0;
+    }
+    std::uint64_t area_written() override { return sampled_->told; }
+    bool read_area(std::uint64_t begin, std::uint64_t bytes, std::vector<std::byte>& out) override {
+      const std::vector<std::byte>& area = sampled_->area;
+      if (begin < sampled_->taken || begin > area.size() || bytes > area.size() - begin)
+        return false;
+      const auto from = area.begin() + static_cast<std::ptrdiff_t>(begin);
+      out.assign(from, from + static_cast<std::ptrdiff_t>(bytes));
+      return true;
+    }
+    void take_area(std::uint64_t end) override { sampled_->taken = end; }
+    int resume() override {
+      ++sampled_->resumed;
+      return kernel_.failed(Call::resume);
     }
 
    private:

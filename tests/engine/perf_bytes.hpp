@@ -99,4 +99,43 @@ inline void ibs_sample(Bytes& out, int pid, std::uint64_t period, const IbsRegis
   record(out, PERF_RECORD_SAMPLE, body, misc);
 }
 
+/// A record of SPE, in the order in which processors write its packets; 64 bytes.
+struct SpeFields {
+  int thread = 0;
+  std::uint64_t address = 0;
+  bool store = false;
+  std::uint64_t events = 0b1110;  // done, and missed the first cache
+  int source = -1;                // none
+  std::uint16_t cycles = 300;
+  bool timed = false;
+};
+inline void spe_record(Bytes& out, const SpeFields& fields) {
+  const std::size_t begin = out.size();
+  const auto packet = [&](std::uint8_t header, auto value) {
+    put(out, header);
+    put(out, value);
+  };
+  packet(0xb0, std::uint64_t{0x401000});  // the instruction
+  if (fields.thread > 0) packet(0x65, static_cast<std::uint32_t>(fields.thread));
+  packet(0x49, static_cast<std::uint8_t>(fields.store ? 1 : 0));
+  packet(0x62, static_cast<std::uint32_t>(fields.events));
+  packet(0x99, std::uint16_t{7});  // until it was issued
+  packet(0x98, fields.cycles);
+  packet(0xb2, fields.address);
+  packet(0x9a, std::uint16_t{1});  // of translation
+  if (fields.source >= 0) packet(0x43, static_cast<std::uint8_t>(fields.source));
+  if (fields.timed)
+    packet(0x71, std::uint64_t{0x123456789});
+  else
+    put(out, std::uint8_t{1});
+  out.resize(begin + 64);
+}
+/// That there is more in an area.
+inline void area_record(Bytes& out, std::uint64_t begin, std::uint64_t bytes,
+                        std::uint64_t flags = 0) {
+  Bytes body;
+  for (const std::uint64_t value : {begin, bytes, flags}) put(body, value);
+  record(out, PERF_RECORD_AUX, body);
+}
+
 }  // namespace tt::test

@@ -315,7 +315,7 @@ namespace {
 /// A process of 4096 pages of which 512 are accessed, on a machine that samples, under a policy
 /// with a budget of 600.
 struct Program {
-  enum class By : std::uint8_t { pebs, ibs, hints };
+  enum class By : std::uint8_t { pebs, ibs, spe, hints };
   static constexpr std::uint64_t limit = 600;
   FakeKernel kernel{{8192, 8192}};
   std::unique_ptr<PerfSamples> source;
@@ -333,12 +333,14 @@ struct Program {
     kernel.have_pebs();
     kernel.have_ibs();
     kernel.have_hints();
-    if (by == By::ibs) events *= 10;     // operations, not misses
+    kernel.have_spe();
+    if (operations()) events *= 10;      // not misses
     if (by == By::hints) events = 5000;  // a guest of Linux 6.12 had 5,000 to 13,000 in all
     kernel.clock = from_seconds(1000);
     source = std::make_unique<PerfSamples>(kernel,
                                            by == By::pebs  ? *find_pebs(kernel, 128)
                                            : by == By::ibs ? *find_ibs(kernel, true)
+                                           : by == By::spe ? *find_spe(kernel, true)
                                                            : *find_hints(kernel),
                                            PerfSamples::Options{});
     live::Nodes nodes;
@@ -360,16 +362,21 @@ struct Program {
         [](live::LiveMemory&) { return false; }, live::Loop::Options{}, kernel.clock);
     told = kernel.clock;
   }
+  [[nodiscard]] bool operations() const { return by == By::ibs || by == By::spe; }
   /// What its processors have sampled meanwhile: a fifth of it are others' accesses and hits.
   void sample() {
     const double time = seconds(kernel.clock - std::exchange(told, kernel.clock));
     for (auto& [processor, on] : kernel.sampled) {
       for (std::size_t event = 0; event < on->periods.size(); ++event) {
         const double rate = event == 0 ? events : events / 10;
-        owed[event] += rate * time / static_cast<double>(on->periods[event]);
+        const std::uint64_t jitter = by == By::spe ? 128 : 0;  // at random below 256
+        owed[event] += rate * time / static_cast<double>(on->periods[event] + jitter);
         for (; owed[event] >= 1; owed[event] -= 1)
-          record(on->bytes, heap + (hot + rng.below(512)) * page, on->periods[event], event == 1);
+          record(by == By::spe ? on->area : on->bytes, heap + (hot + rng.below(512)) * page,
+                 on->periods[event], event == 1);
       }
+      if (const std::uint64_t more = on->area.size() - on->told; more > 0)
+        test::area_record(on->bytes, std::exchange(on->told, on->area.size()), more);
     }
   }
   void record(Bytes& out, std::uint64_t address, std::uint64_t period, bool store) {
@@ -377,6 +384,12 @@ struct Program {
     const int of = what == 0 ? 99 : pid;
     if (by == By::hints) {
       test::fault(out, of, what == 1 ? heap - page : address, period);
+    } else if (by == By::spe) {
+      test::spe_record(out, {.thread = of,
+                             .address = address,
+                             .store = rng.below(10) == 0,
+                             .events = what == 1 ? 0b110U : 0b1110U,
+                             .cycles = static_cast<std::uint16_t>(what == 1 ? 9 : 300)});
     } else if (by == By::ibs) {
       const std::uint64_t missed = what == 1 ? 0 : 1 << 20;
       const std::uint64_t kind = rng.below(10) == 0 ? 2 : 1;
@@ -403,20 +416,23 @@ constexpr std::uint64_t most_of_it = 486;  // 95 of 100
 
 TEST("live perf: a hot set that the processor samples ends in the fast tier, within its budget") {
   for (const char* const name : {"hybridtier", "freqtier", "hemem", "memtis", "unified"}) {
-    for (const Program::By by : {Program::By::pebs, Program::By::ibs}) {
-      const bool ibs = by == Program::By::ibs;
+    for (const Program::By by : {Program::By::pebs, Program::By::ibs, Program::By::spe}) {
+      const std::string source = by == Program::By::pebs  ? "pebs"
+                                 : by == Program::By::ibs ? "ibs"
+                                                          : "spe";
       Program program{name, by};
-      const double time = ibs ? 25 : 8;  // batches of 100,000 fill more slowly
+      const double time = by == Program::By::ibs   ? 25  // batches of 100,000 fill more slowly
+                          : by == Program::By::spe ? 4
+                                                   : 8;
       program.run(time);
       CHECK(program.fast() >= most_of_it);
       if (program.fast() < most_of_it)
-        std::cerr << "  " << name << " by " << (ibs ? "ibs" : "pebs") << ": " << program.fast()
-                  << " of 512\n"
+        std::cerr << "  " << name << " by " << source << ": " << program.fast() << " of 512\n"
                   << program.source->text() << "\n";
       CHECK(program.kernel.most_on_node_0 <= Program::limit);
       CHECK_EQ(program.source->lost(), 0u);
       const std::string text = program.source->text();
-      CHECK(text.find(ibs ? " samples by the processor's ibs" : "pebs") != std::string::npos);
+      CHECK(text.find(" samples by the processor's " + source) != std::string::npos);
       CHECK(text.find("of other processes") != std::string::npos);
       CHECK(text.find("served by caches") != std::string::npos);
       CHECK(text.find("estimated") == std::string::npos);
@@ -424,7 +440,7 @@ TEST("live perf: a hot set that the processor samples ends in the fast tier, wit
       CHECK(counters.samples_taken > 1000);
       // Four fifths of two processors' misses, whatever the periods were.
       const double all = counters.loads[0] + counters.loads[1] +
-                         (ibs ? counters.stores[0] + counters.stores[1] : 0.0);
+                         (program.operations() ? counters.stores[0] + counters.stores[1] : 0.0);
       CHECK_NEAR(all / (0.8 * 2 * program.events * time), 1, 0.05);
       CHECK(counters.loads[0] > counters.loads[1]);
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Fuzz target: records in a ring of perf events, or in that of an emulated machine. The first byte
-// of an input says whose they are: DAMON's, PEBS's, IBS's, those of hinting faults, the machine's.
+// of an input says whose they are: DAMON's, PEBS's, IBS's, those of hinting faults, the machine's,
+// or those of an area into which SPE writes.
 #include <algorithm>
 #include <cstddef>
 
@@ -12,6 +13,7 @@
 #include "live/emulated_samples.hpp"
 #include "live/live_memory.hpp"
 #include "live/perf_samples.hpp"
+#include "perf/records.hpp"
 
 namespace tt::fuzz {
 namespace {
@@ -24,8 +26,15 @@ constexpr std::size_t at_size = 6;  // in a record's header
 /// Where the records begin, so that their words are aligned as a ring's are.
 constexpr std::size_t records_at = 8;
 
-int whose(const Bytes& input) { return static_cast<unsigned char>(input[0]) % 5; }
-constexpr int machines = 4;
+int whose(const Bytes& input) { return static_cast<unsigned char>(input[0]) % 6; }
+constexpr int machines = 4, areas = 5;
+
+/// Of an area: how it is told, and then what it holds.
+struct Area {
+  perf_event_header header;
+  perf::AreaRecord record;
+};
+constexpr std::size_t area_at = records_at + sizeof(Area);
 
 // Of the emulated machine: how its ring begins, and then what it does between two looks of the
 // reader, to which it may do anything.
@@ -100,10 +109,38 @@ void refit_machine(Bytes& input, Rng& rng) {
   }
 }
 
+/// Of a process that is watched, so that its samples are looked up; none of its pages is known.
+bool run_area(const Bytes& input, FakeKernel& kernel, const live::LiveMemory& memory) {
+  if (input.size() < area_at) return false;
+  live::PerfSamples source{kernel, *find_spe(kernel, true), {}};
+  source.start(std::vector{7});
+  FakeKernel::Sampled& on = *kernel.sampled.at(0);
+  const auto* const begin = reinterpret_cast<const std::byte*>(input.data());
+  on.bytes.assign(begin + records_at, begin + area_at);
+  on.area.assign(begin + area_at, begin + input.size());
+  std::vector<Sample> samples;
+  source.collect(memory, from_seconds(1), samples);
+  (void)source.text();
+  if (!samples.empty()) throw std::logic_error("a sample of a page that is not known");
+  return true;
+}
+
+/// Tells of what there is.
+void refit_area(Bytes& input) {
+  if (input.size() < area_at) return;
+  auto told = peek<Area>(input, records_at);
+  told.header.type = PERF_RECORD_AUX;
+  told.header.size = sizeof told;
+  told.record.begin = 0;
+  told.record.bytes = input.size() - area_at;
+  poke(input, records_at, told);
+}
+
 /// Makes sizes of records such as there are, so that those behind are seen, too.
 void refit(Bytes& input, Rng& rng) {
   if (rng.below(8) == 0) return;
   if (input.size() >= records_at && whose(input) == machines) return refit_machine(input, rng);
+  if (input.size() >= records_at && whose(input) == areas) return refit_area(input);
   for (std::size_t at = records_at; at + 8 <= input.size();) {
     auto size = peek<std::uint16_t>(input, at + at_size);
     if (size < 8 || size % 8 != 0 || size > input.size() - at) {
@@ -134,10 +171,13 @@ bool run(const Bytes& input, const std::filesystem::path&) {
     kernel.have_pebs();
     kernel.have_ibs();
     kernel.have_hints();
+    kernel.have_spe();
+    kernel.processes[7];
     live::Nodes nodes;
     nodes.of = {std::vector{0}, std::vector{1}};
     const live::LiveMemory memory{kernel, nodes, {}};
     if (kind == machines) return run_machine(input, memory);
+    if (kind == areas) return run_area(input, kernel, memory);
     live::PerfSamples source{kernel,
                              kind == 1   ? *find_pebs(kernel, 128)
                              : kind == 2 ? *find_ibs(kernel, true)
@@ -170,6 +210,17 @@ Bytes made_machine() {
   return out;
 }
 
+Bytes made_area() {
+  test::Bytes area;
+  for (std::uint64_t i = 0; i < 3; ++i)
+    test::spe_record(area, {.thread = 7, .address = heap + i * FakeKernel::huge, .source = 0xe});
+  Bytes out(area_at + area.size());
+  out[0] = areas;
+  std::memcpy(out.data() + area_at, area.data(), area.size());
+  refit_area(out);
+  return out;
+}
+
 Bytes made(int whose) {
   test::Bytes records;
   for (std::uint64_t i = 0; i < 3; ++i) {
@@ -185,7 +236,7 @@ Bytes made(int whose) {
   return out;
 }
 
-std::vector<Bytes> seeds() { return {made(0), made(1), made(2), made_machine()}; }
+std::vector<Bytes> seeds() { return {made(0), made(1), made(2), made_machine(), made_area()}; }
 
 }  // namespace
 

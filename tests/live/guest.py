@@ -15,26 +15,25 @@ from tuner.emulate.guest import Failed, Ran, Tools, boot
 __all__ = ["Failed", "Ran", "Tools", "Unusable", "boot", "built", "program"]
 
 
-def program(package: str, path: str) -> dict[str, bytes]:
-    """A program of Debian's with the libraries that it loads, by their paths in the guest."""
+def program(package: str, *paths: str) -> dict[str, bytes]:
+    """Programs of a package of Debian's with the libraries that they load, by their paths in the
+    guest."""
     suite = Suite(STABLE)
     # As if nothing were installed: what the host has may be of another version.
     needed = suite.missing(package)
     own = package.split("-")[0]
     root = suite.unpacked(package, [name for name in needed if name.startswith(("lib", own))])
-    folders = [root / "usr/lib/x86_64-linux-gnu", root / "lib/x86_64-linux-gnu"]
+    common = root / "usr/lib/x86_64-linux-gnu"
+    folders = [common / own, common, root / "lib/x86_64-linux-gnu"]
     loader = next(each / "ld-linux-x86-64.so.2" for each in reversed(folders) if each.is_dir())
     places = ":".join(str(folder) for folder in folders)
-    said = run(str(loader), "--library-path", places, "--list", str(root / path))
-    files = {
-        f"/lib/x86_64-linux-gnu/{name}": Path(found).read_bytes()
-        for name, found in re.findall(r"^\s*([^/\s]+) => (/\S+) ", said, re.MULTILINE)
-    }
-    return {
-        **files,
-        f"/{path}": (root / path).read_bytes(),
-        "/lib64/ld-linux-x86-64.so.2": loader.read_bytes(),
-    }
+    files = {"/lib64/ld-linux-x86-64.so.2": loader.read_bytes()}
+    for path in paths:
+        said = run(str(loader), "--library-path", places, "--list", str(root / path))
+        files[f"/{path}"] = (root / path).read_bytes()
+        for name, found in re.findall(r"^\s*([^/\s]+) => (/\S+) ", said, re.MULTILINE):
+            files[f"/lib/x86_64-linux-gnu/{name}"] = Path(found).read_bytes()
+    return files
 
 
 def built(work: Path) -> dict[str, bytes]:

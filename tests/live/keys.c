@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: MIT
 
-// A client of Redis on this machine's port 6379, which makes some keys hot:
-// keys fill HOT COLD            so many keys, the hot ones first, with values of 1000 bytes
-// keys load HOT COLD SHARE SECONDS TIERD
-//                               reads keys and writes to parts of values in place, 15 of 16 of them
-//                               hot ones, and checks what it reads; every five seconds it tells how
-//                               many pages with hot values are on node 0, and which share of a
-//                               processor TIERD (a process) and the kernel's DAMON have had. It
-//                               ends when SHARE percent of these pages are, or so many seconds are
-//                               over
+// A client of SERVER, redis-server or memcached on its usual port of this machine, which makes some
+// keys hot:
+// keys SERVER fill HOT COLD     so many keys, the hot ones first, with values of 1000 bytes
+// keys SERVER load HOT COLD SHARE LIMIT SECONDS TIERD
+//                               reads keys, 15 of 16 of them hot ones, and writes to values: to
+//                               parts of any in Redis, where they stay in place, and to whole cold
+//                               ones in memcached, where they do not. It checks what it reads;
+//                               every five seconds it tells how many pages with hot values are on
+//                               node 0, and which share of a processor TIERD (a process) and the
+//                               kernel's DAMON have had. It ends when SHARE percent of these pages
+//                               are, and no more than LIMIT MiB of all; or so many seconds are over
 // Exit status 1 for a wrong value.
 #include "common.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <sys/socket.h>
 
 enum { value_bytes = 1000, batch = 64, tell_seconds = 5 };
 
+static const char* name;  // the server's
+static int is_redis;
 static int server;
 static char buffer[1 << 20];
 static size_t filled, taken;
@@ -26,7 +31,7 @@ static size_t filled, taken;
 static void send_all(const char* text, size_t bytes) {
   while (bytes > 0) {
     const ssize_t sent = write(server, text, bytes);
-    if (sent <= 0) fail("sending to Redis");
+    if (sent <= 0) fail("sending to the server");
     text += sent;
     bytes -= (size_t)sent;
   }
@@ -40,7 +45,7 @@ static const char* receive(size_t bytes) {
   }
   while (filled < bytes) {
     const ssize_t got = read(server, buffer + filled, sizeof buffer - filled);
-    if (got <= 0) fail("an answer of Redis");
+    if (got <= 0) fail("an answer of the server");
     filled += (size_t)got;
   }
   taken += bytes;
@@ -57,12 +62,19 @@ static void receive_line(char* out, size_t most) {
     out[at] = byte;
   }
 }
+/// memcached does not say when it listens.
 static void connect_to_server(void) {
-  server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const struct sockaddr_in at = {
-      .sin_family = AF_INET, .sin_port = htons(6379), .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  if (server < 0 || connect(server, (const struct sockaddr*)&at, sizeof at) != 0)
-    fail("a connection to Redis");
+  const struct sockaddr_in at = {.sin_family = AF_INET,
+                                 .sin_port = htons(is_redis ? 6379 : 11211),
+                                 .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  for (const double began = now(); now() - began < 60; close(server)) {
+    server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (server < 0) fail("a socket");
+    if (connect(server, (const struct sockaddr*)&at, sizeof at) == 0) return;
+    if (errno != ECONNREFUSED) break;
+    sched_yield();
+  }
+  fail("a connection to the server");
 }
 
 /// "value 00001234 " and what follows from the number, with a part that says how often it was
@@ -72,28 +84,54 @@ static void make_value(char* out, long key, unsigned count) {
   memcpy(out + snprintf(out, 32, "value %08ld %08u", key, count), " ", 1);
 }
 
-static long append_set(char* out, long key) {
-  const long head =
-      sprintf(out, "*3\r\n$3\r\nSET\r\n$12\r\nkey:%08ld\r\n$%d\r\n", key, value_bytes);
-  make_value(out + head, key, 0);
+static long append_set(char* out, long key, unsigned count) {
+  const char* const form =
+      is_redis ? "*3\r\n$3\r\nSET\r\n$12\r\nkey:%08ld\r\n$%d\r\n" : "set key:%08ld 0 0 %d\r\n";
+  const long head = sprintf(out, form, key, value_bytes);
+  make_value(out + head, key, count);
   memcpy(out + head + value_bytes, "\r\n", 2);
   return head + value_bytes + 2;
+}
+static long append_get(char* out, long key) {
+  return sprintf(out, is_redis ? "*2\r\n$3\r\nGET\r\n$12\r\nkey:%08ld\r\n" : "get key:%08ld\r\n",
+                 key);
+}
+/// Of the part of a value that counts.
+static long append_write(char* out, long key, unsigned count) {
+  if (!is_redis) return append_set(out, key, count);
+  return sprintf(out, "*4\r\n$8\r\nSETRANGE\r\n$12\r\nkey:%08ld\r\n$2\r\n15\r\n$8\r\n%08u\r\n", key,
+                 count);
+}
+/// A value, or NULL for the answer to a write; ends the program for any other answer.
+static const char* receive_answer(void) {
+  char line[64];
+  receive_line(line, sizeof line);
+  if (is_redis ? strcmp(line, "+OK") == 0 || (line[0] == ':' && atoi(line + 1) == value_bytes)
+               : strcmp(line, "STORED") == 0)
+    return NULL;
+  long key;
+  int bytes = 0;
+  if (is_redis ? sscanf(line, "$%d", &bytes) == 1
+               : sscanf(line, "VALUE key:%ld 0 %d", &key, &bytes) == 2) {
+    static char value[value_bytes];
+    if (bytes == value_bytes) {
+      memcpy(value, receive(value_bytes + 2), value_bytes);
+      if (!is_redis) receive_line(line, sizeof line);
+      if (is_redis || strcmp(line, "END") == 0) return value;
+    }
+  }
+  printf("%s said %s\n", name, line);
+  exit(1);
 }
 
 static int fill(long keys) {
   static char asked[batch * (value_bytes + 128)];
-  char line[64];
   for (long key = 0; key < keys;) {
     long bytes = 0, count = 0;
-    for (; count < batch && key < keys; ++count, ++key) bytes += append_set(asked + bytes, key);
+    for (; count < batch && key < keys; ++count, ++key) bytes += append_set(asked + bytes, key, 0);
     send_all(asked, (size_t)bytes);
-    for (; count > 0; --count) {
-      receive_line(line, sizeof line);
-      if (strcmp(line, "+OK") != 0) {
-        printf("Redis said %s\n", line);
-        return 1;
-      }
-    }
+    for (; count > 0; --count)
+      if (receive_answer() != NULL) return 1;
   }
   return 0;
 }
@@ -137,14 +175,14 @@ static long process(const char* name) {
 static void** hot_pages;
 static unsigned long hot_count;
 
-static void find_hot_pages(long redis, long hot) {
+static void find_hot_pages(long pid, long hot) {
   enum { piece = 1 << 20 };
   static char part[piece + 64];
   char path[64], line[512];
   hot_pages = malloc((size_t)hot * sizeof *hot_pages);
-  snprintf(path, sizeof path, "/proc/%ld/mem", redis);
+  snprintf(path, sizeof path, "/proc/%ld/mem", pid);
   const int memory = open(path, O_RDONLY | O_CLOEXEC);
-  snprintf(path, sizeof path, "/proc/%ld/maps", redis);
+  snprintf(path, sizeof path, "/proc/%ld/maps", pid);
   FILE* const maps = fopen(path, "re");
   if (memory < 0 || maps == NULL) fail(path);
   while (fgets(line, sizeof line, maps) != NULL) {
@@ -172,55 +210,49 @@ static void find_hot_pages(long redis, long hot) {
   fclose(maps);
   close(memory);
 }
-static long hot_on_node_0(long redis) {
+static long hot_on_node_0(long pid) {
   static int status[1 << 16];
   long fast = 0;
   if (hot_count == 0 || hot_count > sizeof status / sizeof *status) fail("pages of hot values");
-  if (syscall(SYS_move_pages, redis, hot_count, hot_pages, NULL, status, 0) != 0)
+  if (syscall(SYS_move_pages, pid, hot_count, hot_pages, NULL, status, 0) != 0)
     fail("where the pages are");
   for (unsigned long i = 0; i < hot_count; ++i) fast += status[i] == 0;
   return fast;
 }
 
-static int load(long hot, long cold, long share, double seconds, long tierd) {
-  static char asked[batch * 128];
+static int load(long hot, long cold, long share, long limit, double seconds, long tierd) {
+  static char asked[batch * (value_bytes + 128)];
   static unsigned* counts;
-  char line[64], wanted[value_bytes];
+  char wanted[value_bytes];
   counts = calloc((size_t)(hot + cold), sizeof *counts);
   uint64_t state = 88172645463325252ULL;
-  const long redis = process("redis-server"), damon = process("kdamond");
-  if (redis == 0) fail("redis-server");
-  find_hot_pages(redis, hot);
+  const long pid = process(name), damon = process("kdamond");
+  if (pid == 0) fail(name);
+  find_hot_pages(pid, hot);
   const double began = now(), hertz = (double)sysconf(_SC_CLK_TCK);
   const long own = ticks(tierd), kernels = ticks(damon);
-  long requests = 0, fast = 0;
-  for (double told = began; told - began < seconds && 100 * fast < share * (long)hot_count;) {
+  long requests = 0;
+  int reached = 0;
+  for (double told = began; told - began < seconds && !reached;) {
     long keys[batch], bytes = 0;
     for (int i = 0; i < batch; ++i) {
       const uint64_t drawn = random_of(&state);
-      const int is_write = drawn >> 60 == 0;
-      const long key = drawn % 16 != 0 ? (long)(drawn >> 8) % hot : hot + (long)(drawn >> 8) % cold;
+      const int is_hot = drawn % 16 != 0;
+      // A share of 1 in 16, of Redis's values or of memcached's cold ones.
+      const int is_write = drawn >> 60 == 0 && (is_redis || !is_hot);
+      const long key = is_hot ? (long)(drawn >> 8) % hot : hot + (long)(drawn >> 8) % cold;
       keys[i] = is_write ? -1 - key : key;
-      if (is_write)
-        bytes += sprintf(asked + bytes,
-                         "*4\r\n$8\r\nSETRANGE\r\n$12\r\nkey:%08ld\r\n$2\r\n15\r\n$8\r\n%08u\r\n",
-                         key, ++counts[key]);
-      else
-        bytes += sprintf(asked + bytes, "*2\r\n$3\r\nGET\r\n$12\r\nkey:%08ld\r\n", key);
+      bytes += is_write ? append_write(asked + bytes, key, ++counts[key])
+                        : append_get(asked + bytes, key);
       // What follows in the batch sees this write: one key is not read before it in the same one.
       for (int j = 0; is_write && j < i; ++j)
         if (keys[j] == key) keys[j] = -1 - key;
     }
     send_all(asked, (size_t)bytes);
     for (int i = 0; i < batch; ++i) {
-      receive_line(line, sizeof line);
-      if (line[0] == ':' && atoi(line + 1) == value_bytes) continue;
-      if (line[0] != '$' || atoi(line + 1) != value_bytes) {
-        printf("Redis said %s\n", line);
-        return 1;
-      }
-      const char* const value = receive(value_bytes + 2);
+      const char* const value = receive_answer();
       if (keys[i] < 0) continue;
+      if (value == NULL) return 1;
       make_value(wanted, keys[i], counts[keys[i]]);
       if (memcmp(value, wanted, value_bytes) == 0) continue;
       printf("key %ld: found %.30s, expected %.30s\n", keys[i], value, wanted);
@@ -230,11 +262,12 @@ static int load(long hot, long cold, long share, double seconds, long tierd) {
     const double t = now();
     if (t - told < tell_seconds) continue;
     told = t;
-    fast = hot_on_node_0(redis);
+    const long fast = hot_on_node_0(pid), all = fast_pages((int)pid) / mib_pages;
+    reached = 100 * fast >= share * (long)hot_count && all <= limit;
     printf(
         "second %.0f: %ld of %lu pages of hot values fast, %ld MiB in all; %ld requests; of a "
         "processor tierd %.1f %%, DAMON %.1f %%\n",
-        t - began, fast, hot_count, fast_pages((int)redis) / mib_pages, requests,
+        t - began, fast, hot_count, all, requests,
         (double)(ticks(tierd) - own) / hertz / (t - began) * 100,
         (double)(ticks(damon) - kernels) / hertz / (t - began) * 100);
     fflush(stdout);
@@ -244,9 +277,11 @@ static int load(long hot, long cold, long share, double seconds, long tierd) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 4 && argc != 7) return 2;
-  const long hot = atol(argv[2]), cold = atol(argv[3]);
+  if (argc != 5 && argc != 9) return 2;
+  name = argv[1];
+  is_redis = strcmp(name, "redis-server") == 0;
+  const long hot = atol(argv[3]), cold = atol(argv[4]);
   connect_to_server();
-  if (argc == 4) return fill(hot + cold);
-  return load(hot, cold, atol(argv[4]), atof(argv[5]), atol(argv[6]));
+  if (argc == 5) return fill(hot + cold);
+  return load(hot, cold, atol(argv[5]), atol(argv[6]), atof(argv[7]), atol(argv[8]));
 }
