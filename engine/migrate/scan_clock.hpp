@@ -15,10 +15,9 @@
 // times its size: then the next follows at once. All sizes are knobs, so a miniature keeps the
 // time that a pass takes.
 //
-// A thread runs for 32 times as long as it has scanned, beyond the period, before it scans again;
-// where the application has several, others take their turns meanwhile.
-//
-// Not kept: that a task's first scan is two seconds late (numa_balancing/scan_delay_ms, twice).
+// Not kept: that a thread runs for 32 times as long as it has scanned, beyond the period, before it
+// scans again, while others of its process take their turns; and that a task's first scan is two
+// seconds late (numa_balancing/scan_delay_ms, twice).
 #pragma once
 
 #include <cstdint>
@@ -60,8 +59,6 @@ class ScanClock {
   void slow_down() { adapt(0, 0, false); }
 
  private:
-  /// From the last window to the next.
-  [[nodiscard]] Nanos pause() const;
   [[nodiscard]] double windows() const;
   [[nodiscard]] Nanos shortest() const;
   [[nodiscard]] Nanos longest() const;
@@ -74,8 +71,6 @@ class ScanClock {
   MappedRanges space_;
   PageId cursor_;
   Nanos last_{};
-  Nanos took_{};         // of a thread's time, the last window
-  double threads_ = 1;   // of the application
   Nanos adapted_{};  // 0: never
   std::uint64_t passes_ = 0;
   std::vector<std::uint64_t> untouched_;  // scratch

@@ -120,6 +120,7 @@ class KswapdPolicy : public HintFaultPolicy {
     return kswapd_.awake() ? std::min(migrate::Reclaim::period, clock_.period()) : clock_.period();
   }
   void on_migrated(std::span<const MigrationResult> results, Nanos) override {
+    kswapd_.moved(results);
     for (const MigrationResult& result : results)
       if (result.outcome == Outcome::done) lists_.moved(result.page, result.to);
   }
@@ -142,8 +143,8 @@ class KswapdPolicy : public HintFaultPolicy {
         kswapd_(context.memory, lists_, context.knobs, target) {}
 
   /// kswapd begins at once.
-  void reclaim(Nanos now) {
-    kswapd_.wake();
+  void reclaim(Nanos now, std::uint64_t refused = 0) {
+    kswapd_.wake(refused);
     kswapd_.run(now);
   }
 

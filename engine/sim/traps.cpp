@@ -42,9 +42,7 @@ Traps::Traps(PageTable& pages, Ledger& ledger, const MachineProfile& profile, do
       profile_(profile),
       scale_(scale),
       threads_(threads),
-      rng_(mix64(seed ^ 0x7472617073ULL)) {  // not the sampler's numbers
-  ledger_.counters().threads = threads;
-}
+      rng_(mix64(seed ^ 0x7472617073ULL)) {}  // not the sampler's numbers
 
 std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, double now_ns) {
   if (!protected_at_ms_) protected_at_ms_ = PerPage<std::uint32_t>{pages_.size()};
@@ -69,8 +67,6 @@ std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, d
       }
   const double real = static_cast<double>(entries) * scale_;
   application_ns_ += real * profile_.pte_ns + threads_ * profile_.tlb_flush_us * 1e3;
-  ledger_.counters().protect_seconds +=
-      (real * profile_.pte_ns + profile_.tlb_flush_us * 1e3) * 1e-9;
   ledger_.counters().protected_pages += static_cast<double>(count);
   ledger_.sums()[Sum::pages_protected] += real;
   return count;

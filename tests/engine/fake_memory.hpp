@@ -170,7 +170,6 @@ class FakeMemory final : public Memory {
   std::function<SamplingRequest(const SamplingRequest&)> grant;  // all, if empty
   std::function<Movers(const Movers&)> grant_movers;             // likewise
   Counters now;                                                  // what counters() answers
-  double protect_seconds_a_page = 0;
   std::array<std::uint64_t, work_count> charged{};
   std::array<std::uint64_t, work_count> charged_application{};
   Nanos clock{};                          // when pages are protected
@@ -250,7 +249,6 @@ class FakeMemory final : public Memory {
         set(untouched, page.value - range.first.value);
       }
     });
-    now.protect_seconds += static_cast<double>(count) * protect_seconds_a_page;
     return count;
   }
   /// A unit has one bit, its first page's.

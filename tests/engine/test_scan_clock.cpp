@@ -62,20 +62,6 @@ TEST("scan clock: no faster than the highest rate") {
   CHECK(c.clock.period() == from_millis(400));
 }
 
-TEST("scan clock: a thread runs for 32 times as long as it has scanned before it does again") {
-  const auto second_scan = [](double threads) {
-    Clock c;
-    c.memory.protect_seconds_a_page = 0.001 / 16;
-    c.memory.now.threads = threads;
-    CHECK_EQ(c.clock.run(from_millis(100), Tiers::slow), 16u);
-    int ms = 101;
-    while (c.clock.run(from_millis(ms), Tiers::slow) == 0) ++ms;
-    return ms;
-  };
-  CHECK_EQ(second_scan(1), 232);
-  CHECK_EQ(second_scan(2), 200);  // the other one scans
-}
-
 TEST("scan clock: a late scan keeps its turn once; what was missed is lost") {
   Clock c;
   CHECK_EQ(c.clock.run(from_millis(150), Tiers::slow), 16u);
@@ -155,9 +141,7 @@ struct Kswapd {
   LruLists lists{memory, 1024};
   Reclaim reclaim;
   explicit Kswapd(const KnobMap& raw = {}, double target = 0.05)
-      : reclaim(memory, lists,
-                with(knob::list(migrate::reclaim_knobs(), migrate::kernel_marks_knobs()), raw),
-                target) {
+      : reclaim(memory, lists, with(migrate::reclaim_knobs(), raw), target) {
     lists.map(range(0, 100));
     for (std::uint64_t p = 0; p < 100; ++p) memory.touch({p}, Tier::fast);
     memory.accessed(range(0, 100), {}, true);
@@ -174,16 +158,6 @@ TEST("reclaim: asleep it does nothing; awake it demotes the inactive tail up to 
   CHECK((k.memory.queued(Tier::slow) == std::vector<std::uint64_t>{0, 1, 2, 3, 4}));
   CHECK_EQ(k.reclaim.run(from_seconds(1)), 0u);  // on their way
   CHECK(k.reclaim.awake());
-  k.memory.complete();
-  CHECK_EQ(k.reclaim.run(from_seconds(1)), 0u);
-  CHECK(!k.reclaim.awake());
-}
-
-TEST("reclaim: looks at twice as many pages with each step, and so demotes more than is missing") {
-  Kswapd k({{"watermark_min", 0.0}, {"watermark_scale", 0.05}}, 0.1);  // high: 10 pages
-  k.reclaim.wake();
-  // Of 100 pages: 1 + 1 + 1 + 1 + 1 + 1 + 2 + 4 = 12.
-  CHECK_EQ(k.reclaim.run(from_seconds(1)), 12u);  // 10 are missing
   k.memory.complete();
   CHECK_EQ(k.reclaim.run(from_seconds(1)), 0u);
   CHECK(!k.reclaim.awake());
