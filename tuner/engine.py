@@ -38,8 +38,8 @@ def version() -> str:
 
 def ids() -> dict[str, str]:
     """Hashes of the sources that the engine was built from, without their comments: of its
-    `policies`, of its `simulator` with what Python is told through, of what is `live` (tierd without
-    its policies), of the `emulated` machine, and of the `whole`."""
+    `policies`, of its `simulator` with what Python is told through, of `live` (tierd without its
+    policies), of the `emulated` machine, and of the `whole`."""
     return dict(native().ids())
 
 

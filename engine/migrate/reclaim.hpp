@@ -6,14 +6,14 @@
 // It sleeps until it is woken: by an allocation or promotion that found too little room, by
 // on_pressure(), by a policy's timer. Awake, each pass demotes from the tail of the inactive list
 // what has not been accessed since the page was last looked at (track/lru_lists.hpp), until
-// `target` of the fast tier is free or on its way out. Then it sleeps again. While
-// promotions are refused it goes on: faults are told some at a time, and a kernel's kswapd makes room
-// between them. It then demotes as many pages more as it can until the next pass, by what a page has
-// taken so far, and no more than were refused.
+// `target` of the fast tier is free or on its way out. Then it sleeps again. While promotions are
+// refused it goes on: faults are told some at a time, and a kernel's kswapd makes room between
+// them. It then demotes as many pages more as it can until the next pass, by what a page has taken
+// so far, and no more than were refused.
 //
-// Not kept: a kernel's kswapd looks at a 4096th of its lists, then at twice as much, and so on, until
-// what is missing has been found (balance_pgdat's priorities), so that more is free than the target
-// when it sleeps. Steps would depend on the miniature's scale, and on a block's length.
+// Not kept: a kernel's kswapd looks at a 4096th of its lists, then at twice as much, and so on,
+// until what is missing has been found (balance_pgdat's priorities), so that more is free than the
+// target when it sleeps. Steps would depend on the miniature's scale, and on a block's length.
 //
 //     Reclaim reclaim(memory, lists, knobs, marks.promo);
 //     reclaim.wake(); reclaim.run(now);          // in on_pressure()

@@ -18,10 +18,10 @@
 // free_space_  free pages of the fast tier, above the promotion watermark, from which on latency
 //              does not matter, or a sixteenth of the tier if that is more
 //
-// The scan gets slower: of faults in the slow tier only those of promoted pages count for its period
-// (task_numa_fault), as ones of another node that are the task's alone. Where no fault is of this
-// node or of several tasks the period is doubled (update_task_scan_period), here with the first page
-// that is promoted after each pass. Pages that are refused do not count, whatever for.
+// The scan gets slower: of faults in the slow tier only those of promoted pages count for its
+// period (task_numa_fault), as ones of another node that are the task's alone. Where no fault is of
+// this node or of several tasks the period is doubled (update_task_scan_period), here with the
+// first page that is promoted after each pass. Pages that are refused do not count, whatever for.
 //
 // Inferred: kswapd's share of the processor (reclaim_scan_rate) and the smallest watermark.
 #include <algorithm>

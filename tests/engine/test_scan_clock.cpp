@@ -163,6 +163,25 @@ TEST("reclaim: asleep it does nothing; awake it demotes the inactive tail up to 
   CHECK(!k.reclaim.awake());
 }
 
+TEST("reclaim: while promotions are refused it makes room for them, as fast as pages move") {
+  Kswapd k;
+  k.reclaim.wake(9);
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 5u);  // no page has moved yet: its pace is not known
+  k.memory.complete();
+  k.reclaim.moved(std::vector<MigrationResult>{
+      {.page = {0}, .to = Tier::slow, .cost = from_millis(1)},
+      {.page = {1}, .to = Tier::slow, .cost = from_millis(4)},
+      {.page = {2}, .to = Tier::slow, .outcome = Outcome::no_space, .cost = from_seconds(9)},
+      {.page = {3}, .to = Tier::fast, .cost = from_seconds(9)}});
+  k.reclaim.wake(3);
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 3u);  // four pages take a pass of 10 ms
+  k.reclaim.wake(9);
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 1u);  // three are on their way
+  k.memory.complete();
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 0u);  // none was refused since
+  CHECK(!k.reclaim.awake());
+}
+
 TEST("reclaim: accessed pages are spared; active ones first have to turn inactive") {
   Kswapd k;
   for (std::uint64_t p = 0; p < 98; ++p) (void)k.memory.access({p}, AccessKind::load, {});

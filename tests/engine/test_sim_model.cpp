@@ -97,10 +97,10 @@ PolicyInfo by_object() {
 
 /// Policies that miss the bound of 3 %, and what they come within. NBT promotes into the room
 /// between two watermarks, a thousandth of the fast tier: the coarsest of these miniatures has one
-/// page there, so that two pages that fault together cannot both be promoted, and kswapd demotes less
-/// than one until its next pass. The fast tier has
-/// room for 256 neighbourhoods of unified whatever the scale: the finest miniature has 16 times as
-/// many pages in each as the coarsest, and its run is 3.5 % shorter than that of the one between.
+/// page there, so that two pages that fault together cannot both be promoted, and kswapd demotes
+/// less than one until its next pass. The fast tier has room for 256 neighbourhoods of unified
+/// whatever the scale: the finest miniature has 16 times as many pages in each as the coarsest, and
+/// its run is 3.5 % shorter than that of the one between.
 const std::map<std::string_view, double> by_scale{{"nbt", 0.13}, {"unified", 0.04}};
 
 }  // namespace
