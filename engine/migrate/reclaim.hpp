@@ -76,8 +76,8 @@ class Reclaim {
   bool awake_ = false;
   std::uint64_t refused_ = 0;  // since the last pass
   PerPass pace_;
-  double demoted_ = 0;         // pages so far,
-  Nanos took_{};               // and what they have taken
+  double demoted_ = 0;           // pages so far,
+  Nanos took_{};                 // and what they have taken
   std::vector<PageId> victims_;  // scratch
 };
 
