@@ -16,7 +16,7 @@ from tuner.emulate import guest
 from tuner.emulate.guest import Failed, Timing
 from tuner.emulate.machine import PLUGIN, Machine, built_file
 from tuner.emulate.measure import compared, measure
-from tuner.emulate.plan import Emulated, Request, trial_of
+from tuner.emulate.plan import Emulated, Request, alike, trial_of
 from tuner.run import runner
 from tuner.run.trial import StreamRequest, Trial
 
@@ -107,6 +107,24 @@ def test_the_kernel_and_tierd_bring_hot_pages_up(machine: Machine) -> None:
 
     assert fast_share(tierd) > fast_share(still) + 0.2
     assert tierd.seconds < 0.95 * still.seconds
+
+
+def test_numa_balancing_does_what_the_simulator_says(machine: Machine) -> None:
+    """With its defaults: run time relative to no tiering within 10 points, and as many promotions
+    but for a factor of two (docs/emulated.md tells what is known of the rest)."""
+    still = trial("first-touch", updates_g=0.06)
+    moved = trial("nbt", updates_g=0.06)
+    requests = [machine.request(each) for each in (still, moved)]
+    found = [machine.run(request) for request in requests]
+    said = [
+        runner.run(alike(each, request, run)).metrics
+        for each, request, run in zip((still, moved), requests, found, strict=True)
+    ]
+    relative = found[1].seconds / found[0].seconds
+    assert said[1]["seconds"] / said[0]["seconds"] == pytest.approx(relative, abs=0.1)
+    promoted = found[1].vmstat["pgpromote_success"]
+    assert promoted > 1000
+    assert promoted / 2 < said[1]["promotions"] < promoted * 2
 
 
 def test_layouts_are_other_runs_of_the_same(machine: Machine) -> None:
