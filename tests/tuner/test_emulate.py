@@ -44,7 +44,7 @@ def test_the_fast_node_has_what_the_ratio_says() -> None:
     fast, slow = request.nodes_mib
     assert fast >= request.free_mib + plan.KERNEL_MIB
     assert slow >= 512 + plan.SPARE_MIB
-    assert "/tiertune_guest fill 0 136\n" in request.script()
+    assert "/tiertune_guest fill 0 138\n" in request.script()
     all_fast = request_of("all-fast")
     assert all_fast.nodes_mib[0] > 512 + plan.KERNEL_MIB
     assert "fill" not in all_fast.script()
