@@ -30,8 +30,6 @@ FREE_BYTES, FREE_SHARE = 1 << 20, 0.02
 takes and gives back some of it by itself."""
 PADDING = 1 << 20
 """Bytes by which the initial file system is longer with each layout: what is behind it moves."""
-
-
 ROOM = 256 << 10
 """Bytes of which a program takes a multiple in it, so that what is behind it stays where it is when
 a program has become a little longer."""

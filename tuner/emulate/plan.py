@@ -337,8 +337,8 @@ class Emulated(Model):
     `seconds` is the timed part's length by the guest's clock. `resident` is pages of the program at
     its end, by node. `vmstat` are differences over the timed part, of the whole machine. `machine`
     is what the plugin has counted in it. `marks` are the fast node's watermarks, min, low and high,
-    in pages. `console` is what tierd said. `host_seconds` is processor
-    time of the host, and no part of the result.
+    in pages. `console` is what tierd said. `host_seconds` is processor time of the host, and no
+    part of the result.
     """
 
     request: str
