@@ -259,8 +259,17 @@ def test_the_result_says_what_was_lost_and_owed(
     emulate.show(request_of("nbt"), owing, SIMULATED, kept=False)
     out, err = capsys.readouterr()
     assert "512 MiB, of which 128 MiB fit into the fast tier; policy nbt, by the kernel" in out
+    least, scale = 300 * 4096 / request_of().fast_bytes, 100 * 4096 / request_of().fast_bytes
+    wanted = request_of("nbt").knobs
+    assert (
+        "simulated with the guest's watermarks (and what was asked for): "
+        f"watermark_min {least:.4g} ({wanted['watermark_min']:.4g}), "
+        f"watermark_scale {scale:.4g} ({wanted['watermark_scale']:.4g})"
+    ) in out
     assert "2 samples were lost" in err
     assert "5.0% of the run time is work of other processors" in err
+    emulate.show(request_of("first-touch"), owing, SIMULATED, kept=False)
+    assert "watermarks" not in capsys.readouterr().out
 
 
 def test_lines_of_the_console_that_are_no_json_are_refused() -> None:

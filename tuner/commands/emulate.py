@@ -13,7 +13,7 @@ from tuner import engine
 from tuner.commands.sim import parse_knobs
 from tuner.emulate.machine import Machine
 from tuner.emulate.measure import compared, measure
-from tuner.emulate.plan import Emulated, How, Request, alike, how, trial_of
+from tuner.emulate.plan import Emulated, How, Request, alike, guest_marks, how, trial_of
 from tuner.errors import UserError
 from tuner.run import runner, settings
 from tuner.run.trial import Status, Trial, TrialResult
@@ -98,6 +98,9 @@ def show(request: Request, found: Emulated, simulated: TrialResult, *, kept: boo
         ("", ">emulated", ">simulated", ">ratio"),
         [(row.what, row.emulated, row.simulated, row.ratio) for row in rows],
     )
+    if marks := guest_marks(request, found):
+        told = (f"{name} {value:.4g} ({request.knobs[name]:.4g})" for name, value in marks.items())
+        print(f"simulated with the guest's watermarks (and what was asked for): {', '.join(told)}")
     if found.machine.get("samples_lost"):
         say(f"tune: warning: {found.machine['samples_lost']:,} samples were lost")
     if simulated.status is not Status.success:

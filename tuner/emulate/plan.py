@@ -354,15 +354,20 @@ class Emulated(Model):
     host_seconds: NonNegative = 0
 
 
-def alike(trial: Trial, request: Request, found: Emulated) -> Trial:
-    """The trial, whose fast tier has the watermarks that the guest's had: Linux sizes them by the
-    whole node, which has the kernel's own memory, too."""
+def guest_marks(request: Request, found: Emulated) -> dict[str, float]:
+    """The watermarks of the guest's fast node as knobs of the policy, shares of the fast tier; none
+    where the policy has no such knobs. Linux sizes them by the whole node, which has the kernel's
+    own memory, too."""
     own = {knob.name for knob in engine.policy(request.policy).knobs}
     if how(request.policy) is not How.kernel or "watermark_min" not in own:
-        return trial
+        return {}
     least, low, high = (pages * PAGE / request.fast_bytes for pages in found.marks)
-    marks = {"watermark_min": least, "watermark_scale": high - low}
-    return trial.model_copy(update={"knobs": trial.knobs | marks})
+    return {"watermark_min": least, "watermark_scale": high - low}
+
+
+def alike(trial: Trial, request: Request, found: Emulated) -> Trial:
+    """The trial, whose fast tier has the watermarks that the guest's had."""
+    return trial.model_copy(update={"knobs": trial.knobs | guest_marks(request, found)})
 
 
 def json_lines(console: str) -> list[dict[str, Any]]:
