@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import subprocess
 from pathlib import Path
@@ -16,11 +17,12 @@ from tuner.emulate import debian, guest, plan
 from tuner.emulate.guest import Qemu, Timing, Tools
 from tuner.emulate.initramfs import archive
 from tuner.emulate.measure import compared
-from tuner.emulate.plan import KERNELS_OWN, Built, Emulated, Request, alike, how, json_lines
+from tuner.emulate.plan import KERNELS_OWN, Built, Emulated, How, Request, alike, how, json_lines
 from tuner.errors import UserError
 from tuner.run.trial import Status, Trial, TrialResult
 
 MIB = 1 << 20
+ROOT = Path(__file__).resolve().parents[2]
 BUILT = Built(kernel="linux-image-6.12.1", qemu="10.0.2", programs={"tierd": "0"})
 INFO: dict[str, Any] = {"operations": 1000, "nominal_seconds": 2.5}
 
@@ -66,6 +68,27 @@ def test_who_carries_a_policy_out() -> None:
         how("soar")
     with pytest.raises(UserError, match="no policy 'nobody'"):
         how("nobody")
+
+
+def test_what_tierd_runs_is_what_its_page_says() -> None:
+    """And the rest is refused here, not after the machine has started."""
+    said = (ROOT / "docs/live.md").read_text()
+    listed = re.search(r"^Policies that need samples and nothing else: (.*?)\.", said, re.M)
+    assert listed is not None
+    ran, lacking = set(), {}
+    for policy in engine.policies():
+        try:
+            if how(policy) is How.tierd:
+                ran.add(policy)
+        except UserError as error:
+            lacking[policy] = str(error)
+    assert ran == set(re.findall(r"`([a-z0-9-]+)`", listed[1]))
+    assert lacking["arms"] == (
+        "--policy arms: it needs tier counters, which a running process does not have"
+    )
+    assert lacking["multiclock"].endswith(
+        "needs accessed bits, which a running process does not have"
+    )
 
 
 def test_the_kernels_own_policies_are_those_of_tierd() -> None:

@@ -82,6 +82,10 @@ class How(StrEnum):
     tierd = "tierd"
 
 
+SERVED = {"samples"}
+"""What tierd's sources of accesses give."""
+
+
 def how(policy: str) -> How:
     """UserError for a policy that nobody carries out on a real kernel."""
     if policy in NOTHING:
@@ -94,6 +98,12 @@ def how(policy: str) -> How:
     if declared.profiled:
         raise UserError(
             f"--policy {policy}: it places objects by name, which a running program does not have"
+        )
+    needs = str(declared.traits["needs"]).split(", ")
+    if lacking := [need for need in needs if need not in SERVED]:
+        raise UserError(
+            f"--policy {policy}: it needs {', '.join(lacking)}, which a running process does not "
+            "have"
         )
     return How.tierd
 
