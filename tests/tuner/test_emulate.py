@@ -86,6 +86,13 @@ def test_what_tierd_runs_is_what_its_page_says() -> None:
     assert lacking["arms"] == (
         "--policy arms: it needs tier counters, which a running process does not have"
     )
+    for knobs, why in (
+        ({"placement": "profile"}, "placement=profile: .* does not have names of objects"),
+        ({"aol.enabled": True}, "aol.enabled=true: tierd does not count outstanding reads"),
+    ):
+        asked = plan.trial_of("gups", engine.policy("unified"), knobs)
+        with pytest.raises(UserError, match=why):
+            plan.suitable(asked)
     assert lacking["multiclock"].endswith(
         "needs accessed bits, which a running process does not have"
     )

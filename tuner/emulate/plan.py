@@ -95,7 +95,7 @@ def how(policy: str) -> How:
     if policy in KERNELS_OWN:
         return How.kernel
     declared = engine.policy(policy)
-    if declared.profiled:
+    if declared.profiled and declared.profiled_when is None:
         raise UserError(
             f"--policy {policy}: it places objects by name, which a running program does not have"
         )
@@ -147,6 +147,15 @@ def suitable(trial: Trial) -> StreamRequest:
         )
     if scenario.page_bytes != PAGE or scenario.pages != "uniform":
         raise UserError("--page-bytes, --pages: the emulated machine has pages of 4096 bytes")
+    policy = engine.policy(scenario.policy)
+    if how(policy.name) is How.tierd:
+        if policy.goes_by_placement(trial.knobs) and (when := policy.profiled_when):
+            raise UserError(
+                f"{when.parent}={trial.knobs[when.parent]}: a running process does not have names "
+                "of objects"
+            )
+        if trial.knobs.get("aol.enabled"):
+            raise UserError("aol.enabled=true: tierd does not count outstanding reads")
     return stream
 
 
