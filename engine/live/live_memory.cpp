@@ -34,7 +34,8 @@ LiveMemory::LiveMemory(KernelCalls& kernel, const Nodes& nodes, const Options& o
   read_nodes();
 }
 
-/// A node that does not answer keeps its size, and has nothing free.
+/// A node that does not answer keeps its size, and has nothing free. Free is what the mover would
+/// take: a policy that sees more waits with its demotions for promotions that are refused.
 void LiveMemory::read_nodes() {
   for (const Tier tier : {Tier::fast, Tier::slow}) {
     NodePages sum;
@@ -43,7 +44,7 @@ void LiveMemory::read_nodes() {
       NodePages pages;
       all = node_pages(kernel_, node, pages) == 0 && all;
       sum.total += pages.total;
-      sum.free += pages.free;
+      sum.free += mover_.usable(pages);
     }
     NodePages& known = nodes_have_[index(tier)];
     known = {all ? sum.total : std::max(known.total, sum.total), sum.free};

@@ -127,19 +127,39 @@ std::vector<Mover::Call> Mover::take(Tier to, std::uint64_t room, Nanos now,
   return calls;
 }
 
-/// The first node of the tier that has more free than is spared; none (-1) if all are full, or do
-/// not say.
-int Mover::target(Tier to) {
+std::uint64_t Mover::usable(const NodePages& pages) const {
+  const auto spare = static_cast<std::uint64_t>(options_.spare * static_cast<double>(pages.total));
+  return pages.free - std::min(pages.free, spare);
+}
+
+/// The first node of the tier that has room for so many pages, else that with the most, and how
+/// many it takes; none if all are full, or do not say.
+Mover::Target Mover::target(Tier to, std::uint64_t amount) {
+  Target found;
   for (const int node : nodes_.of[index(to)]) {
     NodePages pages;
     if (const int error = node_pages(kernel_, node, pages); error != 0) {
       failed(error, 0);
       continue;
     }
-    const double spare = options_.spare * static_cast<double>(pages.total);
-    if (static_cast<double>(pages.free) > spare + static_cast<double>(options_.batch)) return node;
+    if (const std::uint64_t room = usable(pages); room > found.room) found = {node, room};
+    if (found.room >= amount) break;
   }
-  return -1;
+  return found;
+}
+
+/// Takes out pages from the end until the others fit into the room.
+void Mover::leave_out_last(Call& call, Tier to, std::uint64_t room,
+                           std::vector<MigrationResult>& out) {
+  while (call.amount > room && !call.pages.empty()) {
+    const PageId page = call.pages.back();
+    const std::uint64_t pages = blocks_.unit(page).count;
+    call.amount -= pages;
+    counts_.no_room += pages;
+    out.push_back({.page = page, .to = to, .outcome = Outcome::no_space});
+    call.pages.pop_back();
+    call.addresses.pop_back();
+  }
 }
 
 bool Mover::step(Nanos now, const std::function<std::uint64_t(Tier)>& room,
@@ -153,14 +173,9 @@ bool Mover::step(Nanos now, const std::function<std::uint64_t(Tier)>& room,
 
 void Mover::make(Call& call, Tier to, Nanos now, std::vector<MigrationResult>& out) {
   if (to == Tier::fast) leave_out_grown(call, to, out);
+  const auto [node, room] = target(to, call.amount);
+  leave_out_last(call, to, room, out);
   if (call.pages.empty()) return;
-  const int node = target(to);
-  if (node < 0) {
-    counts_.no_room += call.amount;
-    for (const PageId page : call.pages)
-      out.push_back({.page = page, .to = to, .outcome = Outcome::no_space});
-    return;
-  }
   const std::vector<int> nodes(call.pages.size(), node);
   call.statuses.assign(call.pages.size(), unwritten);
   const Nanos began = kernel_.now();

@@ -72,6 +72,9 @@ class Mover {
 
   Mover(KernelCalls& kernel, const Nodes& nodes, Blocks& blocks, const Options& options);
 
+  /// Pages of a node that may be taken: what is spared is not free for anybody.
+  [[nodiscard]] std::uint64_t usable(const NodePages& pages) const;
+
   /// As Memory::request and Memory::pending.
   std::size_t request(Tier to, std::span<const PageId> pages);
   [[nodiscard]] std::uint64_t pending(Tier to) const { return pending_[index(to)]; }
@@ -117,7 +120,12 @@ class Mover {
   void leave_out_grown(Call& call, Tier to, std::vector<MigrationResult>& out);
   void look_at_parts(const Call& call, Tier to);
   void hold(PageId page, Nanos now);
-  [[nodiscard]] int target(Tier to);
+  struct Target {
+    int node = -1;
+    std::uint64_t room = 0;  // pages
+  };
+  [[nodiscard]] Target target(Tier to, std::uint64_t amount);
+  void leave_out_last(Call& call, Tier to, std::uint64_t room, std::vector<MigrationResult>& out);
   void make(Call& call, Tier to, Nanos now, std::vector<MigrationResult>& out);
   [[nodiscard]] Outcome outcome(const Call& call, std::size_t at, Tier to, Nanos now);
   void failed(int error, std::uint64_t pages) { counts_.failed[error] += pages; }

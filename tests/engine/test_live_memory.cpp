@@ -509,9 +509,53 @@ TEST("live moves: a node keeps its spare pages, and the next one is taken") {
   memory.request(Tier::slow, all, Way::background);
   while (memory.move(policy, {})) {
   }
-  CHECK_EQ(kernel.used(1), 192u);  // of 200, in batches of 64
+  CHECK_EQ(kernel.used(1), 192u);  // of 198 that it may take, in batches of 64
   CHECK_EQ(kernel.used(2), 308u);
   CHECK_EQ(policy.with(Outcome::done).size(), 500u);
+}
+
+TEST("live moves: what a node may take is all taken, and is what policies see as free") {
+  FakeKernel kernel{{100, 4096}};
+  LiveMemory memory(kernel, two_nodes(), Scene::options(LiveMemory::no_limit));
+  Listener policy;
+  memory.follow(std::vector{pid});
+  kernel.map(pid, heap, heap + 200 * page);
+  for (std::uint64_t i = 0; i < 200; ++i) kernel.touch(pid, heap + i * page, 1);
+  memory.look(policy, {});
+  CHECK_EQ(memory.free_pages(Tier::fast), 99u);  // of 100, one of which is spared
+  std::vector<PageId> all;
+  for (std::uint64_t i = 0; i < 200; ++i) all.push_back({i});
+  memory.request(Tier::fast, all, Way::background);
+  while (memory.move(policy, {})) {
+  }
+  CHECK_EQ(kernel.used(0), 99u);  // a batch of 64, and one of 35 for which there is just room
+  CHECK_EQ(policy.with(Outcome::done).size(), 99u);
+  CHECK_EQ(policy.with(Outcome::no_space).size(), 101u);
+  CHECK_EQ(memory.free_pages(Tier::fast), 0u);
+}
+
+TEST("live moves: of a batch that no node takes as a whole, one takes what it can") {
+  FakeKernel kernel{{4096, 40, 50}};
+  Nodes nodes = two_nodes();
+  nodes.of[index(Tier::slow)] = {1, 2};
+  LiveMemory memory(kernel, nodes, Scene::options(LiveMemory::no_limit));
+  Listener policy;
+  memory.follow(std::vector{pid});
+  kernel.map(pid, heap, heap + 64 * page);
+  kernel.processes[pid].nodes.insert(2);
+  for (std::uint64_t i = 0; i < 64; ++i) kernel.touch(pid, heap + i * page, 0);
+  memory.look(policy, {});
+  std::vector<PageId> all;
+  for (std::uint64_t i = 0; i < 64; ++i) all.push_back({i});
+  memory.request(Tier::slow, all, Way::background);
+  while (memory.move(policy, {})) {
+  }
+  CHECK_EQ(kernel.used(2), 50u);  // the one with the most room
+  CHECK_EQ(policy.with(Outcome::no_space).size(), 14u);
+  memory.request(Tier::slow, std::span{all}.subspan(50), Way::background);
+  while (memory.move(policy, {})) {
+  }
+  CHECK_EQ(kernel.used(1), 14u);
 }
 
 TEST("live moves: what makes every move fail is said with what would help") {
