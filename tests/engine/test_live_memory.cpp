@@ -493,69 +493,63 @@ TEST("live memory: less than a huge page is no room where there are huge pages")
   CHECK_EQ(scene.memory.free_pages(Tier::fast), 600u);
 }
 
-TEST("live moves: a node keeps its spare pages, and the next one is taken") {
-  FakeKernel kernel{{4096, 200, 4096}};
-  Nodes nodes = two_nodes();
-  nodes.of[index(Tier::slow)] = {1, 2};
-  LiveMemory memory(kernel, nodes, Scene::options(LiveMemory::no_limit));
-  Listener policy;
-  memory.follow(std::vector{pid});
-  kernel.map(pid, heap, heap + 500 * page);
-  kernel.processes[pid].nodes.insert(2);
-  for (std::uint64_t i = 0; i < 500; ++i) kernel.touch(pid, heap + i * page, 0);
-  memory.look(policy, {});
-  std::vector<PageId> all;
-  for (std::uint64_t i = 0; i < 500; ++i) all.push_back({i});
-  memory.request(Tier::slow, all, Way::background);
-  while (memory.move(policy, {})) {
+/// A program's pages, all on one node; of the nodes all but the first are slow.
+struct OnNodes {
+  OnNodes(std::vector<std::uint64_t> sizes, std::uint64_t count, int on)
+      : kernel(std::move(sizes)),
+        memory(kernel, nodes(kernel), Scene::options(LiveMemory::no_limit)) {
+    memory.follow(std::vector{pid});
+    kernel.map(pid, heap, heap + count * page);
+    for (int node = 2; node < static_cast<int>(kernel.sizes.size()); ++node)
+      kernel.processes[pid].nodes.insert(node);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      kernel.touch(pid, heap + i * page, on);
+      all.push_back({i});
+    }
+    memory.look(policy, {});
   }
-  CHECK_EQ(kernel.used(1), 192u);  // of 198 that it may take, in batches of 64
-  CHECK_EQ(kernel.used(2), 308u);
-  CHECK_EQ(policy.with(Outcome::done).size(), 500u);
+  static Nodes nodes(const FakeKernel& kernel) {
+    Nodes made = two_nodes();
+    for (int node = 2; node < static_cast<int>(kernel.sizes.size()); ++node)
+      made.of[index(Tier::slow)].push_back(node);
+    return made;
+  }
+  void move(Tier to, std::size_t first = 0) {
+    memory.request(to, std::span{all}.subspan(first), Way::background);
+    while (memory.move(policy, {})) {
+    }
+  }
+  FakeKernel kernel;
+  LiveMemory memory;
+  Listener policy;
+  std::vector<PageId> all;
+};
+
+TEST("live moves: a node keeps its spare pages, and the next one is taken") {
+  OnNodes scene({4096, 200, 4096}, 500, 0);
+  scene.move(Tier::slow);
+  CHECK_EQ(scene.kernel.used(1), 192u);  // of 198 that it may take, in batches of 64
+  CHECK_EQ(scene.kernel.used(2), 308u);
+  CHECK_EQ(scene.policy.with(Outcome::done).size(), 500u);
 }
 
 TEST("live moves: what a node may take is all taken, and is what policies see as free") {
-  FakeKernel kernel{{100, 4096}};
-  LiveMemory memory(kernel, two_nodes(), Scene::options(LiveMemory::no_limit));
-  Listener policy;
-  memory.follow(std::vector{pid});
-  kernel.map(pid, heap, heap + 200 * page);
-  for (std::uint64_t i = 0; i < 200; ++i) kernel.touch(pid, heap + i * page, 1);
-  memory.look(policy, {});
-  CHECK_EQ(memory.free_pages(Tier::fast), 99u);  // of 100, one of which is spared
-  std::vector<PageId> all;
-  for (std::uint64_t i = 0; i < 200; ++i) all.push_back({i});
-  memory.request(Tier::fast, all, Way::background);
-  while (memory.move(policy, {})) {
-  }
-  CHECK_EQ(kernel.used(0), 99u);  // a batch of 64, and one of 35 for which there is just room
-  CHECK_EQ(policy.with(Outcome::done).size(), 99u);
-  CHECK_EQ(policy.with(Outcome::no_space).size(), 101u);
-  CHECK_EQ(memory.free_pages(Tier::fast), 0u);
+  OnNodes scene({100, 4096}, 200, 1);
+  CHECK_EQ(scene.memory.free_pages(Tier::fast), 99u);  // of 100, one of which is spared
+  scene.move(Tier::fast);
+  CHECK_EQ(scene.kernel.used(0), 99u);  // a batch of 64, and one of 35 for which there is just room
+  CHECK_EQ(scene.policy.with(Outcome::done).size(), 99u);
+  CHECK_EQ(scene.policy.with(Outcome::no_space).size(), 101u);
+  CHECK_EQ(scene.memory.free_pages(Tier::fast), 0u);
 }
 
 TEST("live moves: of a batch that no node takes as a whole, one takes what it can") {
-  FakeKernel kernel{{4096, 40, 50}};
-  Nodes nodes = two_nodes();
-  nodes.of[index(Tier::slow)] = {1, 2};
-  LiveMemory memory(kernel, nodes, Scene::options(LiveMemory::no_limit));
-  Listener policy;
-  memory.follow(std::vector{pid});
-  kernel.map(pid, heap, heap + 64 * page);
-  kernel.processes[pid].nodes.insert(2);
-  for (std::uint64_t i = 0; i < 64; ++i) kernel.touch(pid, heap + i * page, 0);
-  memory.look(policy, {});
-  std::vector<PageId> all;
-  for (std::uint64_t i = 0; i < 64; ++i) all.push_back({i});
-  memory.request(Tier::slow, all, Way::background);
-  while (memory.move(policy, {})) {
-  }
-  CHECK_EQ(kernel.used(2), 50u);  // the one with the most room
-  CHECK_EQ(policy.with(Outcome::no_space).size(), 14u);
-  memory.request(Tier::slow, std::span{all}.subspan(50), Way::background);
-  while (memory.move(policy, {})) {
-  }
-  CHECK_EQ(kernel.used(1), 14u);
+  OnNodes scene({4096, 40, 50}, 64, 0);
+  scene.move(Tier::slow);
+  CHECK_EQ(scene.kernel.used(2), 50u);  // the one with the most room
+  CHECK_EQ(scene.policy.with(Outcome::no_space).size(), 14u);
+  scene.move(Tier::slow, 50);
+  CHECK_EQ(scene.kernel.used(1), 14u);
 }
 
 TEST("live moves: what makes every move fail is said with what would help") {
