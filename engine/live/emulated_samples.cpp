@@ -54,6 +54,7 @@ void EmulatedSamples::spare(unsigned times) {
 
 SamplingRequest EmulatedSamples::grant(const SamplingRequest& request) {
   asked_ = {request.loads, request.stores};
+  longer_.ask(request);
   SamplingRequest granted;
   granted.loads = set(AccessKind::load);
   granted.stores = set(AccessKind::store);

@@ -60,6 +60,7 @@ void PerfSamples::spare(unsigned times) {
 }
 
 SamplingRequest PerfSamples::grant(const SamplingRequest& request) {
+  longer_.ask(request);
   SamplingRequest granted;
   granted.loads = grant(kinds_[index(AccessKind::load)], request.loads);
   granted.stores = grant(kinds_[index(AccessKind::store)], request.stores);

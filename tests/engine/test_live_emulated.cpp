@@ -448,6 +448,41 @@ TEST("live emulated: losses are answered by longer periods, which ease back") {
   CHECK_EQ(seen.source->longer(), live::Lengthening::most);
 }
 
+TEST("live emulated: a policy that asks for fewer samples is not answered for earlier losses") {
+  Seen seen;
+  SamplingRequest asked;
+  asked.loads = {Mode::period, 1000};
+  (void)seen.source->grant(asked);
+  seen.start();
+  double time = 100;
+  const auto lose = [&] {
+    ++seen.ring().lost;
+    (void)seen.collect(time += 0.3);
+  };
+  (void)seen.collect(time);
+  lose();
+  lose();
+  lose();
+  CHECK_EQ(seen.ring().period[0], 8000u);
+  // As many samples as the losses have made of it already: what is left over is what it asks for.
+  asked.loads.value = 4000;
+  CHECK_EQ(seen.source->grant(asked).loads.value, 8000.0);
+  CHECK_EQ(seen.source->longer(), 2u);
+  asked.loads.value = 20000;
+  CHECK_EQ(seen.source->grant(asked).loads.value, 20000.0);
+  CHECK_EQ(seen.source->longer(), 1u);
+  lose();
+  CHECK_EQ(seen.ring().period[0], 40000u);
+  // More samples, or as many of the other kind: nothing is eased.
+  asked.loads.value = 1000;
+  CHECK_EQ(seen.source->grant(asked).loads.value, 2000.0);
+  asked.stores = {Mode::frequency, 1000};
+  (void)seen.source->grant(asked);
+  asked.loads.value = 10000;
+  CHECK_EQ(seen.source->grant(asked).loads.value, 20000.0);
+  CHECK_EQ(seen.source->longer(), 2u);
+}
+
 TEST("live emulated: it begins with the first process, where there was none before") {
   Seen seen;
   SamplingRequest asked;

@@ -48,6 +48,7 @@ def compared(request: Request, found: Emulated, simulated: TrialResult) -> list[
     def sums(*names: str) -> float | None:
         return sum(metrics[name] for name in names) if metrics else None
 
+    set_up = metrics["total_seconds"] - metrics["seconds"] if metrics else None
     operations = sum(found.operations.values())
     stat = found.vmstat
     misses = [sum(found.machine[key][tier] for key in ("misses", "prefetched")) for tier in (0, 1)]
@@ -58,6 +59,7 @@ def compared(request: Request, found: Emulated, simulated: TrialResult) -> list[
         promoted = demoted = None  # the kernel counts those of its own policies
     return [
         _row("run time, s", found.seconds, sums("seconds"), ".3f"),
+        _row("set-up, s", found.set_up_seconds, set_up, ".3f"),
         _row(
             "ns an operation",
             found.seconds / operations * 1e9 if operations else None,

@@ -353,7 +353,8 @@ def _words(*words: str) -> str:
 class Emulated(Model):
     """What a run has shown.
 
-    `seconds` is the timed part's length by the guest's clock. `resident` is pages of the program at
+    `seconds` is the timed part's length by the guest's clock, `set_up_seconds` that of what comes
+    before it. `resident` is pages of the program at
     its end, by node. `vmstat` are differences over the timed part, of the whole machine. `machine`
     is what the plugin has counted in it. `marks` are the fast node's watermarks, min, low and high,
     in pages. `console` is what tierd said. `host_seconds` is processor time of the host, and no
@@ -362,6 +363,7 @@ class Emulated(Model):
 
     request: str
     seconds: Annotated[float, Field(gt=0)]
+    set_up_seconds: NonNegative
     operations: dict[str, int]
     resident: list[int]
     marks: Annotated[list[int], Field(min_length=3, max_length=3)]

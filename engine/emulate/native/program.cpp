@@ -130,17 +130,23 @@ void Program::say_counters(const std::vector<std::uint64_t>& now) const {
   std::fputs("}", stdout);
 }
 
-void Program::begin() {
+void Program::set_up() {
   mark<Marker::instrument>();
   spin(10'000);  // the machine changes over at the end of what it has translated
+  set_up_ns_ = now_ns();
+}
+
+void Program::begin() {
+  const std::uint64_t took = now_ns() - set_up_ns_;
   before_ = counters();
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
   minor_ = used.ru_minflt;
   major_ = used.ru_majflt;
   const Marks found = marks();
-  std::printf("{\"begin\": true, \"pid\": %d, \"marks\": [%llu, %llu, %llu]}\n", ::getpid(),
-              found.min, found.low, found.high);
+  std::printf(
+      "{\"begin\": true, \"pid\": %d, \"set_up_seconds\": %.9f, \"marks\": [%llu, %llu, %llu]}\n",
+      ::getpid(), static_cast<double>(took) * 1e-9, found.min, found.low, found.high);
   mark<Marker::begin>();
   begun_ns_ = reported_ns_ = now_ns();
 }

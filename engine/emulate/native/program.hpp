@@ -16,6 +16,8 @@ struct Program {
   std::vector<std::string> vmstat;
   bool emulated = false;  // markers are heard: computation need not be carried out
 
+  /// The machine takes its time from now on: for the set-up, and then the timed part.
+  void set_up();
   /// The timed part begins, or ends, after these operations by kind.
   void begin();
   void end(const std::vector<std::string>& kinds, const std::uint64_t* operations,
@@ -27,7 +29,7 @@ struct Program {
   [[nodiscard]] std::vector<std::uint64_t> counters() const;
   void say_counters(const std::vector<std::uint64_t>& now) const;
   std::vector<std::uint64_t> before_;
-  std::uint64_t begun_ns_ = 0, reported_ns_ = 0;
+  std::uint64_t set_up_ns_ = 0, begun_ns_ = 0, reported_ns_ = 0;
   double told_ = 0;
   long minor_ = 0, major_ = 0;
 };

@@ -102,6 +102,7 @@ Recorder::Recorder(std::filesystem::path, StreamInfo info, RecorderOptions)
     told[i] = {static_cast<std::uint64_t>(each.mlp * 1000),
                static_cast<std::uint64_t>(each.issue_ns * 1000)};
   }
+  emulate::program().set_up();
   emulate::mark_with<emulate::Marker::classes>(reinterpret_cast<std::uintptr_t>(told.data()));
 }
 
