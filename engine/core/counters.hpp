@@ -37,12 +37,15 @@ struct Counters {
   double sampling_seconds = 0;  // processor time that draining samples and on_samples() have taken
   std::array<TierCounters, tier_count> tier{};
   double hint_faults = 0;
+  // Time of one of the application's threads that protect() has taken, where it is known.
+  double protect_seconds = 0;
   // Pages that moved without a request of the policy, as far as is known: by reclaim, by a kernel's
   // own balancing, by somebody else's hand. A live substrate looks at least once a second.
   double moved_by_others = 0;
   // Not cumulative: what there is now.
   double protected_pages = 0;
   double shadow_pages = 0;
+  double threads = 1;  // of the application
 };
 
 }  // namespace tt

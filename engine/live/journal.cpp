@@ -22,7 +22,7 @@
 namespace tt::live {
 namespace {
 
-constexpr std::string_view magic = "tiertune journal 1\n";
+constexpr std::string_view magic = "tiertune journal 2\n";
 // What is more is damage: items in a list, pages, and bytes of a text.
 constexpr std::uint64_t most_items = std::uint64_t{1} << 28;
 constexpr std::uint64_t most_page_numbers = std::uint64_t{1} << 32;
@@ -255,8 +255,8 @@ template <typename Io>
 void value(Io& io, Counters& it) {
   values(io, it.loads[0], it.loads[1], it.stores[0], it.stores[1], it.a1_cycles, it.a3_reads,
          it.cycles, it.stall_cycles, it.samples_taken, it.samples_lost, it.sampling_seconds,
-         it.tier[0], it.tier[1], it.hint_faults, it.moved_by_others, it.protected_pages,
-         it.shadow_pages);
+         it.tier[0], it.tier[1], it.hint_faults, it.protect_seconds, it.moved_by_others,
+         it.protected_pages, it.shadow_pages, it.threads);
 }
 template <typename Io>
 void value(Io& io, Placement::Object& it) {

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace tt::migrate {
 namespace {
 
 constexpr double gibibyte = 1 << 30;
+constexpr double first_share = 1.0 / 4096;  // DEF_PRIORITY, mm/vmscan.c
 
 }  // namespace
 
@@ -38,24 +38,15 @@ Reclaim::Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, dou
     : memory_(memory),
       lists_(lists),
       target_(target),
+      high_(KernelMarks(knobs).high),
       scan_(knobs.real("reclaim_scan_rate") * gibibyte / static_cast<double>(memory.page_bytes()),
             knobs.real("reclaim_scan_rate") * gibibyte / static_cast<double>(memory.page_bytes()) *
                 10 * seconds(period)) {}
 
-void Reclaim::moved(std::span<const MigrationResult> results) {
-  for (const MigrationResult& result : results) {
-    if (result.to != Tier::slow || result.outcome != Outcome::done) continue;
-    demoted_ += 1;
-    took_ += result.cost;
-  }
-}
-
 std::uint64_t Reclaim::run(Nanos now) {
   if (!awake_) return 0;
-  const std::uint64_t until_next =
-      took_ > Nanos{} ? pace_.next(seconds(period) * demoted_ / seconds(took_)) : 0;
-  const double target = std::ceil(target_ * static_cast<double>(memory_.capacity(Tier::fast))) +
-                        static_cast<double>(std::min(std::exchange(refused_, 0), until_next));
+  const auto capacity = static_cast<double>(memory_.capacity(Tier::fast));
+  const double target = std::ceil(target_ * capacity);
   const double leaving =
       static_cast<double>(memory_.free_pages(Tier::fast) + memory_.pending(Tier::slow)) -
       static_cast<double>(memory_.excess_pages(Tier::fast));
@@ -64,12 +55,24 @@ std::uint64_t Reclaim::run(Nanos now) {
     awake_ = static_cast<double>(memory_.free_pages(Tier::fast)) < target;
     return 0;
   }
-  const auto wanted = static_cast<std::uint64_t>(target - leaving);
+  const auto missing = static_cast<std::uint64_t>(target - leaving);
+  const std::uint64_t most =
+      std::max(missing, static_cast<std::uint64_t>(std::ceil(high_ * capacity)));
   using enum track::LruLists::List;
-  if (lists_.size(Tier::fast, inactive) < wanted) lists_.find_new();
+  if (lists_.size(Tier::fast, inactive) < missing) lists_.find_new();
   const std::uint64_t budget = scan_.available(now);
+  const std::uint64_t pages = lists_.size(Tier::fast, inactive);
+  const std::uint64_t all = std::min(budget, pages);
   victims_.clear();
-  std::uint64_t looked = lists_.age_inactive(Tier::fast, budget, wanted, victims_);
+  std::uint64_t looked = 0;
+  std::uint64_t until = 0;
+  for (double share = first_share; victims_.size() < missing && until < all; share *= 2) {
+    const std::uint64_t from = until;
+    until = std::min(all, static_cast<std::uint64_t>((2 * share - first_share) *
+                                                       static_cast<double>(pages)));
+    if (until > from)
+      looked += lists_.age_inactive(Tier::fast, until - from, most - victims_.size(), victims_);
+  }
   // Behind it: a page that turns inactive has time to be accessed until the next pass.
   looked += lists_.age_active(Tier::fast, budget - looked);
   scan_.spend(looked);

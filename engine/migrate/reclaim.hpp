@@ -6,14 +6,12 @@
 // It sleeps until it is woken: by an allocation or promotion that found too little room, by
 // on_pressure(), by a policy's timer. Awake, each pass demotes from the tail of the inactive list
 // what has not been accessed since the page was last looked at (track/lru_lists.hpp), until
-// `target` of the fast tier is free or on its way out. Then it sleeps again. While promotions are
-// refused it goes on: faults are told some at a time, and a kernel's kswapd makes room between
-// them. It then demotes as many pages more as it can until the next pass, by what a page has taken
-// so far, and no more than were refused.
+// `target` of the fast tier is free or on its way out. Then it sleeps again. What could not
+// be promoted in the meantime changes nothing.
 //
-// Not kept: a kernel's kswapd looks at a 4096th of its lists, then at twice as much, and so on,
-// until what is missing has been found (balance_pgdat's priorities), so that more is free than the
-// target when it sleeps. Steps would depend on the miniature's scale, and on a block's length.
+// A pass looks at a 4096th of the inactive list, then at twice as much, and so on, until what is
+// missing has been found (balance_pgdat's priorities), and then has found more, but no more than the
+// high watermark (kswapd_shrink_node): so more is free than the target when it sleeps.
 //
 //     Reclaim reclaim(memory, lists, knobs, marks.promo);
 //     reclaim.wake(); reclaim.run(now);          // in on_pressure()
@@ -26,7 +24,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "core/seam.hpp"
@@ -54,16 +51,10 @@ class Reclaim {
   /// Time between two passes while it is awake: a kernel's go on without a pause.
   static constexpr Nanos period = from_millis(10);
 
-  /// With the knobs of reclaim_knobs().
+  /// With the knobs of reclaim_knobs() and of kernel_marks_knobs().
   Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, double target);
 
-  /// `refused`: pages that would have been promoted had there been room.
-  void wake(std::uint64_t refused = 0) {
-    awake_ = true;
-    refused_ = refused;
-  }
-  /// What has moved: told of demotions, it knows its pace.
-  void moved(std::span<const MigrationResult> results);
+  void wake() { awake_ = true; }
   [[nodiscard]] bool awake() const { return awake_; }
   /// A pass, if it is awake. Returns how many pages it asked to be demoted.
   std::uint64_t run(Nanos now);
@@ -71,13 +62,9 @@ class Reclaim {
  private:
   Memory& memory_;
   track::LruLists& lists_;
-  const double target_;  // share of the fast tier
+  const double target_, high_;  // shares of the fast tier
   RateLimiter scan_;
   bool awake_ = false;
-  std::uint64_t refused_ = 0;  // since the last pass
-  PerPass pace_;
-  double demoted_ = 0;           // pages so far,
-  Nanos took_{};                 // and what they have taken
   std::vector<PageId> victims_;  // scratch
 };
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr double mebibyte = 1 << 20;
 constexpr std::uint64_t futile_windows = 8;  // fair.c: virtpages = pages * 8
+constexpr int rest = 32;  // fair.c: node_stamp += 32 * diff
 
 double pages(const Memory& memory, double mebibytes) {
   return mebibytes * mebibyte / static_cast<double>(memory.page_bytes());
@@ -27,8 +28,10 @@ ScanClock::ScanClock(Memory& memory, const Knobs& knobs)
       budget_(window_pages_) {}
 
 std::uint64_t ScanClock::run(Nanos now, Tiers which, const Untouched& untouched) {
-  const Nanos period = this->period();
-  if (now - last_ < period) return 0;
+  if (!due(now)) return 0;
+  const Nanos period = pause();
+  if (adapted_ == Nanos{}) adapted_ = period;
+  const double before = memory_.counters().protect_seconds;
   // A scan that was due within the last period keeps its turn; what was missed before is lost.
   last_ = now - last_ < 2 * period ? last_ + period : now;
   std::uint64_t left = budget_.next();
@@ -38,11 +41,13 @@ std::uint64_t ScanClock::run(Nanos now, Tiers which, const Untouched& untouched)
   while (left > 0 && futile > 0) {
     const PageRange part = space_.next(cursor_, std::min(left, futile));
     if (part.count == 0) break;
-    if (part.first < cursor_) {
-      if (begun) break;  // the end of the address space ends the window
+    if (part.first < cursor_ && (begun || !ended_)) {  // the end of the address space ends it
+      ended_ = true;
       ++passes_;
+      break;
     }
     begun = true;
+    ended_ = false;
     untouched_.assign(untouched ? mask_words(part.count) : 0, 0);
     const std::uint64_t more = memory_.protect(part, which, untouched_);
     if (untouched) untouched(part, untouched_);
@@ -51,7 +56,14 @@ std::uint64_t ScanClock::run(Nanos now, Tiers which, const Untouched& untouched)
     futile -= part.count;
     cursor_ = part.end();
   }
+  const Counters after = memory_.counters();
+  took_ = from_seconds(after.protect_seconds - before);
+  threads_ = after.threads;
   return count;
+}
+
+Nanos ScanClock::pause() const {
+  return std::max(period(), from_seconds(seconds(period() + rest * took_) / threads_));
 }
 
 Nanos ScanClock::period() const { return std::clamp(adapted_, shortest(), longest()); }

@@ -12,12 +12,13 @@
 //     longest  = max(shortest, scan_period_max / windows)
 //
 // A window whose pages are all protected already, or not of the tier, does not count, up to eight
-// times its size: then the next follows at once. All sizes are knobs, so a miniature keeps the
-// time that a pass takes.
+// times its size: then the next follows at once. The end of the address space ends a window, and the
+// pass: one that ends where its pages are used up leaves the rest of a program's memory, its stack,
+// to a window of its own. All sizes are knobs, so a miniature keeps the time that a pass takes.
 //
-// Not kept: that a thread runs for 32 times as long as it has scanned, beyond the period, before it
-// scans again, while others of its process take their turns; and that a task's first scan is two
-// seconds late (numa_balancing/scan_delay_ms, twice).
+// A thread runs for 32 times as long as it has scanned, beyond the period, before it scans again;
+// where the application has several, others take their turns meanwhile. The first scan waits for a
+// second of the thread's time, and for a second more (numa_balancing/scan_delay_ms).
 #pragma once
 
 #include <cstdint>
@@ -34,6 +35,9 @@ namespace tt::migrate {
 
 class ScanClock {
  public:
+  /// From the application's start to the first scan.
+  static constexpr Nanos delay = from_seconds(2);
+
   /// With the knobs of scan_clock_knobs().
   ScanClock(Memory& memory, const Knobs& knobs);
 
@@ -47,9 +51,13 @@ class ScanClock {
   /// `untouched` is called after each. Returns how many pages it protected.
   std::uint64_t run(Nanos now, Tiers which, const Untouched& untouched = {});
 
-  /// Time between two windows, now; and how often the policy should call run().
+  /// Whether run() protects something now.
+  [[nodiscard]] bool due(Nanos now) const { return now >= delay && now - last_ >= pause(); }
+  /// Time between two windows, now.
   [[nodiscard]] Nanos period() const;
-  /// Passes over the address space; one ends when the next begins.
+  /// The same with the rest of the thread that has scanned: how often the policy should call run().
+  [[nodiscard]] Nanos pause() const;
+  /// Passes over the address space that have ended.
   [[nodiscard]] std::uint64_t passes() const { return passes_; }
   /// After a pass: slower if nearly all of its faults were in the fast tier, faster if not, and
   /// half as fast after none at all or if promotions `failed` (update_task_scan_period). It starts
@@ -71,8 +79,11 @@ class ScanClock {
   MappedRanges space_;
   PageId cursor_;
   Nanos last_{};
+  Nanos took_{};         // of a thread's time, the last window
+  double threads_ = 1;   // of the application
   Nanos adapted_{};  // 0: never
   std::uint64_t passes_ = 0;
+  bool ended_ = true;  // with the last window
   std::vector<std::uint64_t> untouched_;  // scratch
 };
 

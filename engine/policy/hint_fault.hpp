@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/seam.hpp"
@@ -23,7 +24,7 @@ class HintFaultPolicy : public Policy {
   void on_unmap(PageRange range, Nanos) override { clock_.unmap(range); }
   [[nodiscard]] Tier placement(PageRange) const override { return Tier::fast; }
   void on_samples(std::span<const Sample>, Nanos) override {}
-  [[nodiscard]] Nanos tick_period() const override { return clock_.period(); }
+  [[nodiscard]] Nanos tick_period() const override { return clock_.pause(); }
   void on_migrated(std::span<const MigrationResult>, Nanos) override {}
   /// What it knows of a page stands in struct page.
   [[nodiscard]] std::uint64_t metadata_bytes() const override { return 0; }
@@ -40,12 +41,13 @@ class HintFaultPolicy : public Policy {
     memory_.set_movers({.threads = 0});
   }
 
-  /// Protects the next window if it is due. After each pass the clock follows the faults that were
-  /// counted since the last one.
+  /// Protects the next window if it is due. With the first one of each pass the clock follows the
+  /// faults that were counted in the last.
   void scan_by_faults(Nanos now, Tiers which, const migrate::ScanClock::Untouched& untouched = {}) {
     const std::uint64_t passes = clock_.passes();
+    if (!clock_.due(now)) return;
     clock_.run(now, which, untouched);
-    if (clock_.passes() == passes) return;
+    if (std::exchange(passes_, passes) == passes) return;
     clock_.adapt(faults_[index(Tier::fast)], faults_[index(Tier::slow)], failed_);
     faults_ = {};
     failed_ = false;
@@ -95,6 +97,7 @@ class HintFaultPolicy : public Policy {
  private:
   std::array<double, tier_count> faults_{};  // of the pass that is under way
   bool failed_ = false;                      // a promotion of this pass found no room
+  std::uint64_t passes_ = 0;                 // that have ended before the last window
   std::vector<PageId> promotions_;           // scratch
 };
 
@@ -117,10 +120,9 @@ class KswapdPolicy : public HintFaultPolicy {
     kswapd_.run(now);
   }
   [[nodiscard]] Nanos tick_period() const override {
-    return kswapd_.awake() ? std::min(migrate::Reclaim::period, clock_.period()) : clock_.period();
+    return kswapd_.awake() ? std::min(migrate::Reclaim::period, clock_.pause()) : clock_.pause();
   }
   void on_migrated(std::span<const MigrationResult> results, Nanos) override {
-    kswapd_.moved(results);
     for (const MigrationResult& result : results)
       if (result.outcome == Outcome::done) lists_.moved(result.page, result.to);
   }
@@ -143,8 +145,8 @@ class KswapdPolicy : public HintFaultPolicy {
         kswapd_(context.memory, lists_, context.knobs, target) {}
 
   /// kswapd begins at once.
-  void reclaim(Nanos now, std::uint64_t refused = 0) {
-    kswapd_.wake(refused);
+  void reclaim(Nanos now) {
+    kswapd_.wake();
     kswapd_.run(now);
   }
 

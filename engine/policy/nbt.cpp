@@ -51,7 +51,7 @@ class Nbt final : public KswapdPolicy {
     const std::uint64_t plenty = room_above(marks_.promo);
     const double spare =
         std::max(free_space_, static_cast<double>(memory_.capacity(Tier::fast)) / 16);
-    std::uint64_t refused = 0;
+    bool refused = false;
     const auto hot = [&](const Fault& fault) {
       lists_.found(fault.page, Tier::slow);
       if (static_cast<double>(plenty) - static_cast<double>(promoting()) <= spare)
@@ -59,8 +59,9 @@ class Nbt final : public KswapdPolicy {
       threshold_.reset();
       return true;
     };
-    promote(faults, room_above(marks_.high), Way::in_fault, hot, [&](const Fault&) { ++refused; });
-    if (refused > 0) reclaim(now, refused);
+    promote(faults, room_above(marks_.high), Way::in_fault, hot,
+            [&](const Fault&) { refused = true; });
+    if (refused) reclaim(now);
     if (promoting() > 0 && clock_.passes() != passes_) {
       passes_ = clock_.passes();
       clock_.slow_down();

@@ -85,7 +85,7 @@ class Pghot final : public KswapdPolicy {
     kmigrated(now);
   }
   Nanos tick_period() const override {
-    const Nanos scan = by_faults_ ? clock_.period() : period_;
+    const Nanos scan = by_faults_ ? clock_.pause() : period_;
     const Nanos period = std::min(period_, scan);
     return kswapd_.awake() ? std::min(period, migrate::Reclaim::period) : period;
   }

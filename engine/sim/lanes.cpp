@@ -76,8 +76,26 @@ double Lanes::solve(const trace::Block& block, const Interference& interference)
   count_traffic(interference);
   count_outstanding();
   const double block_ns = now_ns_ - before_ns;
-  if (block.nominal_ns > 0 && block_ns > 0) pace_ = block_ns / block.nominal_ns;
+  nominal_ns_ = block.nominal_ns;
+  if (nominal_ns_ > 0 && block_ns > 0) pace_ = block_ns / nominal_ns_;
   return block_ns;
+}
+
+double Lanes::extend() {
+  const double before_ns = now_ns_;
+  for (Lane& lane : lanes_) {
+    if (lane.in_faults_ns <= 0) continue;
+    LaneTime longer;
+    longer.total = longer.faults = std::exchange(lane.in_faults_ns, 0.0) / lane.threads;
+    lane.time += longer;
+    lane.section += longer;
+    lane.clock_ns += longer.total;
+    now_ns_ = std::max(now_ns_, lane.clock_ns);
+    ledger_.counters().cycles += longer.total * lane.threads * profile_.ghz / scale_;
+  }
+  const double longer_ns = now_ns_ - before_ns;
+  if (nominal_ns_ > 0) pace_ += longer_ns / nominal_ns_;
+  return longer_ns;
 }
 
 /// The block's own work: computation, and accesses by class, kind and tier.
@@ -175,7 +193,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   work.in_flight_limit_ns = interference.away_ns / 2 * lane.threads;
   work.sampling_ns = lane.samples_ns + interference.sampling_ns * shared_part * lane.threads;
   work.policy_ns = interference.policy_ns * shared_part * lane.threads;
-  work.fault_ns = lane.faults * profile_.hint_fault_us * 1e3 + lane.fault_moves_ns +
+  work.fault_ns = lane.faults * profile_.hint_fault_us * 1e3 +
                   interference.application_ns / total_threads_ * lane.threads;
   lane.time = tt::sim::solve(work, profile_.tiers, lane.last_ns);
   // Times of which one is beyond all bounds may have added up to no number.
@@ -194,7 +212,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   for (const double stall : lane.time.stall) counters.stall_cycles += stall * cycles;
   counters.samples_taken += lane.samples / scale_;
   ledger_.sums()[Sum::samples] += lane.samples;
-  work.in_flight_ns2 = lane.samples = lane.samples_ns = lane.faults = lane.fault_moves_ns = 0;
+  work.in_flight_ns2 = lane.samples = lane.samples_ns = lane.faults = 0;
 }
 
 /// A1 and A3, and the tiers' reads, occupancy and busy time, under the latencies that the block

@@ -42,8 +42,8 @@ class Lanes {
     std::array<double, tier_count> outstanding_ns{};
     double samples = 0;                        // taken in the current block
     double samples_ns = 0;                     // thread time that they take
-    double faults = 0;                         // hint faults in the current block
-    double fault_moves_ns = 0;                 // page moves in the last block's faults
+    double faults = 0;                         // faults on shadows in the current block
+    double in_faults_ns = 0;                   // hint faults and moves in them, not felt yet
     double accesses_by_tier[tier_count] = {};  // likewise
   };
 
@@ -52,6 +52,8 @@ class Lanes {
   Lanes(Ledger& ledger, const MachineProfile& profile, const trace::StreamInfo& info,
         double threads, bool huge);
 
+  /// Of the application.
+  [[nodiscard]] double threads() const { return total_threads_; }
   // Virtual time, that of the latest lane.
   [[nodiscard]] double now_ns() const { return now_ns_; }
   /// Of the timed part so far.
@@ -85,14 +87,20 @@ class Lanes {
     auto& huge = counts_[segment.stream_class].huge[index(segment.kind)];
     for (std::size_t t = 0; t < tier_count; ++t) huge[t] += accesses[t];
   }
-  /// A hint fault on a thread of the class.
+  /// A thread of the class writes to a page with a shadow, which faults.
   void count_fault(std::uint32_t stream_class) {
     lanes_[info_.classes[stream_class].lane].faults += scale_;
   }
-  /// A thread of the class moves pages in a fault; felt in the next block.
-  void move_in_fault(std::uint32_t stream_class, double thread_ns) {
-    lanes_[info_.classes[stream_class].lane].fault_moves_ns += thread_ns;
+  /// A hint fault of a thread of the class; and pages that it moves in it.
+  void take_fault(std::uint32_t stream_class) {
+    move_in_fault(stream_class, profile_.hint_fault_us * 1e3 * scale_);
   }
+  void move_in_fault(std::uint32_t stream_class, double thread_ns) {
+    lanes_[info_.classes[stream_class].lane].in_faults_ns += thread_ns;
+  }
+  /// The block that has been solved lasts longer by what its faults, and moves in them, have taken
+  /// since the last call. Returns by how much virtual time has advanced.
+  double extend();
   /// Accesses of the segment to pages of which `moving_share` move in this block, each away for
   /// `away_ns`.
   void count_in_flight(const trace::Segment& segment, std::uint64_t accesses, double moving_share,
@@ -144,7 +152,8 @@ class Lanes {
   std::vector<ClassCounts> counts_;                                  // per stream class
 
   double now_ns_ = 0;
-  double pace_ = 1;  // actual over nominal length of the last block
+  double nominal_ns_ = 0;  // of the last block
+  double pace_ = 1;        // its actual length over that
   LaneTime timed_time_;
   double section_start_ns_ = 0;
   double timed_before_ns_ = 0;  // timed time of earlier timed sections

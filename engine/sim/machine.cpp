@@ -180,7 +180,8 @@ void Machine::play(const trace::Block& block) {
     lanes_.count(segment, in_slow, sampler_.play(segment, in_slow, shift, slow, samples_),
                  sampler_.sample_ns(segment.kind));
   }
-  traps_.draw(lanes_);
+  traps_.draw();
+  traps_.begin(block);
   ++blocks_played_;
 }
 
@@ -235,7 +236,7 @@ void Machine::call_policy(double block_ns) {
   sampler_.shuffle(samples_);
   tiering_.begin(block_ns, lanes_.now_ns(), samples_, *policy_);
   if (by_faults_) {
-    play_faults(block_ns);
+    block_ns = play_faults(block_ns);
   } else {
     tiering_.run(lanes_.now_ns(), *policy_);
   }
@@ -246,18 +247,33 @@ void Machine::call_policy(double block_ns) {
   mover_.settle(block_ns, tiering_.left_ns());
 }
 
-/// A page that faults moves at once if there is room, and kswapd makes room meanwhile. So that what
-/// comes of it does not depend on the length of blocks, they go on together, part by part.
-void Machine::play_faults(double block_ns) {
+/// A page that faults moves at once if there is room, and its thread goes on when it has moved: the
+/// block lasts longer by that, and what faults later in it faults later. Kswapd makes room
+/// meanwhile. So that what comes of it does not depend on the length of blocks, they go on together,
+/// a fault at a time. Returns how long the block has become.
+double Machine::play_faults(double block_ns) {
+  const double end_ns = lanes_.now_ns();
   const auto parts = static_cast<int>(
       std::clamp(std::ceil(block_ns / most_part_ns), 1.0, double{TieringThread::most_ticks}));
+  double at_ns = end_ns - block_ns;
+  double late_ns = 0;
   for (int part = 1; part <= parts; ++part) {
-    const double until_ns = lanes_.now_ns() - block_ns * (parts - part) / parts;
-    traps_.deliver(until_ns, *policy_);
-    tiering_.hurry(until_ns, *policy_);
-    tiering_.run(until_ns, *policy_);
-    mover_.go_on(1.0 / parts, block_ns, tiering_.left_ns(), until_ns, *policy_);
+    const double until_ns = end_ns - block_ns * (parts - part) / parts;
+    do {
+      const double before_ns = at_ns;
+      if (block_ns > 0) traps_.passed(1 - (end_ns - at_ns) / block_ns);
+      at_ns = traps_.deliver(until_ns, late_ns, lanes_, *policy_);
+      const double longer_ns = lanes_.extend();
+      late_ns += longer_ns;
+      tiering_.extend(longer_ns);
+      tiering_.hurry(at_ns + late_ns, *policy_);
+      tiering_.run(at_ns + late_ns, *policy_);
+      mover_.go_on((at_ns - before_ns + longer_ns) / (block_ns + late_ns), block_ns + late_ns,
+                   tiering_.left_ns(), at_ns + late_ns, *policy_);
+    } while (at_ns < until_ns);
   }
+  traps_.passed(1);
+  return block_ns + late_ns;
 }
 
 }  // namespace tt::sim

@@ -132,7 +132,7 @@ class Machine final : public Memory {
   /// Of a block with faults, at most.
   static constexpr double most_part_ns = 10e6;
   std::uint64_t play_armed(const trace::Segment& segment);
-  void play_faults(double block_ns);
+  [[nodiscard]] double play_faults(double block_ns);
   [[nodiscard]] Nanos now() const { return whole_ns(lanes_.now_ns()); }
 
   const OneThread thread_;

@@ -52,6 +52,12 @@ class TieringThread {
   /// One core's worth of work in the block that ends now: what it still owes, then the rings and
   /// the ticks. `fresh` are the block's samples, in random order; end() takes them.
   void begin(double block_ns, double now_ns, std::vector<Sample>& fresh, const Policy& policy);
+  /// The block lasts longer.
+  void extend(double ns) {
+    block_ns_ += ns;
+    now_ns_ += ns;
+    left_ns_ += ns;
+  }
   /// The ticks until then, each with the samples before it.
   void run(double until_ns, Policy& policy);
   /// The policy has been told something: its next tick may be due earlier than it was.

@@ -42,7 +42,10 @@ Traps::Traps(PageTable& pages, Ledger& ledger, const MachineProfile& profile, do
       profile_(profile),
       scale_(scale),
       threads_(threads),
-      rng_(mix64(seed ^ 0x7472617073ULL)) {}  // not the sampler's numbers
+      rng_(mix64(seed ^ 0x7472617073ULL)),  // not the sampler's numbers
+      again_(pages) {
+  ledger_.counters().threads = threads;
+}
 
 std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, double now_ns) {
   if (!protected_at_ms_) protected_at_ms_ = PerPage<std::uint32_t>{pages_.size()};
@@ -67,6 +70,8 @@ std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, d
       }
   const double real = static_cast<double>(entries) * scale_;
   application_ns_ += real * profile_.pte_ns + threads_ * profile_.tlb_flush_us * 1e3;
+  ledger_.counters().protect_seconds +=
+      (real * profile_.pte_ns + profile_.tlb_flush_us * 1e3) * 1e-9;
   ledger_.counters().protected_pages += static_cast<double>(count);
   ledger_.sums()[Sum::pages_protected] += real;
   return count;
@@ -74,6 +79,14 @@ std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, d
 
 void Traps::accessed(PageRange range, PageMask out, bool clear) {
   pages_.unarmed(Trap::idle, range, out);
+  for (std::uint64_t i = 0; i < range.count; ++i) {
+    const std::uint64_t page = pages_.unit(range.first.value + i).first.value;
+    if (!in_mask(out, i) && again_.is_accessed(page, rng_)) {
+      out[i / 64] |= std::uint64_t{1} << (i % 64);
+      if (!clear) pages_.disarm(Trap::idle, page);
+    }
+    if (clear) again_.cleared(page);
+  }
   if (clear) pages_.arm(Trap::idle, range, Tiers::both);
 }
 
@@ -133,7 +146,7 @@ void Traps::touch(const trace::Segment& segment, std::uint64_t page, std::uint64
 /// One access of each page is the first, any of them with the same probability. The places come
 /// from an additive golden-ratio sequence, which varies less than random numbers do; it starts anew
 /// at random in each block, so that no page meets the same numbers again.
-void Traps::draw(Lanes& lanes) {
+void Traps::draw() {
   if (touched_.empty()) return;
   std::ranges::stable_sort(touched_, {}, &Touched::page);
   constexpr double golden = 0.6180339887498949;
@@ -147,7 +160,6 @@ void Traps::draw(Lanes& lanes) {
       for (std::uint64_t pick = rng_.below(sum); pick >= first->count; ++first)
         pick -= first->count;
     firsts_.push_back({first->page, first->stream_class, first->kind, first_access(sum, u)});
-    lanes.count_fault(first->stream_class);
     u += golden;
     u -= std::floor(u);
     at = end;
@@ -169,42 +181,33 @@ void Traps::settle(double block_ns, const Lanes& lanes, Policy& policy) {
   if (!rounds_.empty()) answer_probes(block_ns, lanes.now_ns(), policy);
 }
 
-void Traps::deliver(double until_ns, Policy& policy) {
-  if (firsts_.empty()) return;
-  faults_.clear();
-  double unprotected = 0;
-  for (std::size_t next = delivered_; next < in_time_.size(); ++next) {
-    const First& first = firsts_[in_time_[next]];
-    if (first.at_ns > until_ns) break;
-    TT_ASSERT(pages_.armed(Trap::guarded, first.page));
-    const double since_ns = first.at_ns - protected_at_ms_[first.page] * 1e6;
-    faults_.push_back({PageId{first.page}, pages_.tier_of(first.page), first.kind,
-                       whole_ns(std::max(since_ns, 0.0))});
-    unprotected += static_cast<double>(pages_.unit(first.page).count);
-    pages_.disarm(Trap::guarded, first.page);
+double Traps::deliver(double until_ns, double late_ns, Lanes& lanes, Policy& policy) {
+  if (firsts_.empty() || firsts_[in_time_[delivered_]].at_ns > until_ns) return until_ns;
+  const First& first = firsts_[in_time_[delivered_]];
+  TT_ASSERT(pages_.armed(Trap::guarded, first.page));
+  const double since_ns = first.at_ns + late_ns - protected_at_ms_[first.page] * 1e6;
+  const Fault fault{PageId{first.page}, pages_.tier_of(first.page), first.kind,
+                    whole_ns(std::max(since_ns, 0.0))};
+  pages_.disarm(Trap::guarded, first.page);
+  lanes.take_fault(first.stream_class);
+  ledger_.counters().hint_faults += 1;
+  ledger_.counters().protected_pages -= static_cast<double>(pages_.unit(first.page).count);
+  ledger_.sums()[Sum::hint_faults] += scale_;
+  until_ns = first.at_ns;
+  faulted_ = &first;
+  policy.on_faults({&fault, 1}, whole_ns(until_ns + late_ns));
+  faulted_ = nullptr;
+  if (++delivered_ == firsts_.size()) {
+    firsts_.clear();
+    delivered_ = 0;
   }
-  if (faults_.empty()) return;
-  const auto count = static_cast<double>(faults_.size());
-  ledger_.counters().hint_faults += count;
-  ledger_.counters().protected_pages -= unprotected;
-  ledger_.sums()[Sum::hint_faults] += count * scale_;
-  policy.on_faults(faults_, whole_ns(until_ns));
-  delivered_ += faults_.size();
-  faults_.clear();
-  if (delivered_ < firsts_.size()) return;
-  firsts_.clear();
-  delivered_ = 0;
+  return until_ns;
 }
 
 std::optional<std::uint32_t> Traps::faulted(PageId page) const {
-  if (faults_.empty()) return std::nullopt;
-  const std::uint64_t unit = pages_.unit(page.value).first.value;
-  const auto at = std::ranges::lower_bound(firsts_, unit, {}, &First::page);
-  if (at == firsts_.end() || at->page != unit) return std::nullopt;
-  const double from_ns = firsts_[in_time_[delivered_]].at_ns;
-  const double to_ns = firsts_[in_time_[delivered_ + faults_.size() - 1]].at_ns;
-  if (at->at_ns < from_ns || at->at_ns > to_ns) return std::nullopt;
-  return at->stream_class;
+  if (faulted_ == nullptr || pages_.unit(page.value).first.value != faulted_->page)
+    return std::nullopt;
+  return faulted_->stream_class;
 }
 
 bool Traps::consistent() const {

@@ -17,6 +17,7 @@
 
 #include "core/rng.hpp"
 #include "core/seam.hpp"
+#include "sim/accessed_again.hpp"
 #include "sim/interference.hpp"
 #include "sim/lanes.hpp"
 #include "sim/ledger.hpp"
@@ -54,20 +55,23 @@ class Traps {
   void forget(PageRange range);
   /// `count` accesses of the segment to an armed page.
   void touch(const trace::Segment& segment, std::uint64_t page, std::uint64_t count);
-  /// After the last touch() of a block: draws which access to each protected page is the first, and
-  /// charges its lane.
-  void draw(Lanes& lanes);
+  /// After the last touch() of a block: draws which access to each protected page is the first.
+  void draw();
   /// Adds what the application was charged since the last block.
   void disturb(Interference& out);
   /// A split leaves the probes of its pages to the next block, whose moves have begun.
   void arm_probes();
   /// During on_faults(): the class of the access that faulted on the page, if any did.
   [[nodiscard]] std::optional<std::uint32_t> faulted(PageId page) const;
+  /// The block has been played; and so much of it has passed.
+  void begin(const trace::Block& block) { again_.begin(block); }
+  void passed(double share) { again_.at(share); }
   /// The block has been solved and took `block_ns`: its faults get their times, and the policy the
   /// probes that are over.
   void settle(double block_ns, const Lanes& lanes, Policy& policy);
-  /// The policy gets the block's faults until then, but for those that it has had.
-  void deliver(double until_ns, Policy& policy);
+  /// The policy gets the block's next fault, if there is one until then; it is so late by now, and
+  /// takes the time of its thread. Returns until when the policy has all.
+  double deliver(double until_ns, double late_ns, Lanes& lanes, Policy& policy);
   /// Counters and probes are those of the pages that are armed. For assertions.
   [[nodiscard]] bool consistent() const;
 
@@ -109,9 +113,10 @@ class Traps {
   std::vector<First> firsts_;           // by page
   std::vector<std::uint32_t> in_time_;  // indices into firsts_, by time
   std::size_t delivered_ = 0;           // of in_time_, before this delivery
-  std::vector<Fault> faults_;           // of this delivery
+  const First* faulted_ = nullptr;      // during on_faults()
   PerPage<Unseen> unseen_;              // since virtual time last went on
   std::vector<Round> rounds_;
+  AccessedAgain again_;
   double application_ns_ = 0;
 };
 

@@ -18,6 +18,7 @@
 
 #include "core/oracle.hpp"
 #include "core/seam.hpp"
+#include "migrate/scan_clock.hpp"
 
 namespace tt::test {
 
@@ -170,6 +171,7 @@ class FakeMemory final : public Memory {
   std::function<SamplingRequest(const SamplingRequest&)> grant;  // all, if empty
   std::function<Movers(const Movers&)> grant_movers;             // likewise
   Counters now;                                                  // what counters() answers
+  double protect_seconds_a_page = 0;
   std::array<std::uint64_t, work_count> charged{};
   std::array<std::uint64_t, work_count> charged_application{};
   Nanos clock{};                          // when pages are protected
@@ -249,6 +251,7 @@ class FakeMemory final : public Memory {
         set(untouched, page.value - range.first.value);
       }
     });
+    now.protect_seconds += static_cast<double>(count) * protect_seconds_a_page;
     return count;
   }
   /// A unit has one bit, its first page's.
@@ -365,7 +368,9 @@ struct Rig {
   std::unique_ptr<FakeFuture> future;
   Oracle oracle;
   std::unique_ptr<Policy> policy;
-  Nanos now{}, ticked{};
+  // Where there are hint faults a first scan may be due.
+  Nanos now = includes(info.traits.needs, Need::faults) ? migrate::ScanClock::delay : Nanos{};
+  Nanos ticked = now;
 
   Rig(const std::string& name, const KnobMap& given, std::uint64_t fast, std::uint64_t slow,
       std::uint64_t page_bytes = 4096, std::vector<std::uint64_t> oracle_accesses = {})

@@ -129,8 +129,8 @@ TEST("live journal: one that is cut off is played as far as it goes") {
 TEST("live journal: what is none is refused") {
   CHECK_THROWS(played(""), "byte 0: found the end");
   CHECK_THROWS(played("tiertune recording"), "another beginning");
-  CHECK_THROWS(played("tiertune journal 1\n"), "found the end");
-  const std::string head = "tiertune journal 1\n";
+  CHECK_THROWS(played("tiertune journal 2\n"), "found the end");
+  const std::string head = "tiertune journal 2\n";
   // Length and name, the seed, names of knobs, their values, whether there is a placement, objects.
   const auto with = [&]<std::size_t n>(const std::string& name, const char (&rest)[n]) {
     return head + static_cast<char>(name.size()) + name + std::string(rest, n - 1);

@@ -30,6 +30,7 @@ Rig colloid(const KnobMap& scaled = {}) {
 double moved(Rig& r, Tier to, const Numbers& pages, double fast_ns, double slow_ns,
              double share = 0.5, double reads = 1e6) {
   if (to == Tier::fast) make_room(r, 15);
+  start_before_scans(r);
   for (int n = 0; n < 2; ++n) {
     r.run(1.01);
     if (n == 1) {

@@ -25,6 +25,9 @@ Knobs with(std::vector<KnobDecl> declared, const KnobMap& raw) {
 }
 constexpr double page_mib = 4.0 / 1024;
 
+/// After the time from which on a scan may be due.
+Nanos later(double ms) { return ScanClock::delay + from_millis(ms); }
+
 /// 160 slow pages; windows of 16 of them, a pass in one second, no limit to the rate.
 struct Clock {
   FakeMemory memory{40, 1000};
@@ -44,17 +47,20 @@ struct Clock {
 
 }  // namespace
 
-TEST("scan clock: a pass takes scan_period_min, a window a time") {
+TEST("scan clock: the first scan is late; a pass takes scan_period_min, a window a time") {
   Clock c;
   CHECK(c.clock.period() == from_millis(100));
-  CHECK_EQ(c.clock.run(from_millis(99), Tiers::slow), 0u);
-  CHECK_EQ(c.clock.run(from_millis(100), Tiers::slow), 16u);
+  CHECK_EQ(c.clock.run(ScanClock::delay - from_millis(1), Tiers::slow), 0u);
+  CHECK_EQ(c.clock.run(later(0), Tiers::slow), 16u);
   CHECK(c.memory.is_protected({15}) && !c.memory.is_protected({16}));
-  for (int n = 2; n <= 10; ++n) CHECK_EQ(c.clock.run(n * from_millis(100), Tiers::slow), 16u);
+  CHECK_EQ(c.clock.run(later(99), Tiers::slow), 0u);
+  for (int n = 1; n <= 9; ++n) CHECK_EQ(c.clock.run(later(n * 100), Tiers::slow), 16u);
   CHECK(c.memory.is_protected({159}));
   CHECK_EQ(c.clock.passes(), 0u);
-  (void)c.clock.run(from_millis(1100), Tiers::slow);
+  (void)c.memory.access({0}, AccessKind::load, {});
+  CHECK_EQ(c.clock.run(later(1000), Tiers::slow), 0u);  // what a program has beside its data
   CHECK_EQ(c.clock.passes(), 1u);
+  CHECK_EQ(c.clock.run(later(1100), Tiers::slow), 1u);
 }
 
 TEST("scan clock: no faster than the highest rate") {
@@ -62,13 +68,28 @@ TEST("scan clock: no faster than the highest rate") {
   CHECK(c.clock.period() == from_millis(400));
 }
 
+TEST("scan clock: a thread runs for 32 times as long as it has scanned before it does again") {
+  const auto second_scan = [](double threads) {
+    Clock c;
+    c.memory.protect_seconds_a_page = 0.001 / 16;
+    c.memory.now.threads = threads;
+    CHECK_EQ(c.clock.run(later(100), Tiers::slow), 16u);
+    int ms = 101;
+    while (c.clock.run(later(ms), Tiers::slow) == 0) ++ms;
+    return ms;
+  };
+  CHECK_EQ(second_scan(1), 232);
+  CHECK_EQ(second_scan(2), 200);  // the other one scans
+}
+
 TEST("scan clock: a late scan keeps its turn once; what was missed is lost") {
   Clock c;
-  CHECK_EQ(c.clock.run(from_millis(150), Tiers::slow), 16u);
-  CHECK_EQ(c.clock.run(from_millis(200), Tiers::slow), 16u);
-  CHECK_EQ(c.clock.run(from_millis(950), Tiers::slow), 16u);
-  CHECK_EQ(c.clock.run(from_millis(1000), Tiers::slow), 0u);
-  CHECK_EQ(c.clock.run(from_millis(1050), Tiers::slow), 16u);
+  CHECK_EQ(c.clock.run(later(0), Tiers::slow), 16u);
+  CHECK_EQ(c.clock.run(later(150), Tiers::slow), 16u);
+  CHECK_EQ(c.clock.run(later(200), Tiers::slow), 16u);
+  CHECK_EQ(c.clock.run(later(950), Tiers::slow), 16u);
+  CHECK_EQ(c.clock.run(later(1000), Tiers::slow), 0u);
+  CHECK_EQ(c.clock.run(later(1050), Tiers::slow), 16u);
 }
 
 TEST("scan clock: windows of the other tier, or protected, do not count, up to eight") {
@@ -77,22 +98,22 @@ TEST("scan clock: windows of the other tier, or protected, do not count, up to e
     c.memory.free(range(p, 1));
     c.memory.touch({p}, Tier::fast);
   }
-  CHECK_EQ(c.clock.run(from_millis(100), Tiers::slow), 8u);  // pages 32..47
+  CHECK_EQ(c.clock.run(later(100), Tiers::slow), 8u);  // pages 32..47
   CHECK(c.memory.is_protected({40}) && !c.memory.is_protected({48}));
   (void)c.memory.protect(range(0, 160), Tiers::both, {});
-  CHECK_EQ(c.clock.run(from_millis(200), Tiers::slow), 0u);
+  CHECK_EQ(c.clock.run(later(200), Tiers::slow), 0u);
   (void)c.memory.access({48}, AccessKind::load, {});  // behind the eight windows from 48 on: 32
   (void)c.memory.access({20}, AccessKind::load, {});
-  CHECK_EQ(c.clock.run(from_millis(300), Tiers::both), 1u);
+  CHECK_EQ(c.clock.run(later(300), Tiers::both), 1u);
 }
 
 TEST("scan clock: a scan ends behind eight windows in which nothing counts, not before") {
   Clock c;
   (void)c.memory.protect(range(0, 160), Tiers::both, {});
-  CHECK_EQ(c.clock.run(from_millis(100), Tiers::slow), 0u);  // pages 0..127
+  CHECK_EQ(c.clock.run(later(100), Tiers::slow), 0u);  // pages 0..127
   for (const PageId page : {PageId{127}, PageId{128}})
     (void)c.memory.access(page, AccessKind::load, {});
-  CHECK_EQ(c.clock.run(from_millis(200), Tiers::slow), 1u);
+  CHECK_EQ(c.clock.run(later(200), Tiers::slow), 1u);
   CHECK(!c.memory.is_protected({127}) && c.memory.is_protected({128}));
 }
 
@@ -100,7 +121,7 @@ TEST("scan clock: tells which pages have not been touched since") {
   Clock c;
   (void)c.memory.protect(range(3, 1), Tiers::slow, {});
   std::vector<std::uint64_t> untouched;
-  c.clock.run(from_millis(100), Tiers::slow, [&](PageRange part, auto mask) {
+  c.clock.run(later(100), Tiers::slow, [&](PageRange part, auto mask) {
     for (std::uint64_t i = 0; i < part.count; ++i)
       if (in_mask(mask, i)) untouched.push_back(part.first.value + i);
   });
@@ -111,7 +132,7 @@ TEST("scan clock: a miniature's window may be less than a page") {
   Clock c({{"scan_size", page_mib / 4}, {"scan_period_min", 64000.0}});
   CHECK(c.clock.period() == from_millis(100));
   std::uint64_t count = 0;
-  for (int n = 1; n <= 40; ++n) count += c.clock.run(n * from_millis(100), Tiers::slow);
+  for (int n = 1; n <= 40; ++n) count += c.clock.run(later(n * 100), Tiers::slow);
   CHECK_EQ(count, 10u);
 }
 
@@ -141,7 +162,9 @@ struct Kswapd {
   LruLists lists{memory, 1024};
   Reclaim reclaim;
   explicit Kswapd(const KnobMap& raw = {}, double target = 0.05)
-      : reclaim(memory, lists, with(migrate::reclaim_knobs(), raw), target) {
+      : reclaim(memory, lists,
+                with(knob::list(migrate::reclaim_knobs(), migrate::kernel_marks_knobs()), raw),
+                target) {
     lists.map(range(0, 100));
     for (std::uint64_t p = 0; p < 100; ++p) memory.touch({p}, Tier::fast);
     memory.accessed(range(0, 100), {}, true);
@@ -163,23 +186,17 @@ TEST("reclaim: asleep it does nothing; awake it demotes the inactive tail up to 
   CHECK(!k.reclaim.awake());
 }
 
-TEST("reclaim: while promotions are refused it makes room for them, as fast as pages move") {
-  Kswapd k;
-  k.reclaim.wake(9);
-  CHECK_EQ(k.reclaim.run(from_seconds(1)), 5u);  // no page has moved yet: its pace is not known
+TEST("reclaim: looks at twice as many pages with each step, and so demotes more than is missing") {
+  Kswapd k({{"watermark_min", 0.0}, {"watermark_scale", 0.1}}, 0.1);  // high: 20 pages
+  k.reclaim.wake();
+  // Of 100 pages those within 63, 127, 255 and 511 of 4096: 1, 3, 6, 12.
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 12u);  // 10 are missing
   k.memory.complete();
-  k.reclaim.moved(std::vector<MigrationResult>{
-      {.page = {0}, .to = Tier::slow, .cost = from_millis(1)},
-      {.page = {1}, .to = Tier::slow, .cost = from_millis(4)},
-      {.page = {2}, .to = Tier::slow, .outcome = Outcome::no_space, .cost = from_seconds(9)},
-      {.page = {3}, .to = Tier::fast, .cost = from_seconds(9)}});
-  k.reclaim.wake(3);
-  CHECK_EQ(k.reclaim.run(from_seconds(1)), 3u);  // four pages take a pass of 10 ms
-  k.reclaim.wake(9);
-  CHECK_EQ(k.reclaim.run(from_seconds(1)), 1u);  // three are on their way
-  k.memory.complete();
-  CHECK_EQ(k.reclaim.run(from_seconds(1)), 0u);  // none was refused since
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 0u);
   CHECK(!k.reclaim.awake());
+  Kswapd low({{"watermark_min", 0.0}, {"watermark_scale", 0.055}}, 0.1);  // 11
+  low.reclaim.wake();
+  CHECK_EQ(low.reclaim.run(from_seconds(1)), 11u);
 }
 
 TEST("reclaim: accessed pages are spared; active ones first have to turn inactive") {

@@ -211,6 +211,38 @@ TEST("movers: a page moved in its fault costs the thread that faults, not the mo
   CHECK_THROWS(run(stream, machine, policy, share(0.5), traits), "in_fault");
 }
 
+TEST("movers: a thread goes on when its fault is over") {
+  TempStream stream;
+  write_blocks(stream, 2, 1, AccessKind::load);
+  MachineProfile machine = simtest::plain_machine();
+  machine.hint_fault_us = 2;
+  machine.pte_ns = machine.tlb_flush_us = 0;
+  Hooks policy;
+  policy.placement = [](PageRange) { return Tier::slow; };
+  policy.period = from_millis(1);
+  bool asked = false;
+  policy.tick = [&](Memory& memory, Nanos) {
+    if (!std::exchange(asked, true))
+      CHECK_EQ(memory.protect({PageId{0}, pages}, Tiers::slow, {}), pages);
+  };
+  std::vector<Nanos> at;
+  Nanos since{};
+  policy.faults = [&](Memory& memory, std::span<const Fault> faults, Nanos now) {
+    CHECK_EQ(faults.size(), 1u);
+    CHECK(faults[0].since > since);
+    since = faults[0].since;
+    at.push_back(now);
+    (void)memory.request(Tier::fast, {&faults[0].page, 1}, Way::in_fault);
+  };
+  const RunResult result = run(stream, machine, policy, share(1), {.needs = Need::faults});
+  CHECK_EQ(at.size(), pages);
+  // On one of four threads: 2 us for the fault, 11 for the move, of as many pages as one stands for.
+  const Nanos least = from_seconds(scale * 13e-6 / 4);
+  for (std::size_t i = 1; i < at.size(); ++i) CHECK(at[i] - at[i - 1] >= least - Nanos{1});
+  CHECK(seconds(at.back()) <= result.metrics.at("total_seconds"));
+  CHECK_NEAR(result.breakdown.at("faults"), pages * scale * 13e-6 / 4, 1e-9);
+}
+
 TEST("movers: a page that is not accessible when it moves needs no shootdown") {
   MachineProfile machine = simtest::plain_machine();
   machine.migration_shootdown_us = 2;

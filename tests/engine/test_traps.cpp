@@ -336,3 +336,39 @@ TEST("traps: the kind of a first access is drawn in proportion") {
   CHECK(all >= pages);
   CHECK_NEAR(stores / all, 1.0 / 7, 0.01);
 }
+
+TEST("traps: accessed bits that were cleared within a block are set again by what follows in it") {
+  constexpr std::uint32_t pages = 64, often = 1000, seldom = 10;
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(pages, 1, 1000)};
+  simtest::map_and_touch(writer, 0, pages);
+  writer.block(false, 1e6);
+  simtest::Part part;
+  for (std::uint32_t page = 0; page < pages / 2; ++page) {
+    part.pages.push_back(page);
+    part.counts.push_back(static_cast<std::uint16_t>(page % 2 == 0 ? often : seldom));
+  }
+  writer.parts = {part};
+  writer.compute()[0] = 1600e6;  // 400 ms of four threads
+  writer.block(true, 400e6);
+  writer.finish();
+  Hooks policy;
+  policy.period = from_millis(10);
+  int looks = 0, at_often = 0, at_seldom = 0, at_none = 0;
+  policy.tick = [&](Memory& memory, Nanos) {
+    std::uint64_t accessed = 0;
+    memory.accessed({PageId{0}, pages}, {&accessed, 1}, true);
+    if (looks++ == 0) return;  // of the set-up, and of all of the block
+    for (std::uint32_t page = 0; page < pages; ++page) {
+      const int bit = static_cast<int>(accessed >> page & 1);
+      (page >= pages / 2 ? at_none : page % 2 == 0 ? at_often : at_seldom) += bit;
+    }
+  };
+  (void)run(stream, simtest::plain_machine(), policy, simtest::share(1),
+            {.needs = Need::faults | Need::accessed_bits});
+  CHECK(looks >= 39);
+  const double of = (looks - 1) * pages / 4.0;
+  CHECK_NEAR(at_often / of, 1, 1e-9);
+  CHECK_NEAR(at_seldom / of, 1 - std::pow(1 - 1 / 40.0, seldom), 0.05);
+  CHECK_EQ(at_none, 0);
+}

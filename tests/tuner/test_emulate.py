@@ -217,6 +217,7 @@ def test_without_debians_tools_it_is_said_what_is_needed(monkeypatch: pytest.Mon
 FOUND = Emulated(
     request="x",
     seconds=2.0,
+    set_up_seconds=0.5,
     operations={"update": 1000},
     resident=[10, 30],
     marks=[300, 400, 500],
@@ -232,6 +233,7 @@ FOUND = Emulated(
 )
 METRICS = {
     "seconds": 4.0,
+    "total_seconds": 4.25,
     "operations": 1000.0,
     "promotions": 50.0,
     "demotions": 40.0,
@@ -246,6 +248,7 @@ def test_both_answers_stand_side_by_side() -> None:
     rows = {row.what: row for row in compared(request_of("nbt"), FOUND, SIMULATED)}
     assert rows["run time, s"].figures == (2.0, 4.0)
     assert rows["run time, s"].ratio == "2.00"
+    assert rows["set-up, s"].figures == (0.5, 0.25)
     assert rows["ns an operation"].figures == (2e6, 4e6)
     assert rows["misses served by the fast tier, %"].figures == (25.0, 50.0)
     assert rows["promoted pages"].figures == (5, 50.0)

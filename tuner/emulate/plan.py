@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tuner import engine
+from tuner import engine, tierd
 from tuner.declarations import KnobValue, ParameterValue, PolicyDecl
 from tuner.documents.machine import MachineSpec
 from tuner.documents.reading import parse_json
@@ -66,11 +66,12 @@ kernel's work then costs is in docs/emulated.md."""
 SAMPLE_INTERRUPT_PS = 2_000_000
 """Of a sample by time, beside what the machine's profile says of each: as in the simulator."""
 L2_PS, LLC_PS = 1_000, 15_000
-THREADS = (
-    *("tierd", "kswapd0", "kswapd1", "kcompactd0", "kcompactd1"),
+KERNEL_THREADS = (
+    *("kswapd0", "kswapd1", "kcompactd0", "kcompactd1"),
     *("kdamond.0", "kdamond.1"),
 )
-"""Tasks that have a processor of their own with `daemons: own`."""
+"""Tasks that have a processor of their own with `daemons: own`, as tierd has: on it they wait for
+nobody."""
 
 
 class How(StrEnum):
@@ -271,7 +272,7 @@ class Request(Model):
         """The plugin's options."""
         options = timing(self.machine)
         if self.daemons == "own":
-            options |= {"elsewhere": ":".join(THREADS), "told_only": "1"}
+            options |= {"elsewhere": ":".join((tierd.NAME, *KERNEL_THREADS)), "told_only": "1"}
         return options
 
     def program_words(self) -> list[str]:
@@ -311,6 +312,8 @@ class Request(Model):
                 limit = ["--fast-limit", str(self.fast_bytes // 1024) + "K"]
                 options = ["--policy", self.policy, "--source", self.source, *limit]
                 program = ["/tierd", "run", *options, *_pairs(sets), "--", *program]
+        if self.daemons == "own":
+            lines.append(_words("/tiertune_guest", "at-once", *KERNEL_THREADS))
         lines.append(_words(*program))
         return "\n".join(lines) + "\n"
 

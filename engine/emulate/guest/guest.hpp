@@ -22,6 +22,8 @@ int offsets(const Words& words);
 int fill(const Words& words);
 /// NODE COMMAND...: becomes the command, whose memory comes from that node alone.
 int bind(const Words& words);
+/// NAME...: tasks of these names run as soon as they have something to do, before any program.
+int at_once(const Words& words);
 /// What memory and the kernel's own work cost here: see measure.cpp.
 int measure(const Words& words);
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -129,6 +131,28 @@ int bind(const Words& words) {
   fail(words[1]);
 }
 
+int at_once(const Words& words) {
+  DIR* const folder = ::opendir("/proc");
+  if (folder == nullptr) fail("/proc");
+  const sched_param lowest{.sched_priority = 1};
+  while (const dirent* const entry = ::readdir(folder)) {
+    const std::string pid = entry->d_name;
+    if (pid.find_first_not_of("0123456789") != pid.npos) continue;
+    std::string name;
+    try {
+      name = contents("/proc/" + pid + "/comm");
+    } catch (const std::runtime_error&) {
+      continue;  // it has ended
+    }
+    if (name.ends_with('\n')) name.pop_back();
+    if (std::ranges::find(words, name) == words.end()) continue;
+    if (::sched_setscheduler(static_cast<pid_t>(number(pid)), SCHED_FIFO, &lowest) != 0)
+      fail("sched_setscheduler: " + name);
+  }
+  ::closedir(folder);
+  return 0;
+}
+
 }  // namespace tt::emulate
 
 int main(int count, char** arguments) {
@@ -137,14 +161,18 @@ int main(int count, char** arguments) {
     const char* name;
     int (*run)(const Words&);
   };
-  constexpr Command commands[] = {
-      {"offsets", offsets}, {"fill", fill}, {"bind", bind}, {"measure", measure}};
+  constexpr Command commands[] = {{"offsets", offsets},
+                                  {"fill", fill},
+                                  {"bind", bind},
+                                  {"at-once", at_once},
+                                  {"measure", measure}};
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   const std::string name = count > 1 ? arguments[1] : "";
   try {
     for (const Command& command : commands)
       if (name == command.name) return command.run(Words(arguments + 2, arguments + count));
-    throw std::runtime_error("found '" + name + "'; allowed are offsets, fill, bind and measure");
+    throw std::runtime_error("found '" + name + "'; allowed are offsets, fill, bind, "
+                             "at-once and measure");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tiertune_guest: %s\n", error.what());
     return 2;
