@@ -364,8 +364,7 @@ TEST("traps: accessed bits that were cleared within a block are set again by wha
       (page >= pages / 2 ? at_none : page % 2 == 0 ? at_often : at_seldom) += bit;
     }
   };
-  (void)run(stream, simtest::plain_machine(), policy, simtest::share(1),
-            {.needs = Need::faults | Need::accessed_bits});
+  (void)run(stream, simtest::plain_machine(), policy);
   CHECK(looks >= 39);
   const double of = (looks - 1) * pages / 4.0;
   CHECK_NEAR(at_often / of, 1, 1e-9);
