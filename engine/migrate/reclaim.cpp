@@ -68,8 +68,8 @@ std::uint64_t Reclaim::run(Nanos now) {
   std::uint64_t until = 0;
   for (double share = first_share; victims_.size() < missing && until < all; share *= 2) {
     const std::uint64_t from = until;
-    until = std::min(all, static_cast<std::uint64_t>((2 * share - first_share) *
-                                                       static_cast<double>(pages)));
+    until = std::min(
+        all, static_cast<std::uint64_t>((2 * share - first_share) * static_cast<double>(pages)));
     if (until > from)
       looked += lists_.age_inactive(Tier::fast, until - from, most - victims_.size(), victims_);
   }

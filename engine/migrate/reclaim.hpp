@@ -6,12 +6,12 @@
 // It sleeps until it is woken: by an allocation or promotion that found too little room, by
 // on_pressure(), by a policy's timer. Awake, each pass demotes from the tail of the inactive list
 // what has not been accessed since the page was last looked at (track/lru_lists.hpp), until
-// `target` of the fast tier is free or on its way out. Then it sleeps again. What could not
-// be promoted in the meantime changes nothing.
+// `target` of the fast tier is free or on its way out. Then it sleeps again. What could not be
+// promoted in the meantime changes nothing.
 //
 // A pass looks at a 4096th of the inactive list, then at twice as much, and so on, until what is
-// missing has been found (balance_pgdat's priorities), and then has found more, but no more than the
-// high watermark (kswapd_shrink_node): so more is free than the target when it sleeps.
+// missing has been found (balance_pgdat's priorities). By then it has found more, but no more than
+// the high watermark (kswapd_shrink_node): so more is free than the target when it sleeps.
 //
 //     Reclaim reclaim(memory, lists, knobs, marks.promo);
 //     reclaim.wake(); reclaim.run(now);          // in on_pressure()

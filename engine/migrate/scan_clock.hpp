@@ -12,9 +12,10 @@
 //     longest  = max(shortest, scan_period_max / windows)
 //
 // A window whose pages are all protected already, or not of the tier, does not count, up to eight
-// times its size: then the next follows at once. The end of the address space ends a window, and the
-// pass: one that ends where its pages are used up leaves the rest of a program's memory, its stack,
-// to a window of its own. All sizes are knobs, so a miniature keeps the time that a pass takes.
+// times its size: then the next follows at once. The end of the address space ends a window, and
+// the pass: one that ends where its pages are used up leaves the rest of a program's memory, its
+// stack, to a window of its own. All sizes are knobs, so a miniature keeps the time that a pass
+// takes.
 //
 // A thread runs for 32 times as long as it has scanned, beyond the period, before it scans again;
 // where the application has several, others take their turns meanwhile. The first scan waits for a

@@ -249,8 +249,8 @@ void Machine::call_policy(double block_ns) {
 
 /// A page that faults moves at once if there is room, and its thread goes on when it has moved: the
 /// block lasts longer by that, and what faults later in it faults later. Kswapd makes room
-/// meanwhile. So that what comes of it does not depend on the length of blocks, they go on together,
-/// a fault at a time. Returns how long the block has become.
+/// meanwhile. So that what comes of it does not depend on the length of blocks, they go on
+/// together, a fault at a time. Returns how long the block has become.
 double Machine::play_faults(double block_ns) {
   const double end_ns = lanes_.now_ns();
   const auto parts = static_cast<int>(

@@ -136,7 +136,7 @@ constexpr Simulation simulations[] = {
     {"multiclock", true, 0x7ee48dab3c93ccd8},   {"nbt", false, 0xaefd4b331dd23df7},
     {"nbt", true, 0x8ee0c3f0f9a54d3d},          {"nimble", false, 0xad9ac8e7205fa5e7},
     {"nimble", true, 0x74a6d647583083d},        {"nomad", false, 0x88e7b472fd318a4c},
-    {"nomad", true, 0x8ec0a5a07084e3ab},         {"offline-optimal", false, 0xb5ff30fa9778b981},
+    {"nomad", true, 0x8ec0a5a07084e3ab},        {"offline-optimal", false, 0xb5ff30fa9778b981},
     {"pact", false, 0xef327063a4807d56},        {"pact", true, 0x228437ff04daf055},
     {"pghot", false, 0x2db7c6d840191ff7},       {"pghot", true, 0x3682e7d3fd49ccff},
     {"soar", false, 0x565b8b5849ef12d8},        {"static-hot", false, 0x333d49d60a5c2938},

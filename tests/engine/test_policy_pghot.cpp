@@ -182,14 +182,14 @@ std::vector<Entry> scanned_entries() {
   auto entries = test::scan_entries();
   std::erase_if(entries, [](const Entry& entry) { return entry.knob == "scan_size"; });
   // A pass takes a second, in windows of this size: the first comes sooner if there are more.
-  entries.push_back({"scan_size", 30 * test::page_mib, 100 * test::page_mib, Then::less,
-                     [](test::Rig& r) {
-                       test::start_before_scans(r);
-                       r.run(1);
-                       for (std::uint64_t p = 0; p < 100; ++p)
-                         (void)r.memory.access({p}, AccessKind::load, r.now);
-                       return test::protected_in(0.5)(r);
-                     }});
+  entries.push_back(
+      {"scan_size", 30 * test::page_mib, 100 * test::page_mib, Then::less, [](test::Rig& r) {
+         test::start_before_scans(r);
+         r.run(1);
+         for (std::uint64_t p = 0; p < 100; ++p)
+           (void)r.memory.access({p}, AccessKind::load, r.now);
+         return test::protected_in(0.5)(r);
+       }});
   return entries;
 }
 

@@ -97,10 +97,10 @@ PolicyInfo by_object() {
 
 /// Policies that miss the bound of 3 %, and what they come within. NBT promotes into the room
 /// between two watermarks, a thousandth of the fast tier: the coarsest of these miniatures has one
-/// page there, so that a page that faults before the last one has been replaced is refused. The fast
-/// tier has room for 256 neighbourhoods of unified whatever the scale: the finest miniature has 16
-/// times as many pages in each as the coarsest, and its run is 3.5 % shorter than that of the one
-/// between.
+/// page there, so that a page that faults before the last one has been replaced is refused. The
+/// fast tier has room for 256 neighbourhoods of unified whatever the scale: the finest miniature
+/// has 16 times as many pages in each as the coarsest, and its run is 3.5 % shorter than that of
+/// the one between.
 const std::map<std::string_view, double> by_scale{{"nbt", 0.06}, {"unified", 0.04}};
 
 }  // namespace

@@ -236,7 +236,7 @@ TEST("movers: a thread goes on when its fault is over") {
   };
   const RunResult result = run(stream, machine, policy, share(1), {.needs = Need::faults});
   CHECK_EQ(at.size(), pages);
-  // On one of four threads: 2 us for the fault, 11 for the move, of as many pages as one stands for.
+  // On one of four threads, 2 us for a fault and 11 for a move, of all pages that it stands for.
   const Nanos least = from_seconds(scale * 13e-6 / 4);
   for (std::size_t i = 1; i < at.size(); ++i) CHECK(at[i] - at[i - 1] >= least - Nanos{1});
   CHECK(seconds(at.back()) <= result.total_seconds);

@@ -171,7 +171,8 @@ int main(int count, char** arguments) {
   try {
     for (const Command& command : commands)
       if (name == command.name) return command.run(Words(arguments + 2, arguments + count));
-    throw std::runtime_error("found '" + name + "'; allowed are offsets, fill, bind, "
+    throw std::runtime_error("found '" + name +
+                             "'; allowed are offsets, fill, bind, "
                              "at-once and measure");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tiertune_guest: %s\n", error.what());
