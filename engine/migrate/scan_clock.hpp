@@ -80,11 +80,11 @@ class ScanClock {
   MappedRanges space_;
   PageId cursor_;
   Nanos last_{};
-  Nanos took_{};         // of a thread's time, the last window
-  double threads_ = 1;   // of the application
-  Nanos adapted_{};  // 0: never
+  Nanos took_{};        // of a thread's time, the last window
+  double threads_ = 1;  // of the application
+  Nanos adapted_{};     // 0: never
   std::uint64_t passes_ = 0;
-  bool ended_ = true;  // with the last window
+  bool ended_ = true;                     // with the last window
   std::vector<std::uint64_t> untouched_;  // scratch
 };
 
