@@ -29,11 +29,9 @@ ScanClock::ScanClock(Memory& memory, const Knobs& knobs)
 
 std::uint64_t ScanClock::run(Nanos now, Tiers which, const Untouched& untouched) {
   if (!due(now)) return 0;
-  const Nanos period = pause();
-  if (adapted_ == Nanos{}) adapted_ = period;
+  if (adapted_ == Nanos{}) adapted_ = pause();
   const double before = memory_.counters().protect_seconds;
-  // A scan that was due within the last period keeps its turn; what was missed before is lost.
-  last_ = now - last_ < 2 * period ? last_ + period : now;
+  last_ = now;  // a period lies between two scans, however late the first was (numa_next_scan)
   std::uint64_t left = budget_.next();
   std::uint64_t futile = left * futile_windows;
   std::uint64_t count = 0;

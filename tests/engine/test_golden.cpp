@@ -138,7 +138,7 @@ constexpr Simulation simulations[] = {
     {"nimble", true, 0x74a6d647583083d},        {"nomad", false, 0x88e7b472fd318a4c},
     {"nomad", true, 0x8ec0a5a07084e3ab},        {"offline-optimal", false, 0xb5ff30fa9778b981},
     {"pact", false, 0xef327063a4807d56},        {"pact", true, 0x228437ff04daf055},
-    {"pghot", false, 0x2db7c6d840191ff7},       {"pghot", true, 0x3682e7d3fd49ccff},
+    {"pghot", false, 0xbbd79eed1f044c24},       {"pghot", true, 0xfbb9844d753d73f8},
     {"soar", false, 0x565b8b5849ef12d8},        {"static-hot", false, 0x333d49d60a5c2938},
     {"tpp", false, 0x118f6b7a1df93385},         {"tpp", true, 0x8bfc454ad3f1104a},
     {"twoq", false, 0x3fd1936e04360a47},        {"twoq", true, 0x1a05ee14f73e7c1},
