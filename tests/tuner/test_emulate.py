@@ -150,6 +150,11 @@ def test_the_machine_gets_the_figures_of_its_profile() -> None:
     assert "kswapd0:" in options["elsewhere"] and options["told_only"] == "1"
     shared = request_of(daemons="shared").timing()
     assert "elsewhere" not in shared and "told_only" not in shared
+    # On a processor of their own the kernel's threads wait for nobody, kdamond included.
+    lines = request_of("nbt").script().splitlines()
+    assert lines[-2].startswith("/tiertune_guest at-once kswapd0 kswapd1 ")
+    assert lines[-2].endswith(" kdamond.1") and lines[-1].startswith("/tiertune_workload ")
+    assert "at-once" not in request_of("nbt", daemons="shared").script()
 
 
 # --- The machine's command ------------------------------------------------------------------------
