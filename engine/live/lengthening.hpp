@@ -7,6 +7,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/sampling.hpp"
@@ -23,14 +25,17 @@ class Lengthening {
 
   /// Something was lost, or the kernel has held back some.
   void disturb() { disturbed_ = true; }
-  /// Something else is asked for than before.
+  /// A policy asks for this. A kind that it does not ask for now stays as it was asked for last.
   void ask(const SamplingRequest& now) {
-    const SamplingRequest before = std::exchange(asked_, now);
-    double times = static_cast<double>(most);
-    for (const auto kind : {&SamplingRequest::loads, &SamplingRequest::stores})
-      if ((now.*kind).mode != SamplingRequest::Mode::off)
-        times = std::min(times, (now.*kind).coarser_than(before.*kind));
-    if (times > 1) times_ = static_cast<unsigned>(std::max(1.0, times_ / times));
+    double times = std::numeric_limits<double>::infinity();
+    for (const auto kind : {&SamplingRequest::loads, &SamplingRequest::stores}) {
+      const SamplingRequest::Event& event = now.*kind;
+      if (event.mode == SamplingRequest::Mode::off || !(event.value > 0)) continue;
+      times = std::min(times, event.coarser_than(asked_.*kind));
+      asked_.*kind = event;
+    }
+    if (times > 1 && std::isfinite(times))
+      times_ = static_cast<unsigned>(std::max(1.0, times_ / times));
   }
   /// A window has ended.
   void update(Nanos now) {

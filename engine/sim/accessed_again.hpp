@@ -32,6 +32,8 @@ class AccessedAgain {
   }
   /// So much of it has passed.
   void at(double share) { now_ = static_cast<float>(share); }
+  /// Whether no bit can have been set again: nothing was ever cleared within a block.
+  [[nodiscard]] bool is_idle() const { return now_ >= 1 && !seen_; }
   void cleared(std::uint64_t page) {
     if (!seen_) seen_ = PerPage<Seen>{pages_.size()};
     of(page).since = now_;

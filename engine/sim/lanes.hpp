@@ -52,8 +52,6 @@ class Lanes {
   Lanes(Ledger& ledger, const MachineProfile& profile, const trace::StreamInfo& info,
         double threads, bool huge);
 
-  /// Of the application.
-  [[nodiscard]] double threads() const { return total_threads_; }
   // Virtual time, that of the latest lane.
   [[nodiscard]] double now_ns() const { return now_ns_; }
   /// Of the timed part so far.

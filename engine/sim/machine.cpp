@@ -268,8 +268,9 @@ double Machine::play_faults(double block_ns) {
       tiering_.extend(longer_ns);
       tiering_.hurry(at_ns + late_ns, *policy_);
       tiering_.run(at_ns + late_ns, *policy_);
-      mover_.go_on((at_ns - before_ns + longer_ns) / (block_ns + late_ns), block_ns + late_ns,
-                   tiering_.left_ns(), at_ns + late_ns, *policy_);
+      const double lasts_ns = block_ns + late_ns;
+      const double passed = lasts_ns > 0 ? (at_ns - before_ns + longer_ns) / lasts_ns : 1;
+      mover_.go_on(passed, lasts_ns, tiering_.left_ns(), at_ns + late_ns, *policy_);
     } while (at_ns < until_ns);
   }
   traps_.passed(1);

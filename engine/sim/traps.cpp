@@ -79,7 +79,7 @@ std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, d
 
 void Traps::accessed(PageRange range, PageMask out, bool clear) {
   pages_.unarmed(Trap::idle, range, out);
-  for (std::uint64_t i = 0; i < range.count; ++i) {
+  for (std::uint64_t i = 0; !again_.is_idle() && i < range.count; ++i) {
     const std::uint64_t page = pages_.unit(range.first.value + i).first.value;
     if (!in_mask(out, i) && again_.is_accessed(page, rng_)) {
       out[i / 64] |= std::uint64_t{1} << (i % 64);

@@ -3,10 +3,12 @@
 // What waits for the next access to a page: protection, accessed bits, probes.
 //
 // A page is armed in the page table; the replay loop tells each entry that touches an armed page. A
-// clear accessed bit is set at once. First accesses of protected pages are drawn before the block
-// is solved, because faults take the application's time; they get their times after it, when probes
-// are answered, too, and reach the policy in order of time, part by part. Draws are made in order
-// of pages, or of probes, so that results do not depend on the order in which entries are found.
+// clear accessed bit is set at once, and one that is cleared after that within the block by what
+// follows in it (accessed_again.hpp). First accesses of protected pages are drawn when the block
+// has been played; they get their times when it is solved and probes are answered, too, and reach
+// the policy one by one, in order of time, each with what it takes of its thread's time. Draws are
+// made in order of pages, or of probes, so that results do not depend on the order in which entries
+// are found.
 #pragma once
 
 #include <array>

@@ -481,6 +481,14 @@ TEST("live emulated: a policy that asks for fewer samples is not answered for ea
   asked.loads.value = 10000;
   CHECK_EQ(seen.source->grant(asked).loads.value, 20000.0);
   CHECK_EQ(seen.source->longer(), 2u);
+  // Nothing for a while, and then the same.
+  (void)seen.source->grant({});
+  CHECK_EQ(seen.source->longer(), 2u);
+  CHECK_EQ(seen.source->grant(asked).loads.value, 20000.0);
+  (void)seen.source->grant({});
+  asked.stores = {};
+  asked.loads.value = 20000;
+  CHECK_EQ(seen.source->grant(asked).loads.value, 20000.0);
 }
 
 TEST("live emulated: it begins with the first process, where there was none before") {

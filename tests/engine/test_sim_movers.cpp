@@ -167,22 +167,37 @@ TEST("movers: a shadow takes a slot, makes demotion cheap, and goes with the fir
   }
 }
 
-TEST("movers: a page moved in its fault costs the thread that faults, not the movers") {
-  TempStream stream;
-  write_blocks(stream, 20, 1, AccessKind::load);
+namespace {
+
+/// A fault takes 2 us, protecting nothing.
+MachineProfile faulting_machine() {
   MachineProfile machine = simtest::plain_machine();
   machine.hint_fault_us = 2;
   machine.pte_ns = machine.tlb_flush_us = 0;
+  return machine;
+}
+
+/// All pages are slow, and protected by the first tick.
+Hooks protecting() {
+  Hooks policy;
+  policy.placement = [](PageRange) { return Tier::slow; };
+  policy.period = from_millis(1);
+  policy.tick = [asked = false](Memory& memory, Nanos) mutable {
+    if (!std::exchange(asked, true))
+      CHECK_EQ(memory.protect({PageId{0}, pages}, Tiers::slow, {}), pages);
+  };
+  return policy;
+}
+
+}  // namespace
+
+TEST("movers: a page moved in its fault costs the thread that faults, not the movers") {
+  TempStream stream;
+  write_blocks(stream, 20, 1, AccessKind::load);
+  const MachineProfile machine = faulting_machine();
   const PolicyTraits traits{.needs = Need::faults};
   const auto play = [&](bool in_fault) {
-    Hooks policy;
-    policy.placement = [](PageRange) { return Tier::slow; };
-    policy.period = from_millis(1);
-    bool asked = false;
-    policy.tick = [&](Memory& memory, Nanos) {
-      if (!std::exchange(asked, true))
-        CHECK_EQ(memory.protect({PageId{0}, pages}, Tiers::slow, {}), pages);
-    };
+    Hooks policy = protecting();
     policy.faults = [=](Memory& memory, std::span<const Fault> faults, Nanos) {
       std::vector<PageId> hot;
       for (const Fault& fault : faults) hot.push_back(fault.page);
@@ -214,17 +229,8 @@ TEST("movers: a page moved in its fault costs the thread that faults, not the mo
 TEST("movers: a thread goes on when its fault is over") {
   TempStream stream;
   write_blocks(stream, 2, 1, AccessKind::load);
-  MachineProfile machine = simtest::plain_machine();
-  machine.hint_fault_us = 2;
-  machine.pte_ns = machine.tlb_flush_us = 0;
-  Hooks policy;
-  policy.placement = [](PageRange) { return Tier::slow; };
-  policy.period = from_millis(1);
-  bool asked = false;
-  policy.tick = [&](Memory& memory, Nanos) {
-    if (!std::exchange(asked, true))
-      CHECK_EQ(memory.protect({PageId{0}, pages}, Tiers::slow, {}), pages);
-  };
+  const MachineProfile machine = faulting_machine();
+  Hooks policy = protecting();
   std::vector<Nanos> at;
   Nanos since{};
   policy.faults = [&](Memory& memory, std::span<const Fault> faults, Nanos now) {

@@ -166,7 +166,7 @@ def _result(request: Request, ran: guest.Ran, host_seconds: float) -> Emulated:
     begin = next((line for line in said if line.get("begin")), {})
     end = next((line for line in reversed(said) if line.get("end")), None)
     counted = next((report for report in ran.reports if report["when"] == "end"), None)
-    if end is None or counted is None or not begin:
+    if end is None or counted is None or not {"marks", "set_up_seconds"} <= begin.keys():
         raise Failed(
             f"the program did not tell its begin and end:\n{ran.output[-guest.LAST_CHARACTERS :]}"
         )

@@ -70,8 +70,8 @@ KERNEL_THREADS = (
     *("kswapd0", "kswapd1", "kcompactd0", "kcompactd1"),
     *("kdamond.0", "kdamond.1"),
 )
-"""Tasks that have a processor of their own with `daemons: own`, as tierd has: on it they wait for
-nobody."""
+"""Of the kernel, those that have a processor of their own with `daemons: own`, as tierd has. They
+run as soon as they are woken."""
 
 
 class How(StrEnum):
@@ -357,11 +357,10 @@ class Emulated(Model):
     """What a run has shown.
 
     `seconds` is the timed part's length by the guest's clock, `set_up_seconds` that of what comes
-    before it. `resident` is pages of the program at
-    its end, by node. `vmstat` are differences over the timed part, of the whole machine. `machine`
-    is what the plugin has counted in it. `marks` are the fast node's watermarks, min, low and high,
-    in pages. `console` is what tierd said. `host_seconds` is processor time of the host, and no
-    part of the result.
+    before it. `resident` is pages of the program at its end, by node. `vmstat` are differences over
+    the timed part, of the whole machine. `machine` is what the plugin has counted in it. `marks`
+    are the fast node's watermarks, min, low and high, in pages. `console` is what tierd said.
+    `host_seconds` is processor time of the host, and no part of the result.
     """
 
     request: str
