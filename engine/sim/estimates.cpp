@@ -35,9 +35,17 @@ const std::array machines_own{
              field<Tier::slow, &T::store_stall>},
     Estimate{"slow.write_gbps", 0.8, 1.3, true, "as of the fast tier",
              field<Tier::slow, &T::write_gbps>},
+    Estimate{"tiering.clear_overlap", 8, 16, false,
+             "a core's line-fill buffers: 10 until Cascade Lake, 12 of Ice Lake, 16 of Sapphire "
+             "Rapids",
+             field<&M::clear_overlap>},
     Estimate{"tiering.daemon_core_share", 0.4, 1.6, true,
              "two threads of a core do 1.0 to 1.4 times the work of one",
              field<&M::daemon_core_share>},
+    Estimate{"tiering.first_touch_us", 0.5, 3, false,
+             "a minor fault, the allocation of a page and its page-table entry, with mitigations "
+             "or without",
+             field<&M::first_touch_us>},
     Estimate{"tiering.hint_fault_us", 1, 3, false,
              "entry, exit and page-table update of a minor fault, with mitigations or without",
              field<&M::hint_fault_us>},

@@ -24,10 +24,12 @@ namespace tt::sim {
 /// First touches of a range: pages that are not there yet go to `wanted` as long as it has room for
 /// them, and else to the other tier. Whole runs where nothing is in the way; page by page
 /// otherwise. Updates the bits and `free`, the free pages of the two tiers. `reserve` pages of the
-/// fast tier are not given away; the slow tier holds whatever does not fit.
-inline void first_touch(PageBits& present, PageBits& slow, std::uint64_t first, std::uint64_t pages,
-                        Tier wanted, std::array<std::uint64_t, tier_count>& free,
-                        std::uint64_t reserve = 0) {
+/// fast tier are not given away; the slow tier holds whatever does not fit. Returns how many pages
+/// came into each.
+inline std::array<std::uint64_t, tier_count> first_touch(
+    PageBits& present, PageBits& slow, std::uint64_t first, std::uint64_t pages, Tier wanted,
+    std::array<std::uint64_t, tier_count>& free, std::uint64_t reserve = 0) {
+  std::array<std::uint64_t, tier_count> placed{};
   const auto room = [&](Tier tier) {
     const std::uint64_t kept = tier == Tier::fast ? reserve : 0;
     return free[index(tier)] > kept ? free[index(tier)] - kept : 0;
@@ -35,6 +37,7 @@ inline void first_touch(PageBits& present, PageBits& slow, std::uint64_t first, 
   const auto put = [&](std::uint64_t page, std::uint64_t count, Tier tier) {
     TT_ASSERT(free[index(tier)] >= count);
     free[index(tier)] -= count;
+    placed[index(tier)] += count;
     present.set(page, count);
     if (tier == Tier::slow) slow.set(page, count);
   };
@@ -50,6 +53,7 @@ inline void first_touch(PageBits& present, PageBits& slow, std::uint64_t first, 
     }
     first += count;
   }
+  return placed;
 }
 
 struct Gathered {

@@ -60,6 +60,7 @@ constexpr std::array estimated{
     Estimated{"fast.write_gbps", bandwidth},
     Estimated{"slow.store_stall", share},
     Estimated{"slow.write_gbps", bandwidth},
+    Estimated{"tiering.clear_overlap", {1, count.most}},
     Estimated{"tiering.daemon_core_share", share},
     // Below 1: no page size makes an access free.
     Estimated{"tiering.huge_page_gain", {0, 1, true}},

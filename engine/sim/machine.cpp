@@ -145,7 +145,7 @@ void Machine::apply(std::span<const trace::Event> events) {
           policy_->on_map(range, site_of_object_[event.object], now());
         break;
       case trace::EventType::touch:
-        pages_.place(event, *policy_, now());
+        traps_.first_touched(pages_.place(event, *policy_, now()));
         break;
       case trace::EventType::unmap:
         if (pages_.mixed())

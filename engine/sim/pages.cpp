@@ -145,21 +145,20 @@ void PageTable::residency(PageId first, std::span<Residency> out) const {
   std::fill(out.begin() + static_cast<std::ptrdiff_t>(known), out.end(), Residency::absent);
 }
 
-void PageTable::place(const trace::Event& event, Policy& policy, Nanos now) {
+PageTable::Placed PageTable::place(const trace::Event& event, Policy& policy, Nanos now) {
   const PageRange range = space_.cover(event);
   const std::uint64_t end = range.end().value;
   const bool by_page = layout_.placement == Granularity::page;
+  if (layout_.mixed) return place_mixed(range, policy, now);
   Tier wanted = Tier::fast;
-  if (layout_.mixed) {
-    place_mixed(range, policy, now);
-    return;
-  }
+  Placed placed;
   for (std::uint64_t first = range.first.value; first < end; first += run) {
     if (short_of_fast()) policy.on_pressure(Tier::fast, now);
     const PageRange part{PageId{first}, std::min(run, end - first)};
     if (by_page) {
       for (std::uint64_t page = first; page < part.end().value; ++page)
-        first_touch(present_, slow_, page, 1, policy.placement({PageId{page}, 1}), free_, reserve_);
+        placed.add(first_touch(present_, slow_, page, 1, policy.placement({PageId{page}, 1}), free_,
+                               reserve_));
       continue;
     }
     if (layout_.placement == Granularity::range) {
@@ -167,14 +166,16 @@ void PageTable::place(const trace::Event& event, Policy& policy, Nanos now) {
     } else if (first == range.first.value) {
       wanted = policy.placement(range);
     }
-    first_touch(present_, slow_, first, part.count, wanted, free_, reserve_);
+    placed.add(first_touch(present_, slow_, first, part.count, wanted, free_, reserve_));
   }
+  return placed;
 }
 
 /// By groups: a unit is placed whole when one of its pages is touched, in the tier that has room
 /// for all of it.
-void PageTable::place_mixed(PageRange range, Policy& policy, Nanos now) {
+PageTable::Placed PageTable::place_mixed(PageRange range, Policy& policy, Nanos now) {
   const std::uint64_t end = range.end().value;
+  Placed placed;
   for (std::uint64_t first = range.first.value; first < end;) {
     if (short_of_fast()) policy.on_pressure(Tier::fast, now);
     const std::uint64_t next = std::min(end, (first / unit_pages + 1) * unit_pages);
@@ -182,7 +183,8 @@ void PageTable::place_mixed(PageRange range, Policy& policy, Nanos now) {
     const PageRange all = unit(first);
     touched_.set(first, part.count);
     if (all.count == 1) {
-      first_touch(present_, slow_, first, part.count, policy.placement(part), free_, reserve_);
+      placed.add(
+          first_touch(present_, slow_, first, part.count, policy.placement(part), free_, reserve_));
     } else if (!present_.test(first)) {
       const Tier wanted = policy.placement(all);
       const std::uint64_t kept = wanted == Tier::fast ? reserve_ : 0;
@@ -190,9 +192,12 @@ void PageTable::place_mixed(PageRange range, Policy& policy, Nanos now) {
       take(tier, unit_pages);
       present_.set(all.first.value, unit_pages);
       if (tier == Tier::slow) slow_.set(all.first.value, unit_pages);
+      placed.pages[index(tier)] += unit_pages;
+      ++placed.faults;
     }
     first = next;
   }
+  return placed;
 }
 
 void PageTable::remove(PageRange range) {

@@ -134,9 +134,22 @@ class PageTable {
   [[nodiscard]] PageRange unmap(const trace::Event& event) { return space_.unmap(event); }
   /// Units of which the range covers a part only: they have to be split before it is unmapped.
   [[nodiscard]] std::array<PageRange, 2> cut_by(PageRange range) const;
+  /// What first touches brought: pages by tier, and the faults that they were, one for each page or
+  /// unit.
+  struct Placed {
+    std::array<std::uint64_t, tier_count> pages{};
+    std::uint64_t faults = 0;
+
+    void add(const std::array<std::uint64_t, tier_count>& single) {
+      for (std::size_t t = 0; t < tier_count; ++t) {
+        pages[t] += single[t];
+        faults += single[t];
+      }
+    }
+  };
   /// First touches of the event's pages that are not there yet, placed as the policy wants. Wakes
   /// it between them when the fast tier is short of pages.
-  void place(const trace::Event& event, Policy& policy, Nanos now);
+  Placed place(const trace::Event& event, Policy& policy, Nanos now);
   void remove(PageRange range);
   /// The policy's own metadata take so many pages of the fast tier, as far as it has free ones: it
   /// runs beside the application and allocates as that does.
@@ -256,7 +269,7 @@ class PageTable {
   [[nodiscard]] bool consistent() const;
 
  private:
-  void place_mixed(PageRange range, Policy& policy, Nanos now);
+  Placed place_mixed(PageRange range, Policy& policy, Nanos now);
   void disarm(Trap trap, PageRange range);
   [[nodiscard]] PageRange whole_units(PageRange range) const;
   [[nodiscard]] static constexpr unsigned bit(Trap trap) { return 1U << index(trap); }

@@ -59,6 +59,9 @@ struct MachineProfile {
   double hint_fault_us = 1.5;  // per fault, on the thread that it hits
   double pte_ns = 25;          // per page that is protected, on the application
   double tlb_flush_us = 4;     // per protected range, on every application thread
+  // First touches; estimates as well.
+  double first_touch_us = 1;  // per page or unit, on the thread that it hits, beside its clearing
+  double clear_overlap = 10;  // lines that are on their way at a time when a page is cleared
   // Mixed page sizes; an estimate as well. Per huge page that is split or mapped, on the mover,
   // beside the copy that mapping one takes.
   double split_us = 30;

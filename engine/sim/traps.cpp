@@ -77,6 +77,15 @@ std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, d
   return count;
 }
 
+void Traps::first_touched(const PageTable::Placed& placed) {
+  double each_line_ns = 0;
+  for (std::size_t t = 0; t < tier_count; ++t)
+    each_line_ns += static_cast<double>(placed.pages[t]) * profile_.tiers[t].latency_ns;
+  const double lines = static_cast<double>(pages_.page_bytes()) / line_bytes;
+  application_ns_ += scale_ * (static_cast<double>(placed.faults) * profile_.first_touch_us * 1e3 +
+                               each_line_ns * lines / profile_.clear_overlap);
+}
+
 void Traps::accessed(PageRange range, PageMask out, bool clear) {
   pages_.unarmed(Trap::idle, range, out);
   for (std::uint64_t i = 0; !again_.is_idle() && i < range.count; ++i) {

@@ -53,6 +53,8 @@ class Traps {
   void charge_application(double thread_ns) { application_ns_ += thread_ns; }
 
   // The steps of a block.
+  /// Pages that have just come into being, each with a fault and cleared: sim/README.md, equation (10).
+  void first_touched(const PageTable::Placed& placed);
   /// Pages that are about to vanish.
   void forget(PageRange range);
   /// `count` accesses of the segment to an armed page.

@@ -129,6 +129,8 @@ inline sim::MachineProfile plain_machine() {
   machine.sample_interrupt_ns = 0;
   machine.sample_lines = machine.live_lines = 0;
   machine.sample_queue = 1e6;
+  machine.first_touch_us = 0;
+  machine.clear_overlap = 1e9;  // clearing takes no time
   return machine;
 }
 
@@ -149,6 +151,8 @@ inline sim::MachineProfile full_machine() {
                      {Work::scan_step, 20},
                      {Work::threshold_pass, 500}};
   machine.huge_page_gain = 0.1;
+  machine.first_touch_us = 1;
+  machine.clear_overlap = 10;
   return machine;
 }
 

@@ -71,6 +71,40 @@ TEST("sim: a moved page takes effect at the border, and costs what a move costs"
   CHECK_NEAR(protected_move.breakdown.at("migration"), 0, 0);
 }
 
+TEST("sim: a page's first touch costs a fault, and the clearing of its lines in its tier") {
+  constexpr double scale = 3;
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(1024, scale)};
+  simtest::map_and_touch(writer, 0, 1024);
+  writer.events.push_back({trace::EventType::touch, 0, 100, 200});  // they are there
+  writer.compute()[0] = 1e9;
+  writer.block(true, 1e6);
+  writer.compute()[0] = 1e9;
+  writer.block(true, 1e6);
+  writer.finish();
+  MachineProfile machine = simtest::plain_machine();
+  Hooks policy;
+  const auto felt_ns = [&](const RunOptions& options) {
+    return run(stream, machine, policy, options).breakdown.at("faults") * 1e9 * machine.threads;
+  };
+  const RunOptions base{.fast_share = 0.5, .page_bytes = trace::base_page_bytes};
+  CHECK_NEAR(felt_ns(base), 0, 1);
+  machine.first_touch_us = 2;
+  CHECK_NEAR(felt_ns(base), scale * 1024 * 2000, 1);
+  machine.clear_overlap = 8;  // half of the pages at 100 ns a line, the others at 300
+  CHECK_NEAR(felt_ns(base), scale * 1024 * (2000 + 64 * 200 / 8.0), 1);
+  policy.placement = [](PageRange) { return Tier::slow; };
+  CHECK_NEAR(felt_ns(base), scale * 1024 * (2000 + 64 * 300 / 8.0), 1);
+  // Two huge pages, of one size or among others.
+  const double huge = scale * 2 * (2000 + 512 * 64 * 300 / 8.0);
+  CHECK_NEAR(felt_ns({.fast_share = 0.5, .page_bytes = trace::huge_page_bytes, .coarse = true}),
+             huge, 1);
+  CHECK_NEAR(
+      felt_ns(
+          {.fast_share = 0.5, .page_bytes = trace::base_page_bytes, .mixed = true, .coarse = true}),
+      huge, 1);
+}
+
 TEST("sim: the mover's speed is that of its threads") {
   // 2000 requests of 11 us: one thread moves 91 pages a millisecond, four of them 364.
   TempStream stream;
