@@ -124,10 +124,15 @@ def fidelity() -> str:
     return (
         f"Of {len(verdicts)} claims of four papers {verdicts.count('pass')} come out, "
         f"{verdicts.count('fail')} do not, and {verdicts.count('not evaluable')} cannot be "
-        f"judged yet. Kendall's τ between\npublished and simulated orders of systems is "
-        f"{claims['ordering_tau']:.2f}; slowdowns are {claims['mean_error_points']:.1f} points of "
-        f"% of all-fast off on average, {percent(claims['points_within_10'])}\nof them within "
-        "ten points."
+        f"judged yet. Who takes the\nsystem that is best in the simulator loses "
+        f"{percent(claims['regret'])} of the best published performance on average and "
+        f"{percent(claims['worst_regret'])} at worst,\nwhere a choice at random loses "
+        f"{percent(claims['regret_by_chance'])}. Of pairs of systems that are published as more "
+        f"than a tenth apart,\n{percent(claims['reversed_far'])} come out the other way round. "
+        f"Kendall's τ between published and simulated orders is {claims['ordering_tau']:.2f}, "
+        f"of\n{claims['tau_ceiling']:.2f} that tables measured again would have; slowdowns are "
+        f"{claims['mean_error_points']:.1f} points of % of all-fast off on average,"
+        f"\n{percent(claims['points_within_10'])} of them within ten points."
     )
 
 

@@ -16,7 +16,7 @@ import pytest
 from conftest import FakeNative
 
 from tuner import cli, engine, ranking, text
-from tuner.claims import document, runs, verdict
+from tuner.claims import document, page, runs, verdict
 from tuner.claims.document import Claim
 from tuner.claims.runs import Plan
 from tuner.claims.verdict import Outcome
@@ -51,11 +51,24 @@ claims:
       good: {knobs: {threshold: 40}}
       bad: {knobs: {threshold: 10}}
     table:
+      setup: known
       reference: fast
       systems: {good: [83], bad: [18]}
     tolerance: 5
     why: half of ten
 """
+
+FIGURES = (
+    "regret",
+    "worst_regret",
+    "regret_by_chance",
+    "reversed_far",
+    "right_far",
+    "ordering_tau",
+    "tau_ceiling",
+    "points_within_10",
+    "mean_error_points",
+)
 
 
 @pytest.fixture
@@ -112,6 +125,8 @@ def only(claims: Sequence[Claim], id: str) -> Claim:
             "claims[0].runs.low: found more than 10,000 points; must be fewer",
         ),
         ("      low: {}", "      low: {best_of: high}", "runs.low.best_of: no run 'high'"),
+        ("setup: known", "setup: guessed", "claims[1].table.setup: found the text 'guessed'"),
+        ("paper: A paper (2026)\n", "paper: A\nown: [ours]\n", "2: own[0]: no policy 'ours'"),
         ("reference: fast", "reference: fastest", "claims[1].table.reference: no run"),
         ("good: [83]", "well: [83]", "claims[1].table.systems.well: no run 'well'"),
         ("good: [83]", "good: [83, 84]", "found 2 figures; its run has 1 points"),
@@ -401,13 +416,15 @@ def test_a_table_gives_its_figures_and_its_order(
 ) -> None:
     assert tune("table", "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert list(found) == ["ordering_tau", "points_within_10", "mean_error_points", "claims"]
+    assert list(found) == [*FIGURES, "claims"]
     figures, order = found["claims"]
     assert figures["ours"] == {"good": [80.0], "bad": [20.0]}
     assert figures["verdict"] == "pass"
     assert (order["id"], order["verdict"]) == ("table-order", "pass")
     assert order["ours"] == {"": "good > bad"}
     assert found["ordering_tau"] == 1
+    assert (found["regret"], found["regret_by_chance"]) == (0, pytest.approx((1 - 18 / 83) / 2))
+    assert (found["reversed_far"], found["right_far"]) == (0, 1)
     for key in ("id", "source", "published", "ours", "tolerance", "verdict", "note"):
         assert key in figures
 
@@ -421,6 +438,43 @@ def test_a_table_that_is_off(folder: Path, ran: list[Job]) -> None:
     assert (figures.verdict, order.verdict) == (Outcome.failed, Outcome.failed)
     assert ranking.tau(pair.orders for pair in order.pairs) == -1
     assert [cell["ours"] - cell["published"] for cell in figures.cells] == [30, -40]
+
+
+def test_regret_is_what_following_our_order_costs(folder: Path, ran: list[Job]) -> None:
+    claims = written(
+        folder, ("systems: {good: [83], bad: [18]}", "systems: {good: [50], bad: [60]}")
+    )
+    rows = verdict.judge(only(claims, "table"), planned(claims))
+    (cell,) = rows[0].regrets
+    assert (cell.chosen, cell.best) == ("good", "bad")
+    assert cell.loss == pytest.approx(1 / 6)
+    assert cell.by_chance == pytest.approx(1 / 12)
+    summary = verdict.summarize(rows)
+    assert (summary.worst_regret, summary.choices) == (pytest.approx(1 / 6), 1)
+    assert (summary.reversed_far, summary.right_far, summary.far_pairs) == (1, 0, 1)
+    text = page.markdown(claims, rows, summary)
+    assert "| [table](#table) | known | 16.7 % | 8.3 % | 16.7 %: , good instead of bad |" in text
+
+
+def test_a_papers_own_systems_are_no_choice(folder: Path, ran: list[Job]) -> None:
+    claims = written(folder, ("paper: A paper (2026)", "paper: A paper (2026)\nown: [toy]"))
+    rows = verdict.judge(only(claims, "table"), planned(claims))
+    assert rows[0].regrets == []
+    summary = verdict.summarize(rows)
+    assert (summary.regret, summary.worst_regret, summary.choices) == (None, None, 0)
+    assert summary.pairs == 1
+
+
+def test_the_best_tau_is_that_of_tables_measured_again(folder: Path, ran: list[Job]) -> None:
+    far = verdict.judge(only(document.load(folder), "table"), planned(document.load(folder)))
+    assert verdict.ceiling(far) == 1  # 65 points apart
+    claims = written(folder, ("good: [83], bad: [18]", "good: [83], bad: [80]"))
+    near = verdict.judge(only(claims, "table"), planned(claims))
+    found = verdict.ceiling(near)
+    assert found is not None
+    assert 0.1 < found < 0.9
+    assert found == verdict.ceiling(near)
+    assert verdict.ceiling([]) is None
 
 
 def planned(claims: Sequence[Claim]) -> Plan:

@@ -52,7 +52,10 @@ def test_the_published_file_has_the_shipped_claims(shipped: list[Claim]) -> None
         if claim.spec.table and len(claim.spec.table.systems) > 1:
             expected.add(f"{claim.id}-order")
     assert {row["id"] for row in found["claims"]} == expected
-    assert set(found) == {"ordering_tau", "points_within_10", "mean_error_points", "claims"}
+    assert 0 <= found["regret"] <= found["worst_regret"] <= 1
+    assert 0 < found["ordering_tau"] < found["tau_ceiling"] < 1
+    own = {name for claim in shipped for name in claim.file.own}
+    assert own == {"freqtier", "soar"}
 
 
 def test_each_policy_stands_by_the_claims_that_run_it(shipped: list[Claim]) -> None:

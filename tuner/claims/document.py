@@ -13,10 +13,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model, model_validator
 
+from tuner import engine
 from tuner.claims import expression
 from tuner.declarations import KnobValue
 from tuner.documents.document import Document
@@ -88,9 +89,11 @@ class TableSpec(Model):
     the performance of `reference`.
 
     A cell is a point of the system's run. A reference that does not state its page size has that of
-    the system that it is compared with.
+    the system that it is compared with. `setup` says whether publications state what was run, or
+    parameters of it were identified from published figures.
     """
 
+    setup: Literal["known", "identified"]
     reference: str
     systems: Annotated[dict[str, list[Finite | None]], Field(min_length=1)]
 
@@ -136,9 +139,12 @@ class Identified(Model):
 
 
 class ClaimsSpec(Model):
-    """A file of claims from one publication. `shared` holds for all of its runs."""
+    """A file of claims from one publication. `shared` holds for all of its runs, `own` has the
+    policies that the publication proposes: in its tables they win, and who follows our order of the
+    others risks something."""
 
     paper: str
+    own: list[str] = Field(default_factory=list)
     notes: str = ""
     identified: list[Identified] = Field(default_factory=list)
     shared: RunSpec = RunSpec()
@@ -285,6 +291,9 @@ def _families(file: ClaimsSpec, spec: ClaimSpec) -> dict[str, list[Point]]:
 
 
 def _check(file: ClaimsSpec) -> Iterator[tuple[Key, str]]:
+    for number, policy in enumerate(file.own):
+        if policy not in engine.policies():
+            yield ("own", number), str(unknown("policy", policy, engine.policies()))
     for number, spec in enumerate(file.claims):
         at: Key = ("claims", number)
         families: dict[str, list[Point]] = {}

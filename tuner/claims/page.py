@@ -7,11 +7,21 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tuner import text
 from tuner.claims.document import Claim
-from tuner.claims.verdict import NOISE, WITHIN, Outcome, Summary, Verdict
+from tuner.claims.verdict import (
+    FAR,
+    NOISE,
+    POINTS_NOISE,
+    WITHIN,
+    Outcome,
+    Regret,
+    Summary,
+    Verdict,
+)
 from tuner.documents.reading import read_json
 from tuner.errors import UserError
 from tuner.files import write_files
@@ -22,9 +32,20 @@ RANK = {Outcome.unknown: 0, Outcome.failed: 1, Outcome.passed: 2}
 def content(verdicts: Sequence[Verdict], summary: Summary) -> dict[str, Any]:
     """What claims.json holds."""
     return {
-        "ordering_tau": _rounded(summary.ordering_tau),
-        "points_within_10": _rounded(summary.points_within_10),
-        "mean_error_points": _rounded(summary.mean_error_points),
+        **{
+            name: _rounded(getattr(summary, name))
+            for name in (
+                "regret",
+                "worst_regret",
+                "regret_by_chance",
+                "reversed_far",
+                "right_far",
+                "ordering_tau",
+                "tau_ceiling",
+                "points_within_10",
+                "mean_error_points",
+            )
+        },
         "claims": [
             {
                 "id": verdict.id,
@@ -90,6 +111,7 @@ def markdown(claims: Sequence[Claim], verdicts: Sequence[Verdict], summary: Summ
             f"| [{verdict.id}](#{verdict.id}) | {short(verdict.published)} | "
             f"{short(verdict.ours)} | {tolerance} | {verdict.verdict} |"
         )
+    lines += _regrets(verdicts)
     if identified := {
         (item.parameter, f"{claim.file.paper}, {item.source}"): None
         for claim in claims
@@ -114,18 +136,66 @@ def markdown(claims: Sequence[Claim], verdicts: Sequence[Verdict], summary: Summ
 
 
 def headline(verdicts: Sequence[Verdict], summary: Summary, form: str = "{}") -> list[str]:
-    """The two figures over all tables, and how many verdicts of each kind there are."""
+    """The figures over all tables, and how many verdicts of each kind there are."""
     counts = {o: sum(verdict.verdict is o for verdict in verdicts) for o in Outcome}
     lines = [
+        f"Regret: who follows the simulator's choice of a system loses {_share(summary.regret)} of "
+        f"the best published performance on average, {_share(summary.worst_regret)} at worst, and "
+        f"{_share(summary.regret_by_chance)} by choosing at random ({summary.choices} cells; a "
+        "paper's own systems left out)",
+        f"Reversals: of {summary.far_pairs} pairs of systems that are published as more than "
+        f"{_share(FAR)} apart, {_share(summary.reversed_far)} come out the other way round and "
+        f"{_share(summary.right_far)} as published",
         f"Ordering fidelity: Kendall's tau {_figure(summary.ordering_tau, '.2f')} between "
         f"published and simulated orders ({summary.right} of {summary.pairs} pairs of systems as "
-        f"published; within {100 * NOISE:g} % is a tie)",
+        f"published; within {100 * NOISE:g} % is a tie), of "
+        f"{_figure(summary.tau_ceiling, '.2f')} that the same tables would have if they were "
+        f"measured again with errors of {POINTS_NOISE:g} points",
         f"Error: {_figure(summary.mean_error_points, '.1f')} points of % of all-fast on average; "
         f"{_figure(summary.points_within_10, '.0%').replace('%', ' %')} of {summary.cells} figures "
         f"within {WITHIN:g} points",
         ", ".join(f"{count} {outcome}" for outcome, count in counts.items()),
     ]
     return [form.format(line) for line in lines]
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _regrets(verdicts: Sequence[Verdict]) -> list[str]:
+    """Each table with its set-up, and what following the simulator costs there."""
+    tables = [verdict for verdict in verdicts if verdict.setup]
+    if not tables:
+        return []
+    lines = [
+        "",
+        "## Regret by table",
+        "",
+        "Set-ups are *known* where publications state what was run, and *identified* where a "
+        "parameter of it was found from published figures.",
+        "",
+        "| table | set-up | regret | by chance | worst cell |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for verdict in tables:
+        row = [f"[{verdict.id}](#{verdict.id})", verdict.setup]
+        if verdict.regrets:
+            worst = max(verdict.regrets, key=lambda regret: regret.loss)
+            losses = [regret.loss for regret in verdict.regrets]
+            chance = [regret.by_chance for regret in verdict.regrets]
+            row += [_share(fmean(losses)), _share(fmean(chance)), _cell(worst)]
+        else:
+            row += ["-", "-", "-"]
+        lines.append("| " + " | ".join(row) + " |")
+    return lines
+
+
+def _cell(regret: Regret) -> str:
+    if regret.loss == 0:
+        return "-"
+    instead = f"{regret.chosen} instead of {regret.best}"
+    return f"{_share(regret.loss)}: {regret.cell}, {instead}"
 
 
 def _section(verdict: Verdict) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From results to verdicts, and to the two figures that stand for all tables."""
+"""From results to verdicts, and to the figures that stand for all tables."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ NOISE = 0.03
 """Two systems whose performance differs by less (of the better one) are tied: of repeated runs of
 one policy on real hardware, nine in ten differ by less than this."""
 
+FAR = 0.1
+"""A published difference, as a share of the better one, that matters to whoever has to choose."""
+
+POINTS_NOISE, CEILING_DRAWS = 3.0, 200
+"""Points of the reference by which repeated measurements differ, for the best tau that a simulator
+can have; and how often such tables are drawn."""
+
 WITHIN = 10.0
 """Points of % of all-fast within which a figure counts as reproduced."""
 
@@ -33,12 +40,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Pair:
-    """Two systems in one cell: which is ahead as published and here (1, -1, 0: tied)."""
+    """Two systems in one cell: which is ahead as published and here (1, -1, 0: tied), and by how
+    much as published, as a share of the better one."""
 
     cell: str
     systems: tuple[str, str]
     published: int
     ours: int
+    gap: float
 
     @property
     def right(self) -> bool:
@@ -46,8 +55,25 @@ class Pair:
         return self.published in (0, self.ours)
 
     @property
+    def reversed(self) -> bool:
+        return self.published * self.ours < 0
+
+    @property
     def orders(self) -> tuple[int, int]:
         return self.published, self.ours
+
+
+@dataclass(frozen=True)
+class Regret:
+    """A cell of a table: what a user loses who takes the system that is best here, as a share of
+    the best published performance, and who takes any of them. The publication's own are left out,
+    and so are references and oracles, which nobody can choose."""
+
+    cell: str
+    chosen: str
+    best: str
+    loss: float
+    by_chance: float
 
 
 @dataclass
@@ -70,6 +96,8 @@ class Verdict:
     cells: list[dict[str, Any]] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)  # points of all-fast
+    setup: str = ""  # of a table
+    regrets: list[Regret] = field(default_factory=list)
 
 
 def judge(claim: Claim, plan: Plan) -> list[Verdict]:
@@ -225,11 +253,15 @@ def _judged_table(
     ]
     differences = [cell["ours"] - cell["published"] for cell in cells]
     good = all(abs(difference) <= spec.tolerance for difference in differences)
+    others = {
+        name: figures for name, figures in spec.table.systems.items() if _can_be_chosen(claim, name)
+    }
     all_fast = claim.families[spec.table.reference][0].scenario["policy"] == "all-fast"
     rows = [
         _row(
             claim, spec.id, ours, Outcome.passed if good else Outcome.failed,
-            cells=cells, errors=differences if all_fast else [],
+            cells=cells, errors=differences if all_fast else [], setup=spec.table.setup,
+            regrets=list(regrets(labels, others, ours)),
         )
     ]  # fmt: skip
     pairs = list(ranked(labels, spec.table.systems, ours))
@@ -250,6 +282,14 @@ def _judged_table(
     return rows
 
 
+def _can_be_chosen(claim: Claim, system: str) -> bool:
+    policy = claim.families[system][0].scenario["policy"]
+    return policy not in claim.file.own and engine.policy(policy).family not in (
+        "reference",
+        "oracle",
+    )
+
+
 def ranked(
     labels: Sequence[str],
     published: Mapping[str, Sequence[float | None]],
@@ -262,7 +302,23 @@ def ranked(
             pa, pb = published[a][i], published[b][i]
             if pa is not None and pb is not None:
                 orders = (ranking.order(pa, pb, band), ranking.order(ours[a][i], ours[b][i], band))
-                yield Pair(label, (a, b), *orders)
+                yield Pair(label, (a, b), *orders, gap=abs(pa - pb) / max(abs(pa), abs(pb), 1e-300))
+
+
+def regrets(
+    labels: Sequence[str],
+    published: Mapping[str, Sequence[float | None]],
+    ours: Mapping[str, Sequence[float]],
+) -> Iterable[Regret]:
+    """Of each cell with several published figures."""
+    for i, label in enumerate(labels):
+        known = {name: f for name, figures in published.items() if (f := figures[i]) is not None}
+        if len(known) < 2:
+            continue
+        chosen = max(known, key=lambda name: ours[name][i])
+        best = max(known, key=lambda name: known[name])
+        losses = {name: 1 - figure / known[best] for name, figure in known.items()}
+        yield Regret(label, chosen, best, losses[chosen], float(np.mean(list(losses.values()))))
 
 
 def _order(table: Mapping[str, Sequence[float | None]], cell: int) -> str:
@@ -281,9 +337,17 @@ def _order(table: Mapping[str, Sequence[float | None]], cell: int) -> str:
 
 @dataclass(frozen=True)
 class Summary:
-    """The two figures over all tables, and how many pairs and cells they rest on."""
+    """The figures over all tables, and how many pairs and cells they rest on. Shares are of 1."""
 
+    regret: float | None
+    worst_regret: float | None
+    regret_by_chance: float | None
+    choices: int
+    reversed_far: float | None
+    right_far: float | None
+    far_pairs: int
     ordering_tau: float | None
+    tau_ceiling: float | None
     points_within_10: float | None
     mean_error_points: float | None
     pairs: int
@@ -293,12 +357,55 @@ class Summary:
 
 def summarize(verdicts: Sequence[Verdict]) -> Summary:
     pairs = [pair for verdict in verdicts for pair in verdict.pairs]
+    far = [pair for pair in pairs if pair.gap > FAR]
+    risks = [regret for verdict in verdicts for regret in verdict.regrets]
     errors = np.abs([error for verdict in verdicts for error in verdict.errors])
+
+    def mean(values: Iterable[float]) -> float | None:
+        found = list(values)
+        return float(np.mean(found)) if found else None
+
     return Summary(
+        regret=mean(regret.loss for regret in risks),
+        worst_regret=max((regret.loss for regret in risks), default=None),
+        regret_by_chance=mean(regret.by_chance for regret in risks),
+        choices=len(risks),
+        reversed_far=mean(pair.reversed for pair in far),
+        right_far=mean(pair.right for pair in far),
+        far_pairs=len(far),
         ordering_tau=ranking.tau(pair.orders for pair in pairs),
-        points_within_10=float(np.mean(errors <= WITHIN)) if len(errors) else None,
-        mean_error_points=float(np.mean(errors)) if len(errors) else None,
+        tau_ceiling=ceiling(verdicts),
+        points_within_10=mean(errors <= WITHIN),
+        mean_error_points=mean(errors),
         pairs=len(pairs),
         right=sum(pair.right for pair in pairs),
         cells=len(errors),
     )
+
+
+def ceiling(verdicts: Sequence[Verdict]) -> float | None:
+    """Kendall's tau between the published tables and the same ones measured again, with errors of
+    POINTS_NOISE: the mean of many draws. None without a pair of systems."""
+    tables = [
+        [cell["published"] for cell in group]
+        for verdict in verdicts
+        if verdict.setup
+        for _, cells in itertools.groupby(
+            sorted(verdict.cells, key=lambda cell: str(cell["cell"])), key=lambda cell: cell["cell"]
+        )
+        if len(group := list(cells)) > 1
+    ]
+    if not tables:
+        return None
+    random = np.random.default_rng(0)
+    found = []
+    for _ in range(CEILING_DRAWS):
+        orders: list[tuple[int, int]] = []
+        for table in tables:
+            again = table + random.normal(0, POINTS_NOISE, len(table))
+            orders += [
+                (ranking.order(table[a], table[b], NOISE), ranking.order(again[a], again[b], NOISE))
+                for a, b in itertools.combinations(range(len(table)), 2)
+            ]
+        found.append(ranking.tau(orders) or 0.0)
+    return float(np.mean(found))

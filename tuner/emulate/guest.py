@@ -108,7 +108,7 @@ class Tools:
 def _any_qemu(suite: Suite) -> Qemu:
     if own := shutil.which(EMULATOR):
         return Qemu.of(own)
-    return _unpacked_qemu(suite, "qemu", suite.missing("qemu-system-x86", installed=INSTALLED))
+    return _unpacked_qemu(suite)
 
 
 def _timed_qemu(suite: Suite) -> Qemu:
@@ -121,15 +121,18 @@ def _timed_qemu(suite: Suite) -> Qemu:
             f"{EMULATOR} {wanted} or newer is needed: on Debian 13, Ubuntu 25.04 and later "
             "`apt install qemu-system-x86` installs it"
         )
-    release = next(name for _, name in SUITES[suite.name] if name.endswith("-backports"))
+    return _unpacked_qemu(suite)
+
+
+def _unpacked_qemu(suite: Suite) -> Qemu:
+    # The same for both, and the newest: an older one cannot stand beside what a host may have of a
+    # newer release (qemu-utils breaks it).
+    newest = next(name for _, name in SUITES[suite.name] if name.endswith("-backports"))
+    release = newest if _release() == suite.name else ""
     packages = suite.missing("qemu-system-x86", release=release, installed=INSTALLED)
-    return _unpacked_qemu(suite, "qemu-timed", packages)
-
-
-def _unpacked_qemu(suite: Suite, name: str, packages: list[str]) -> Qemu:
     # Those of its user interfaces and of its user mode come along where the host has them.
     unused = re.compile(r"qemu-(user|system-gui|system-modules|block)|libpipewire|libspa")
-    root = suite.unpacked(name, [each for each in packages if not unused.match(each)])
+    root = suite.unpacked("qemu", [each for each in packages if not unused.match(each)])
     folders = (root / "usr/lib/x86_64-linux-gnu", root / "lib/x86_64-linux-gnu")
     return Qemu.of(
         "env",

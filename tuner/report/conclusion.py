@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tuner.claims.standing import risk
 from tuner.declarations import KnobValue
 from tuner.errors import one_line
 from tuner.objective import OBJECTIVES
@@ -48,6 +49,8 @@ def text(study: StudyData, conclusion: Conclusion) -> str:
         lines.append(f"all of it is in {one_line(study.directory)}")
         return "\n".join(lines)
     lines += _values(study, verdict)
+    if known := risk():
+        lines.append(f"risk     {known}")
     lines += _explanation(conclusion)
     config = str(study.directory / best_file.FILE)
     lines.append(f"results  {one_line(study.directory)}")
