@@ -53,7 +53,7 @@ class Traps {
   void charge_application(double thread_ns) { application_ns_ += thread_ns; }
 
   // The steps of a block.
-  /// Pages that have just come into being, each with a fault and cleared: sim/README.md, equation (10).
+  /// Pages that have just come into being, each with a fault, and cleared: README.md, (10).
   void first_touched(const PageTable::Placed& placed);
   /// Pages that are about to vanish.
   void forget(PageRange range);

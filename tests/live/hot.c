@@ -8,9 +8,10 @@
 // written: exit status 1 for a wrong byte.
 // A count of pages takes a while, and would find too many if pages that it has counted went down
 // meanwhile and others, yet to be counted, up: where tierd is the parent, it stands still for it.
-#include <signal.h>
-
 #include "common.h"
+
+#include <sched.h>
+#include <signal.h>
 
 static uint64_t state = 88172645463325252ULL;
 /// Of so many pages, those on node 0.
@@ -42,8 +43,7 @@ static pid_t stop_tierd(void) {
   if (kill(parent, SIGSTOP) != 0) fail("tierd does not stop");
   for (char state = 0; state != 'T'; state = tierd_state(parent)) {
     if (getppid() != parent) return 0;
-    const struct timespec little = {.tv_nsec = 1000000};
-    nanosleep(&little, NULL);
+    sched_yield();
   }
   return parent;
 }

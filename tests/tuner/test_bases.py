@@ -57,7 +57,7 @@ def test_results_of_the_shipped_machines_keep_their_names() -> None:
         ).spec.fingerprint()
         for name in catalog.names(Kind.machine)
     } == {
-        "emulated": "5a937e2f695c861c",
+        "emulated": "a3716676a2687e58",
         "freqtier-cxl1": "5823a75a74e8e4da",
         "freqtier-cxl2": "6f2fc54115f931c3",
         "hybridtier-cxl": "964a3c035f17f625",

@@ -450,7 +450,8 @@ def test_regret_is_what_following_our_order_costs(folder: Path, ran: list[Job]) 
     assert cell.loss == pytest.approx(1 / 6)
     assert cell.by_chance == pytest.approx(1 / 12)
     summary = verdict.summarize(rows)
-    assert (summary.worst_regret, summary.choices) == (pytest.approx(1 / 6), 1)
+    assert summary.worst_regret == pytest.approx(1 / 6)
+    assert summary.choices == 1
     assert (summary.reversed_far, summary.right_far, summary.far_pairs) == (1, 0, 1)
     text = page.markdown(claims, rows, summary)
     assert "| [table](#table) | known | 16.7 % | 8.3 % | 16.7 %: , good instead of bad |" in text

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from synthetic import KNOBS, OTHER, REFERENCES, answer, noisy, request, seconds_of, smooth
 
 from tuner.declarations import KnobValue
@@ -179,6 +181,19 @@ def test_the_terminal_names_the_best_of_the_other_policies(tmp_path: Path) -> No
     assert sum(line.startswith("  untuned ") for line in lines) == 5
     (rest,) = (line for line in lines if "more untuned" in line)
     assert rest == "  3 more untuned: 102 ops/s to 100 ops/s (the report has all)"
+
+
+def test_the_terminal_says_what_going_by_the_simulator_risks(tmp_path: Path) -> None:
+    study = Study(tmp_path, noisy)
+    conclusion_of_it = Conclusion(study.judge(), None, Importance({}, 0.0, 0, "none"))
+    found = json.loads((ROOT / "results" / "claims.json").read_text())
+    (line,) = (
+        line
+        for line in conclusion.text(study.log.data, conclusion_of_it).splitlines()
+        if line.startswith("risk ")
+    )
+    assert f"loses {100 * found['regret']:.1f} % on average" in line
+    assert f"{100 * found['worst_regret']:.0f} % at worst" in line
 
 
 def test_repeats_of_a_trial_and_held_out_seeds_do_not_overlap(tmp_path: Path) -> None:

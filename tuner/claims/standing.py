@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What results/claims.json says: how the policies stand, and what going by the simulator costs."""
+"""How the policies stand: the published verdicts of the claims that run each of them."""
 
 from __future__ import annotations
 
@@ -7,19 +7,6 @@ from collections import Counter, defaultdict
 
 from tuner.claims import document, page
 from tuner.files import shipped
-
-
-def risk() -> str:
-    """What following the simulator's order of systems has cost, as a sentence; empty where no table
-    was judged."""
-    found = page.read(shipped("results/claims.json", "claims.json"))
-    mean, worst = found.get("regret"), found.get("worst_regret")
-    if mean is None or worst is None:
-        return ""
-    return (
-        "simulated: in published comparisons, going by the simulator's best system loses "
-        f"{100 * mean:.1f} % on average, {100 * worst:.0f} % at worst"
-    )
 
 
 def standing() -> dict[str, Counter[str]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.claims.standing import risk
 from tuner.declarations import KnobValue
 from tuner.errors import one_line
 from tuner.objective import OBJECTIVES
 from tuner.report.importance import Importance
+from tuner.report.risk import risk
 from tuner.study import best as best_file
 from tuner.study.explanation import KEEP, Explanation
 from tuner.study.log import StudyData
