@@ -126,7 +126,11 @@ def only(claims: Sequence[Claim], id: str) -> Claim:
         ),
         ("      low: {}", "      low: {best_of: high}", "runs.low.best_of: no run 'high'"),
         ("setup: known", "setup: guessed", "claims[1].table.setup: found the text 'guessed'"),
-        ("paper: A paper (2026)\n", "paper: A\nown: [ours]\n", "2: own[0]: no policy 'ours'"),
+        (
+            "paper: A paper (2026)\n",
+            "paper: A\nown: [ours]\n",
+            "2: own[0]: no run has the policy 'ours'",
+        ),
         ("reference: fast", "reference: fastest", "claims[1].table.reference: no run"),
         ("good: [83]", "well: [83]", "claims[1].table.systems.well: no run 'well'"),
         ("good: [83]", "good: [83, 84]", "found 2 figures; its run has 1 points"),

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, create_model, model_validator
 
-from tuner import engine
 from tuner.claims import expression
 from tuner.declarations import KnobValue
 from tuner.documents.document import Document
@@ -291,9 +290,7 @@ def _families(file: ClaimsSpec, spec: ClaimSpec) -> dict[str, list[Point]]:
 
 
 def _check(file: ClaimsSpec) -> Iterator[tuple[Key, str]]:
-    for number, policy in enumerate(file.own):
-        if policy not in engine.policies():
-            yield ("own", number), str(unknown("policy", policy, engine.policies()))
+    policies: set[str] = set()
     for number, spec in enumerate(file.claims):
         at: Key = ("claims", number)
         families: dict[str, list[Point]] = {}
@@ -305,6 +302,7 @@ def _check(file: ClaimsSpec) -> Iterator[tuple[Key, str]]:
         if len(families) < len(spec.runs):
             continue
         for name, family in families.items():
+            policies.update(str(point.scenario.get("policy")) for point in family)
             for point in family[:1]:
                 for field in ("workload", "policy"):
                     if field not in point.scenario:
@@ -324,6 +322,9 @@ def _check(file: ClaimsSpec) -> Iterator[tuple[Key, str]]:
                 yield (*at, "value"), str(error)
         if spec.table is not None:
             yield from _check_table(spec.table, families, (*at, "table"))
+    for number, policy in enumerate(file.own):
+        if policy not in policies:
+            yield ("own", number), f"no run has the policy '{brief(policy)}'"
 
 
 def _check_table(
