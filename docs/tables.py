@@ -121,6 +121,9 @@ def study_sentence() -> str:
 def fidelity() -> str:
     claims = results("claims.json")
     verdicts = [claim["verdict"] for claim in claims["claims"]]
+    judged = [claim for claim in claims["claims"] if claim["verdict"] != "not evaluable"]
+    builds = len({claim["build"] for claim in judged})
+    mixed = "\nThese are figures of several builds of the engine: `results/claims.md` names them."
     return (
         f"Of {len(verdicts)} claims of four papers {verdicts.count('pass')} come out, "
         f"{verdicts.count('fail')} do not, and {verdicts.count('not evaluable')} cannot be "
@@ -133,6 +136,7 @@ def fidelity() -> str:
         f"of\n{claims['tau_ceiling']:.2f} that tables measured again would have; slowdowns are "
         f"{claims['mean_error_points']:.1f} points of % of all-fast off on average,"
         f"\n{percent(claims['points_within_10'])} of them within ten points."
+        f"{mixed if builds > 1 else ''}"
     )
 
 

@@ -461,6 +461,12 @@ def test_regret_is_what_following_our_order_costs(folder: Path, ran: list[Job]) 
     assert "| [table](#table) | known | 16.7 % | 8.3 % | 16.7 %: , good instead of bad |" in text
 
 
+def test_without_a_published_performance_there_is_no_regret() -> None:
+    ours = {"a": [1.0, 1.0], "b": [2.0, 2.0]}
+    (found,) = verdict.regrets(["zero", "one"], {"a": [0.0, 4.0], "b": [0.0, 3.0]}, ours)
+    assert (found.cell, found.chosen, found.best, found.loss) == ("one", "b", "a", 0.25)
+
+
 def test_a_papers_own_systems_are_no_choice(folder: Path, ran: list[Job]) -> None:
     claims = written(folder, ("paper: A paper (2026)", "paper: A paper (2026)\nown: [toy]"))
     rows = verdict.judge(only(claims, "table"), planned(claims))

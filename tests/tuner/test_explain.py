@@ -192,7 +192,7 @@ def test_the_terminal_says_what_going_by_the_simulator_risks(tmp_path: Path) -> 
         for line in conclusion.text(study.log.data, conclusion_of_it).splitlines()
         if line.startswith("risk ")
     )
-    assert f"loses {100 * found['regret']:.1f} % on average" in line
+    assert f"loses {100 * found['regret']:.1f} % of the best on average" in line
     assert f"{100 * found['worst_regret']:.0f} % at worst" in line
 
 

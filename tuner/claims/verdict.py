@@ -310,10 +310,10 @@ def regrets(
     published: Mapping[str, Sequence[float | None]],
     ours: Mapping[str, Sequence[float]],
 ) -> Iterable[Regret]:
-    """Of each cell with several published figures."""
+    """Of each cell with several published figures, the best of them above 0."""
     for i, label in enumerate(labels):
         known = {name: f for name, figures in published.items() if (f := figures[i]) is not None}
-        if len(known) < 2:
+        if len(known) < 2 or max(known.values()) <= 0:
             continue
         chosen = max(known, key=lambda name: ours[name][i])
         best = max(known, key=lambda name: known[name])
