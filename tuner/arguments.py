@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from tuner import upkeep
 from tuner.options import (
+    DEADLINE_SECONDS,
+    EMULATED_DEADLINE_SECONDS,
     MOST_WORKERS,
     count,
     integer,
@@ -64,9 +66,9 @@ def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--deadline",
         type=seconds,
-        default=600.0,
         metavar="S",
-        help="wall-clock seconds after which a trial has failed (default: %(default)g)",
+        help="wall-clock seconds after which a trial has failed (default: "
+        f"{DEADLINE_SECONDS:g}; on the emulated machine {EMULATED_DEADLINE_SECONDS:g})",
     )
     parser.add_argument(
         "--importance",
@@ -77,10 +79,11 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "forest's splits, which includes interactions) (default: %(default)s)",
     )
     parser.add_argument(
-        "--no-explain",
-        dest="explain",
-        action="store_false",
-        help="leave out the runs at the end that measure which changes made the difference",
+        "--explain",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether to measure, in runs at the end, which changes made the difference (default: "
+        "yes, but not on the emulated machine, where each takes minutes)",
     )
     parser.add_argument(
         "--held-out-streams",
@@ -229,7 +232,10 @@ def _compare(parser: argparse.ArgumentParser) -> None:
         metavar="F:S",
         help="at which --tuned searches (default: %(default)s)",
     )
-    one_run = ("workload", "input", "policy", "ratio", "fast_gib", "placement", "repeats", "seed")
+    one_run = (
+        *("workload", "input", "policy", "substrate", "ratio", "fast_gib"),
+        *("placement", "repeats", "seed"),
+    )
     scenario(parser, but=one_run)
     run_deadline(parser)
     workers(parser)
@@ -320,7 +326,7 @@ def _map(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         help="sampling seeds of each cell (default: %(default)s)",
     )
-    varied = ("workload", "input", "policy", "machine", "ratio", "fast_gib")
+    varied = ("workload", "input", "policy", "machine", "substrate", "ratio", "fast_gib")
     scenario(parser, but=(*varied, "placement", "repeats", "seed"))
     run_deadline(parser)
     workers(parser)
@@ -443,29 +449,6 @@ def _workloads(parser: argparse.ArgumentParser) -> None:
     json(parser)
 
 
-def _workload(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
-    show = actions.add_parser(
-        "show",
-        help="draw the memory accesses of a workload",
-        description="Draws a heat map of accesses over pages and time, the hotness curve and the "
-        "allocation sites as PNG, and prints the figures. Makes the workload's stream if it is not "
-        "cached.",
-        allow_abbrev=False,
-    )
-    show.add_argument("workload", metavar="W", help="name or YAML file")
-    show.add_argument("--input", "-i", metavar="I", help="input of the workload")
-    show.add_argument(
-        "--compare",
-        nargs="+",
-        default=[],
-        metavar="W[:I]",
-        help="draw the hotness of these into the same picture",
-    )
-    out(show, "folder of W-I/*.png")
-    json(show)
-
-
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("find good knobs for a workload", _run),
     "sim": ("run one configuration", _sim),
@@ -489,7 +472,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "policies": ("list the tiering policies", json),
     "knobs": ("list the knobs of a policy", _knobs),
     "workloads": ("list the workloads and their inputs", _workloads),
-    "workload": ("draw a workload: `tune workload show W`", _workload),
+    "workload": ("draw a workload: `tune workload show W`", upkeep.workload),
     "machines": ("list the machine profiles, or print one", upkeep.machines),
     "cache": ("list or clear the cached access streams", upkeep.cache),
     "ui": ("open the studies in the MLflow UI", upkeep.ui),

@@ -15,6 +15,8 @@ from tuner.scenario import MOST_GIB
 
 PROCESS, CONTAINER = "process", "container"
 CONTAINER_GIB, CONTAINER_CPUS = 4.0, 1.0
+DEADLINE_SECONDS, EMULATED_DEADLINE_SECONDS = 600.0, 3600.0
+"""Of a trial, unless it is given."""
 
 
 def scenario(
@@ -44,6 +46,7 @@ def scenario_option(
     option, default = options()[name], declared_defaults().get(name)
     group.add_argument(
         *(flag(name), *([option.short] if option.short else [])),
+        dest=name,
         type=_TYPES[types()[name]],
         choices=option.choices,
         metavar=option.metavar,

@@ -31,6 +31,7 @@ class Option:
         help: one line for the command line. A default that is declared with the field is added.
         metavar: of its value in the help.
         short: a second, one-letter option.
+        flag: the option, if it is not the field's name.
         text: the value in prose; without spaces, its part of a study's name.
         named: whether a study's name has it even if it is the default.
         comparable: whether the results of two runs may be compared only if it is the same.
@@ -44,6 +45,7 @@ class Option:
     help: str
     metavar: str | None = None
     short: str | None = None
+    flag: str | None = None
     text: str = "{}"
     named: bool = False
     comparable: bool = False
@@ -80,6 +82,9 @@ def label(argument: str) -> str:
     """Name of a document that was given by name or by path: path/to/gups.yaml is gups."""
     return re.sub(r"\.ya?ml$", "", argument.rpartition("/")[2])
 
+
+EMULATED = "emulated"
+"""A substrate, the inputs that fit into it, and its profile."""
 
 # Far beyond what anybody has, and small enough that nothing made of them overflows.
 MOST_THREADS = 1 << 16
@@ -166,6 +171,17 @@ class Scenario:
             default=lambda workload, policy, input: workload.machine,
         ),
     ]
+    substrate: Annotated[
+        str,
+        Option(
+            "what it is run on: simulated, a model; emulated, a whole computer with a real kernel "
+            "in QEMU's virtual time, minutes a run, with inputs and a profile of its own",
+            flag="--on",
+            text="on {}",
+            comparable=True,
+            choices=("simulated", "emulated"),
+        ),
+    ] = "simulated"
     ratio: Annotated[
         str,
         Option(
@@ -378,10 +394,16 @@ def _field_defaults() -> dict[str, Any]:
 
 
 def defaults(
-    workload: "WorkloadSpec", policy: "PolicyDecl", input: str, page_bytes: int | None = None
+    workload: "WorkloadSpec",
+    policy: "PolicyDecl",
+    input: str,
+    page_bytes: int | None = None,
+    substrate: str = Scenario.substrate,
 ) -> dict[str, Any]:
     """The value of each field that has a default. `page_bytes`, if not the policy's, decides about
     the scale: one of huge pages is smaller."""
+    own = substrate_defaults(substrate)
+    page_bytes = page_bytes or own.get("page_bytes")
     depending = {
         name: option.default(workload, policy, input)
         for name, option in options().items()
@@ -389,9 +411,18 @@ def defaults(
     }
     if page_bytes is not None:
         depending["scale"] = workload.scale_of(input, page_bytes)
-    return declared_defaults() | depending
+    return declared_defaults() | depending | own
+
+
+def substrate_defaults(substrate: str) -> dict[str, Any]:
+    """The emulated machine's own: what fits into it, on one processor, in pages of Linux."""
+    if substrate != EMULATED:
+        return {}
+    names = dict.fromkeys(("input", "machine"), EMULATED)
+    return {**names, "threads": 1.0, "page_bytes": 4096, "window": "all"}
 
 
 def flag(name: str) -> str:
     """page_bytes is set by --page-bytes."""
-    return "--" + name.replace("_", "-")
+    option = options().get(name)
+    return (option and option.flag) or "--" + name.replace("_", "-")

@@ -149,6 +149,29 @@ def machines(parser: argparse.ArgumentParser) -> None:
     json(parser)
 
 
+def workload(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    show = actions.add_parser(
+        "show",
+        help="draw the memory accesses of a workload",
+        description="Draws a heat map of accesses over pages and time, the hotness curve and the "
+        "allocation sites as PNG, and prints the figures. Makes the workload's stream if it is not "
+        "cached.",
+        allow_abbrev=False,
+    )
+    show.add_argument("workload", metavar="W", help="name or YAML file")
+    show.add_argument("--input", "-i", metavar="I", help="input of the workload")
+    show.add_argument(
+        "--compare",
+        nargs="+",
+        default=[],
+        metavar="W[:I]",
+        help="draw the hotness of these into the same picture",
+    )
+    out(show, "folder of W-I/*.png")
+    json(show)
+
+
 def emulate(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Runs a workload's program on a real Linux kernel in an emulated machine with two memory "
@@ -158,7 +181,11 @@ def emulate(parser: argparse.ArgumentParser) -> None:
         "minutes. docs/emulated.md tells how it works and what it leaves out."
     )
     group = scenario(
-        parser, but=("policy", "page_bytes", "pages", "window", "placement", "repeats", "start")
+        parser,
+        but=(
+            *("policy", "substrate", "page_bytes", "pages", "window", "placement", "repeats"),
+            "start",
+        ),
     )
     scenario_option(group, "policy")
     parser.set_defaults(policy="hybridtier")

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from tuner import engine
+from tuner.emulate.trials import runner_in
 from tuner.files import write_file
 from tuner.run import settings, streams
-from tuner.run.isolation import Isolation, default_image, runner_in
+from tuner.run.isolation import Isolation, default_image
 from tuner.run.pool import Pool, open_pool
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.terminal import say

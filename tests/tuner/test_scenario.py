@@ -34,6 +34,7 @@ OTHER: dict[str, Any] = {
     "input": "small",
     "policy": "other",
     "machine": "desk",
+    "substrate": "emulated",
     "ratio": "1:4",
     "fast_gib": 1.5,
     "objective": "p50",
@@ -111,10 +112,11 @@ def test_what_has_no_declared_default_has_one_from_the_documents() -> None:
 
 
 def test_the_resume_command_asks_for_the_same_study(fake: FakeNative) -> None:
+    elsewhere = {"placement", "substrate"}  # test_placement.py and test_emulated_trials.py
     words = [
         word
         for name, value in OTHER.items()
-        if name not in ("workload", "policy", "machine", "placement")  # test_placement.py has it
+        if name not in {"workload", "policy", "machine"} | elsewhere
         for word in (flag(name), str(value))
     ]
     for arguments in (

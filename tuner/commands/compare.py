@@ -20,6 +20,7 @@ from tuner.compare.tracking import track
 from tuner.declarations import PolicyDecl
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
+from tuner.emulate import trials
 from tuner.errors import UserError, as_object
 from tuner.files import write_files
 from tuner.optimize.jobs import Job, Study, StudyResult, known, run_on
@@ -125,7 +126,7 @@ def _page_bytes(word: str, size: str) -> int:
 
 def run_missing(runs: Runs, args: Namespace, what: str = "") -> None:
     """Does what can be done now. Streams come first, each once."""
-    runner = isolation.runner_in(isolation.asked(args))
+    runner = trials.runner_in(isolation.asked(args))
     missing: list[Job] = []
     for job in runs.jobs():
         if found := known(job):

@@ -4,9 +4,7 @@ simulator's answer for the same set-up."""
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
-from collections.abc import Callable
 from typing import Any
 
 from tuner import engine
@@ -14,6 +12,7 @@ from tuner.commands.sim import parse_knobs
 from tuner.emulate.machine import Machine
 from tuner.emulate.measure import compared, measure
 from tuner.emulate.plan import Emulated, How, Request, alike, guest_marks, how, trial_of
+from tuner.emulate.trials import follow
 from tuner.errors import UserError
 from tuner.run import runner, settings
 from tuner.run.trial import Status, Trial, TrialResult
@@ -37,7 +36,7 @@ def run(args: Namespace) -> int:
     kept = machine.kept(request) is not None
     title = f"emulating {trial.scenario.policy} on {trial.workload}"
     with progress(title) as update:
-        found = machine.run(request, told=_follow(request, update))
+        found = machine.run(request, told=follow(update))
     with progress(f"simulating {trial.scenario.policy} on {trial.workload}") as update:
         simulated = runner.run(alike(trial, request, found), progress=update)
     if args.json:
@@ -55,16 +54,6 @@ def _trial(args: Namespace) -> Trial:
         raise UserError(f"--threads: found {given['threads']:g}; the emulated machine has 1")
     how(policy.name)  # refuses what nobody can carry out
     return trial_of(args.workload, policy, parse_knobs(args.set, policy), **given)
-
-
-def _follow(request: Request, update: Callable[[float], None]) -> Callable[[str], None]:
-    """Progress by the lines of the guest's console."""
-
-    def told(line: str) -> None:
-        if line.startswith("{") and (found := re.search(r'"done": ([0-9.e+-]+)', line)):
-            update(min(1.0, float(found[1])))
-
-    return told
 
 
 def _object(

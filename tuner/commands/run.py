@@ -7,15 +7,18 @@ from argparse import Namespace
 from pathlib import Path
 
 from tuner import engine
-from tuner.declarations import PolicyDecl
+from tuner.declarations import KnobDecl, PolicyDecl
 from tuner.documents import catalog
+from tuner.emulate import trials
 from tuner.errors import UserError, unknown
 from tuner.optimize.checks import OFF, REFERENCES
 from tuner.optimize.loop import run_study
+from tuner.options import DEADLINE_SECONDS, EMULATED_DEADLINE_SECONDS
 from tuner.report import comparison
 from tuner.report.importance import METHODS
 from tuner.run import isolation, settings
-from tuner.scenario import Scenario
+from tuner.run.settings import Setting
+from tuner.scenario import EMULATED, Scenario
 from tuner.study.request import StudyRequest, StudySummary
 from tuner.study.verdict import Advice
 from tuner.terminal import print_json, resumable, say
@@ -76,6 +79,31 @@ def _compare(args: Namespace, names: list[str]) -> int:
     return 1 if verdict.advice is Advice.nothing else 0
 
 
+def _deadline(args: Namespace) -> float:
+    return (
+        EMULATED_DEADLINE_SECONDS
+        if getattr(args, "substrate", None) == EMULATED
+        else DEADLINE_SECONDS
+    )
+
+
+def _note(what: str) -> None:
+    say(f"tune: {what} ...")
+
+
+def _settable(setting: Setting, tuned: list[KnobDecl]) -> list[KnobDecl]:
+    """Without those that do nothing where trials run, which is said."""
+    unable = trials.not_settable(setting, _note)
+    left = [knob.name for knob in tuned if knob.name in unable]
+    for reason in dict.fromkeys(unable[name] for name in left):
+        names = ", ".join(name for name in left if unable[name] == reason)
+        say(f"tune: {names}: not tuned: {reason}")
+    tuned = [knob for knob in tuned if knob.name not in unable]
+    if not tuned:
+        raise UserError(f"policy {setting.policy.name} has no knob that can be tuned there")
+    return tuned
+
+
 def _name(given: str | None, policy: str) -> str | None:
     return given and f"{given}-{policy}"
 
@@ -97,10 +125,11 @@ def study_request(args: Namespace) -> StudyRequest:
         args.workload,
         policy=policy,
         study=args.name,
-        deadline_seconds=args.deadline,
+        deadline_seconds=args.deadline or _deadline(args),
         **settings.given(args),
     )
-    tuned = catalog.tuned_knobs(space, policy)
+    setting = trials.on_substrate(setting, _note)
+    tuned = _settable(setting, catalog.tuned_knobs(space, policy))
     if setting.placement and (never := policy.never_met(policy.profiled_when, tuned)):
         raise UserError(
             f"--placement: {policy.name} goes by one only with {never}, which is not among what "
@@ -112,8 +141,9 @@ def study_request(args: Namespace) -> StudyRequest:
         )
     declared = engine.policies()
     confined = isolation.asked(args)
-    simulated = isolation.simulates(confined)
-    references = REFERENCES if simulated else (OFF,)
+    emulated = setting.scenario.substrate == EMULATED
+    simulated = isolation.simulates(confined) and not emulated
+    references = REFERENCES if simulated else trials.REFERENCES if emulated else (OFF,)
     return StudyRequest(
         **dict(setting),
         out=str(Path(args.out).absolute()),
@@ -123,7 +153,7 @@ def study_request(args: Namespace) -> StudyRequest:
         budget=args.budget,
         references=[declared[name] for name in references if name in declared],
         alternatives=[p for p in tunable() if p.name != policy.name] if simulated else [],
-        explain=args.explain,
+        explain=not emulated if args.explain is None else args.explain,
         held_out_streams=args.held_out_streams,
         importance=args.importance,
         workers=args.workers,

@@ -20,12 +20,14 @@ from pydantic import ValidationError
 from tuner import engine, options, ranking
 from tuner.declarations import EstimateDecl
 from tuner.documents.machine import MachineSpec
+from tuner.emulate.trials import runner_in
 from tuner.errors import UserError, brief, unknown
 from tuner.objective import OBJECTIVES
 from tuner.run import isolation, settings, streams
 from tuner.run.pool import Pool, open_pool
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
+from tuner.scenario import EMULATED
 from tuner.terminal import print_json, progress, say, table
 
 POLL_SECONDS = 1.0
@@ -62,6 +64,8 @@ def run(args: Namespace) -> int:
             raise UserError(f"--sensitivity runs every policy as published: leave out --{option}")
     if args.workload is None:
         raise UserError("what to run? give --workload")
+    if args.substrate == EMULATED:
+        raise UserError("--sensitivity: varies the simulator's figures; leave out --on")
     given = settings.given(args)
     all_settings = [
         settings.resolve(
@@ -152,7 +156,7 @@ def _run(
 ) -> dict[tuple[int, str], TrialResult]:
     """The results of all policies in all cases, by number of the case and policy. None: the machine
     as it is."""
-    runner = isolation.runner_in(isolation.asked(args))
+    runner = runner_in(isolation.asked(args))
     for setting in all_settings:  # some manage huge pages, whose streams are others
         streams.prepare(setting.stream())
     wanted = list(itertools.product(range(len(cases)), all_settings))

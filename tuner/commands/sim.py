@@ -18,10 +18,11 @@ from typing import Any
 from tuner import engine, options
 from tuner.declarations import KnobDecl, KnobValue, PolicyDecl
 from tuner.documents.loader import LARGEST
+from tuner.emulate import trials
 from tuner.errors import UserError, as_object, brief, unknown
 from tuner.files import write_atomically
 from tuner.objective import OBJECTIVES
-from tuner.run import isolation, runner, settings, streams
+from tuner.run import isolation, settings, streams
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import Scenario, flag, label
@@ -54,9 +55,9 @@ def run(args: Namespace) -> int:
         say(f"tune: no --placement: {policy.name} profiles {trial.workload} on fast memory first")
     with progress(f"{doing} {trial.scenario.policy} on {trial.workload}") as update:
         if confined is None:
-            result = runner.run(trial, progress=update)
+            result = trials.run(trial, progress=update)
         else:
-            result = isolation.runner_in(confined)(trial)
+            result = trials.runner_in(confined)(trial)
     if result.status is not Status.success:
         if args.json:
             print_json(_object(trial, result, recorded, None, None))
@@ -92,9 +93,18 @@ def _trial(args: Namespace, recorded: BestConfiguration | None) -> tuple[Setting
             "tune: warning: the configuration was tuned elsewhere, for "
             f"{', '.join(differences)}; what it gained there says nothing about here"
         )
+    setting = trials.on_substrate(setting, _note)
     knobs = _knobs(args.config, recorded) if recorded else {}
     knobs |= parse_knobs(args.set, policy)
-    return setting, setting.trial(0, engine.resolve(policy.name, knobs))
+    resolved, defaults = engine.resolve(policy.name, knobs), engine.resolve(policy.name, {})
+    for name, reason in trials.not_settable(setting, _note).items():
+        if resolved[name] != defaults[name]:
+            say(f"tune: warning: {name}={resolved[name]} does nothing there: {reason}")
+    return setting, setting.trial(0, resolved)
+
+
+def _note(what: str) -> None:
+    say(f"tune: {what} ...")
 
 
 def _knobs(file: str, recorded: BestConfiguration) -> dict[str, KnobValue]:
@@ -188,6 +198,8 @@ def _differences(setting: Setting, trial: Trial, recorded: BestConfiguration) ->
             also = ", with another content"
         if now != then:
             found.append(f"{flag(name)} {now} (recorded: {then}{also})")
+    if (built := recorded.provenance.emulated) and built != trial.emulated:
+        found.append(f"an emulated machine of {trial.emulated} (recorded: {built})")
     knobs = engine.resolve(trial.scenario.policy, dict(recorded.knobs))
     return found + [
         f"{name} {value} (recorded: {knobs[name]})"
@@ -224,16 +236,17 @@ def _show(trial: Trial, result: TrialResult) -> None:
         f"{scenario.conditions()}"
     )
     print(f"{scenario.objective}: {result.objective:,.6g} {unit} (in {result.seconds:.2f} s)\n")
-    total = sum(result.breakdown.values())
-    table(
-        ("where the time goes", ">seconds", ">share"),
-        [
-            (name, f"{value:.3f}", f"{value / total:.1%}" if total else "-")
-            for name, value in sorted(result.breakdown.items(), key=lambda part: -part[1])
-        ],
-    )
-    if result.latency:
+    if result.breakdown:
+        total = sum(result.breakdown.values())
+        table(
+            ("where the time goes", ">seconds", ">share"),
+            [
+                (name, f"{value:.3f}", f"{value / total:.1%}" if total else "-")
+                for name, value in sorted(result.breakdown.items(), key=lambda part: -part[1])
+            ],
+        )
         print()
+    if result.latency:
         table(
             ("latency, ns", ">sampled", ">mean", ">p50", ">p90", ">p99", ">p999"),
             [
@@ -245,7 +258,7 @@ def _show(trial: Trial, result: TrialResult) -> None:
                 for kind, latency in result.latency.items()
             ],
         )
-    print()
+        print()
     table(
         ("metric", ">value"),
         [(name, f"{value:,.6g}") for name, value in sorted(result.metrics.items())],

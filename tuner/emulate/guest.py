@@ -50,6 +50,10 @@ class Failed(UserError):
     """The guest did not end by itself, or not as it should."""
 
 
+class Slow(Failed):
+    """It did not end in the time that it had."""
+
+
 @dataclass(frozen=True)
 class Qemu:
     command: tuple[str, ...]
@@ -279,7 +283,7 @@ def _console(words: list[str], seconds: float, told: Callable[[str], None]) -> s
                 left = deadline - time.monotonic()
                 if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
                     text = _text(parts)[-LAST_CHARACTERS:]
-                    raise Failed(f"the guest did not end in {seconds:g} s:\n{text}")
+                    raise Slow(f"the guest did not end in {seconds:g} s:\n{text}")
                 part = os.read(process.stdout.fileno(), 1 << 16)
                 if not part:
                     break

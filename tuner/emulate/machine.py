@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from tuner import engine, tierd
-from tuner.documents.reading import read_bytes
+from tuner.documents.reading import parse_json, read_bytes
 from tuner.emulate import guest
 from tuner.emulate.guest import Failed, Timing, Tools
 from tuner.emulate.plan import Built, Emulated, How, Request, how, json_lines, suitable
 from tuner.errors import UserError
+from tuner.model import Model, content_hash
 from tuner.run import cache, streams
 from tuner.run.trial import Trial
 
@@ -49,6 +51,12 @@ def built_file(name: str) -> Path:
         f"{places[-1]} is missing: it is built on x86-64 where there are static libraries of C and "
         "C++; install the package again (`pip install .`)"
     )
+
+
+class NotSettable(Model):
+    """As `Machine.not_settable` keeps it."""
+
+    reasons: dict[str, str]
 
 
 @dataclass
@@ -88,6 +96,32 @@ class Machine:
             },
         )
 
+    @property
+    def name(self) -> str:
+        """What results depend on beside their request: the kernel's package, QEMU, and a hash of
+        our programs."""
+        own = content_hash(dict(self.built.programs))[:12]
+        return f"{self.built.kernel}, QEMU {self.built.qemu}, programs {own}"
+
+    def not_settable(self, policy: str) -> dict[str, str]:
+        """Knobs of a policy of the kernel's for which this kernel has no setting, and why. A boot
+        tells; it is kept."""
+        key = content_hash({"machine": self.name, "policy": policy})
+        if found := cache.get(cache.EMULATED, key, NotSettable):
+            return found.reasons
+        self.note(f"asking Linux {self.kernel} which knobs of {policy} it has")
+        job = f"/{tierd.NAME} apply --policy {policy} --dry-run --json\n"
+        ran = guest.boot(self.tools, job, {f"/{tierd.NAME}": self.programs[f"/{tierd.NAME}"]})
+        plan = re.search(r"^\{.*\}$", ran.output, re.MULTILINE | re.DOTALL)
+        if ran.status != 0 or plan is None:
+            raise Failed(f"{policy}:\n{ran.output[-guest.LAST_CHARACTERS :]}")
+        reasons = {each["knob"]: each["reason"] for each in parse_json(plan[0])["not_settable"]}
+        for knob in engine.policy(policy).knobs:  # parents come first
+            if knob.condition and knob.condition.parent in reasons:
+                reasons.setdefault(knob.name, reasons[knob.condition.parent])
+        cache.put(cache.EMULATED, key, NotSettable(reasons=reasons))
+        return reasons
+
     def request(self, trial: Trial, **more: Any) -> Request:
         """The run that is the trial's counterpart. Its stream is made if it is missing: what a
         program does for a time goes by it."""
@@ -105,15 +139,26 @@ class Machine:
     def kept(self, request: Request) -> Emulated | None:
         return cache.get(cache.EMULATED, request.key, Emulated)
 
-    def run(self, request: Request, told: Callable[[str], None] = lambda _: None) -> Emulated:
-        """Failed with what the guest has said last if the program did not end well."""
+    def run(
+        self,
+        request: Request,
+        told: Callable[[str], None] = lambda _: None,
+        seconds: float | None = None,
+    ) -> Emulated:
+        """Failed with what the guest has said last if the program did not end well; Slow if it did
+        not in so many seconds of the host."""
         if found := self.kept(request):
             return found
-        result = self.boot(request, told)
+        result = self.boot(request, told, seconds)
         cache.put(cache.EMULATED, request.key, result)
         return result
 
-    def boot(self, request: Request, told: Callable[[str], None] = lambda _: None) -> Emulated:
+    def boot(
+        self,
+        request: Request,
+        told: Callable[[str], None] = lambda _: None,
+        seconds: float | None = None,
+    ) -> Emulated:
         """As `run`, whether it is kept or not."""
         symbols = guest.offsets(self.tools, self.programs[f"/{GUEST}"])
         way = how(request.policy)
@@ -133,7 +178,7 @@ class Machine:
             files,
             fast_mib=fast_mib,
             slow_mib=slow_mib,
-            seconds=SECONDS,
+            seconds=SECONDS if seconds is None else seconds,
             timing=timing,
             told=lambda line: told(_checked(request, line)),
         )

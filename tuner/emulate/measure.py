@@ -13,8 +13,9 @@ from tuner.documents.reading import read_bytes
 from tuner.emulate import guest
 from tuner.emulate.guest import Failed, Timing
 from tuner.emulate.machine import GUEST, PLUGIN, Machine, built_file
-from tuner.emulate.plan import NAME, Emulated, How, Request, how, json_lines, timing
+from tuner.emulate.plan import Emulated, How, Request, how, json_lines, timing
 from tuner.run.trial import Status, TrialResult
+from tuner.scenario import EMULATED
 
 
 class Compared(NamedTuple):
@@ -39,6 +40,30 @@ def ratio_text(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.2f}"
 
 
+def counted(request: Request, found: Emulated) -> dict[str, float | None]:
+    """What a run has counted, by the names that the simulator's metrics have where they mean the
+    same; None for what nobody counts. The kernel counts the moves of its own policies only.
+    `owed_seconds` is work of other processors that the clock still owed at the end."""
+    stat = found.vmstat
+    misses = [sum(found.machine[key][tier] for key in ("misses", "prefetched")) for tier in (0, 1)]
+    own = how(request.policy) is not How.tierd
+    demoted = [stat[name] for name in stat if name.startswith("pgdemote_")]
+    return {
+        "seconds": found.seconds,
+        "total_seconds": found.seconds + found.set_up_seconds,
+        "operations": float(sum(found.operations.values())),
+        "fast_hit_ratio": misses[0] / sum(misses) if sum(misses) else None,
+        "promotions": stat.get("pgpromote_success") if own else None,
+        "demotions": sum(demoted) if own and demoted else None,
+        "migrated_pages": stat.get("pgmigrate_success"),
+        "hint_faults": stat.get("numa_hint_faults"),
+        "pages_protected": stat.get("numa_pte_updates"),
+        "resident_fast_pages": found.resident[0],
+        "samples_lost": found.machine.get("samples_lost"),
+        "owed_seconds": found.machine["owed_ns"] / 1e9,
+    }
+
+
 def compared(request: Request, found: Emulated, simulated: TrialResult) -> list[Compared]:
     """Figures of both, with the ratio of the simulator's to the machine's. What one of them does
     not know is None."""
@@ -49,14 +74,8 @@ def compared(request: Request, found: Emulated, simulated: TrialResult) -> list[
         return sum(metrics[name] for name in names) if metrics else None
 
     set_up = metrics["total_seconds"] - metrics["seconds"] if metrics else None
-    operations = sum(found.operations.values())
-    stat = found.vmstat
-    misses = [sum(found.machine[key][tier] for key in ("misses", "prefetched")) for tier in (0, 1)]
-    hits = misses[0] / sum(misses) if sum(misses) else None
-    demoted: float | None = sum(stat[name] for name in stat if name.startswith("pgdemote_"))
-    promoted: float | None = stat.get("pgpromote_success")
-    if how(request.policy) is How.tierd:
-        promoted = demoted = None  # the kernel counts those of its own policies
+    told = counted(request, found)
+    operations = told["operations"]
     return [
         _row("run time, s", found.seconds, sums("seconds"), ".3f"),
         _row("set-up, s", found.set_up_seconds, set_up, ".3f"),
@@ -70,20 +89,20 @@ def compared(request: Request, found: Emulated, simulated: TrialResult) -> list[
         ),
         _row(
             "misses served by the fast tier, %",
-            _percent(hits),
+            _percent(told["fast_hit_ratio"]),
             _percent(metrics.get("fast_hit_ratio")),
             ".1f",
         ),
-        _row("promoted pages", promoted, sums("promotions"), ",.0f"),
-        _row("demoted pages", demoted, sums("demotions"), ",.0f"),
+        _row("promoted pages", told["promotions"], sums("promotions"), ",.0f"),
+        _row("demoted pages", told["demotions"], sums("demotions"), ",.0f"),
         _row(
             "migrated pages in all",
-            stat.get("pgmigrate_success"),
+            told["migrated_pages"],
             sums("promotions", "demotions"),
             ",.0f",
         ),
-        _row("hinting faults", stat.get("numa_hint_faults"), metrics.get("hint_faults"), ",.0f"),
-        _row("entries armed", stat.get("numa_pte_updates"), metrics.get("pages_protected"), ",.0f"),
+        _row("hinting faults", told["hint_faults"], metrics.get("hint_faults"), ",.0f"),
+        _row("entries armed", told["pages_protected"], metrics.get("pages_protected"), ",.0f"),
         _row("of the program in the fast tier at the end, pages", found.resident[0], None, ",.0f"),
     ]
 
@@ -154,7 +173,7 @@ def figures(profile: MachineSpec) -> dict[tuple[str, int], _Figure]:
 
 def measure(machine: Machine) -> list[Measured]:
     """Measures the machine with the profile `emulated`."""
-    profile = catalog.machine(NAME).spec
+    profile = catalog.machine(EMULATED).spec
     options = timing(profile)
     files = {f"/{GUEST}": read_bytes(built_file(GUEST), guest.LARGEST)}
     symbols = guest.offsets(machine.tools, files[f"/{GUEST}"])

@@ -19,10 +19,8 @@ from tuner.errors import UserError, brief
 from tuner.model import Model, NonNegative, content_hash
 from tuner.run import settings
 from tuner.run.trial import StreamRequest, Trial
-from tuner.scenario import fast_share
+from tuner.scenario import EMULATED, Scenario, fast_share, substrate_defaults
 
-NAME = "emulated"
-"""Of the inputs that fit into the machine, and of its profile."""
 PAGE = 4096
 MIB = 1 << 20
 KERNELS_OWN = ("autonuma", "damon-goal", "hmsdk", "nbt", "tpp")
@@ -74,6 +72,9 @@ KERNEL_THREADS = (
 run as soon as they are woken."""
 
 
+MOST_LAYOUTS = 100
+
+
 class How(StrEnum):
     """Who carries a policy out."""
 
@@ -123,14 +124,7 @@ def trial_of(
 ) -> Trial:
     """The simulator's trial of a set-up that the machine can have; what is not given is as in the
     machine: its profile, its inputs, one thread. UserError as of `settings.resolve`."""
-    fields: dict[str, Any] = {
-        "input": NAME,
-        "machine": NAME,
-        "threads": 1.0,
-        "page_bytes": PAGE,
-        "window": "all",
-    }
-    fields |= given
+    fields = substrate_defaults(EMULATED) | given | {"substrate": Scenario.substrate}
     setting = settings.resolve(workload, policy=policy, study="emulate", **fields)
     return setting.trial(0, engine.resolve(policy.name, dict(knobs)))
 
@@ -200,7 +194,7 @@ class Request(Model):
     policy: str
     knobs: dict[str, KnobValue]
     machine: MachineSpec
-    layout: Annotated[int, Field(ge=0, le=99)] = 0
+    layout: Annotated[int, Field(ge=0, lt=MOST_LAYOUTS)] = 0
     """Memory is laid out otherwise, everything else being equal: a seed of what cannot be fixed."""
     daemons: Literal["own", "shared"] = "own"
     source: str = "emulated"

@@ -15,19 +15,22 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tuner.declarations import KnobValue, PolicyDecl
+from tuner.emulate.trials import runner_in
 from tuner.model import content_hash
 from tuner.objective import OBJECTIVES
 from tuner.run import isolation, streams
 from tuner.run.pool import Pool, Runner, open_pool
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Stream, Trial, TrialResult
-from tuner.scenario import Scenario
+from tuner.scenario import EMULATED, Scenario
 from tuner.study.log import StudyData, StudyLog
 from tuner.study.request import StudyRequest
 from tuner.study.verdict import HELD_OUT, Contender, Kind, Verdict, decide
 from tuner.text import quantity
 
 POLL_SECONDS = 0.5  # between two checks for deadlines and Ctrl-C while trials run
+
+HELD_OUT_EMULATED = 3
 
 FIRST_CHECK = 1_000_000
 """Checks have numbers from here on, above those of all trials."""
@@ -60,7 +63,7 @@ class Workers:
         """
         self.prepare(stream)
         if self._pool is None:
-            runner = self._runner or isolation.runner_in(self._request.isolation)
+            runner = self._runner or runner_in(self._request.isolation)
             self._pool = open_pool(
                 runner, workers=self._request.workers, ray_address=self._request.ray_address
             )
@@ -224,14 +227,20 @@ def held_out(request: StudyRequest) -> list[dict[str, int]]:
             "seed": (scenario.seed + k * scenario.repeats) % 2**63,
             "stream_seed": (scenario.stream_seed + k * request.held_out_streams) % 2**63,
         }
-        for k in range(1, HELD_OUT + 1)
+        for k in range(1, seeds_of(scenario) + 1)
     ]
 
 
+def seeds_of(scenario: Scenario) -> int:
+    """How many seeds are held out. In the emulated machine, where a run takes minutes and layouts
+    of memory are all that differs, few are enough to tell whether a gain is one."""
+    return HELD_OUT_EMULATED if scenario.substrate == EMULATED else HELD_OUT
+
+
 def _reference(request: StudyRequest, policy: PolicyDecl, **stream: int) -> Check:
-    """Under the study's own page size. References do not sample, so the seed is left alone. They
-    start in the fast tier wherever the study's policy does: they never move a page, so that
-    starting in the slow tier would make each of them all-slow."""
+    """Under the study's own page size. References do not sample, so the seed is left alone, unless
+    it is a layout of memory. They start in the fast tier wherever the study's policy does: they
+    never move a page, so that starting in the slow tier would make each of them all-slow."""
     same = {"page_bytes": request.scenario.page_bytes, "start": "fast"} | stream
     return Check(f"reference {policy.name}", request.under(policy, **same), {})
 
@@ -291,10 +300,12 @@ def contest(checks: Checks, data: StudyData) -> Contest:
     references = known([_reference(request, policy) for policy in request.references])
     untuned = known([_untuned(request, policy) for policy in request.alternatives])
     runs: list[tuple[Kind, str, list[Check]]] = []
+    others = [{"stream_seed": seed["stream_seed"]} for seed in seeds]
+    if request.scenario.substrate == EMULATED:
+        others = seeds
     for name in (OFF, BOUND):
         if name in references:
-            streams = [{"stream_seed": seed["stream_seed"]} for seed in seeds]
-            wanted = [_reference(request, by_name[name], **stream) for stream in streams]
+            wanted = [_reference(request, by_name[name], **seed) for seed in others]
             runs.append((Kind.off, name, wanted))
     own = request.policy.name
     best = data.best
@@ -314,7 +325,7 @@ def judge(checks: Checks, data: StudyData) -> Verdict:
     request = checks.request
     seeds = held_out(request)
     found = contest(checks, data)
-    checks.run(found.wanted, what=f"default, best and rivals on {HELD_OUT} held-out seeds")
+    checks.run(found.wanted, what=f"default, best and rivals on {len(seeds)} held-out seeds")
     contenders = [
         Contender(
             kind=kind,

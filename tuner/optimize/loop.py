@@ -14,18 +14,22 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tuner.errors import UserError, one_line
-from tuner.optimize.checks import Checks, Workers, bounds
+from tuner.optimize.checks import Checks, Workers, bounds, seeds_of
 from tuner.optimize.studies import Found, OpenStudy, advance
 from tuner.report.live import Live
 from tuner.report.store import default_store
 from tuner.report.tracking import Line, Tracker
 from tuner.run.pool import Runner
 from tuner.run.settings import Setting
+from tuner.scenario import EMULATED
 from tuner.study import log
 from tuner.study.log import TrialRecord
 from tuner.study.request import StudyRequest, StudySummary
 from tuner.terminal import resumable, say
 from tuner.text import shell, size
+
+CONTENDERS = 3
+"""That every study's verdict compares: no tiering, the default, and the best configuration."""
 
 
 def run_study(request: StudyRequest, *, runner: Runner | None = None) -> StudySummary:
@@ -70,6 +74,13 @@ def _run(study: OpenStudy, runner: Runner | None, tracker: Tracker) -> Found:
             say(f"{warning}{name} was {request.sampling.describe()}")
         if advice := everything_fits(request):
             say(advice)
+        if request.emulated:
+            held_out = CONTENDERS * seeds_of(request.scenario)
+            runs = len(request.references) + request.budget + held_out
+            at_a_time = f"{request.workers} at a time"
+            say(
+                f"on {request.emulated}: {runs} runs of a minute or more, {at_a_time}; each is kept"
+            )
         if data.trials:
             say(f"resuming '{request.study}': {len(data.done)} of {request.budget} trials are done")
     with Workers(request, runner) as workers, Live(study.standing) as live:
@@ -157,7 +168,8 @@ def resume_command(request: StudyRequest) -> str:
         if value is not None
         for word in (option, str(value))
     ]
-    words += ["--no-explain"] * (not request.explain)
+    if request.explain != (request.scenario.substrate != EMULATED):
+        words.append("--explain" if request.explain else "--no-explain")
     words += request.isolation.command_line() if request.isolation else []
     words += ["--held-out-streams"] * request.held_out_streams
     return shell(["tune", "run", *request.scenario.command_line(), *words, "--resume"])

@@ -326,6 +326,7 @@ def _depends_on(request: StudyRequest) -> dict[str, Any]:
     fields = {"workload", "policy", "machine", "space", "tuned", "engine_build", "stream_maker"}
     content = request.scenario.plain() | request.model_dump(include=fields)
     return content | {
+        "emulated": request.emulated,
         "isolation": request.isolation and request.isolation.measures,
         "placement": request.placement and request.placement.fingerprint(),
     }

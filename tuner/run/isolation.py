@@ -12,7 +12,7 @@ from tuner import engine
 from tuner.errors import UserError
 from tuner.model import Model, Positive
 from tuner.options import CONTAINER, CONTAINER_CPUS, CONTAINER_GIB, PROCESS
-from tuner.run.pool import Runner
+from tuner.scenario import EMULATED
 
 
 class Isolation(Model):
@@ -53,21 +53,12 @@ def simulates(isolation: Isolation | None) -> bool:
     return isolation is None or isolation.command is None
 
 
-def runner_in(isolation: Isolation | None) -> Runner:
-    """What runs trials there."""
-    if isolation is None:
-        from tuner.run import runner
-
-        return runner.run
-    from tuner.run.contained import CommandRunner, EngineRunner
-
-    return EngineRunner(isolation) if simulates(isolation) else CommandRunner(isolation)
-
-
 def asked(args: Namespace) -> Isolation | None:
     """What the command line asks for. UserError if it does not fit together, or if this machine
     cannot run such containers, unless a cluster's machines are to."""
     command, metric = getattr(args, "trial_command", None), getattr(args, "metric", None)
+    if args.runner == CONTAINER and getattr(args, "substrate", None) == EMULATED:
+        raise UserError(f"--runner {CONTAINER}: the emulated machine has an isolation of its own")
     if args.runner == PROCESS:
         given = {"image": args.image, "memory": args.memory, "cpus": args.cpus}
         for name, value in (given | {"command": command, "metric": metric}).items():

@@ -30,10 +30,11 @@ def run(trial: Trial, *, progress: Callable[[float], None] | None = None) -> Tri
     the fraction of the simulation that is done. The deadline covers the simulations, but not the
     making of the stream.
     """
-    return _attempt(trial, lambda: _measure(trial, progress))
+    return attempt(trial, lambda: _measure(trial, progress))
 
 
-def _attempt(trial: Trial, measure: Callable[[], dict[str, Any]]) -> TrialResult:
+def attempt(trial: Trial, measure: Callable[[], dict[str, Any]]) -> TrialResult:
+    """The result of what `measure` returns, its fields, or of what it raises."""
     started = time.monotonic()
 
     def finish(status: Status, **fields: Any) -> TrialResult:
@@ -52,7 +53,7 @@ def _attempt(trial: Trial, measure: Callable[[], dict[str, Any]]) -> TrialResult
         outcome = measure()
     except TimeoutError as error:
         return finish(Status.timeout, error=str(error) or "its deadline passed")
-    except _HostFailed as error:
+    except HostFailed as error:
         return finish(Status.failed, error=str(error), host_failed=True)
     except (ValueError, RuntimeError, OSError, UserError) as error:
         return finish(Status.failed, error=str(error) or type(error).__name__)
@@ -70,28 +71,28 @@ def profile(
 
     def measure() -> dict[str, Any]:
         path = _stream(trial)
-        watch = _part(progress, 0, 1)
+        watch = part(progress, 0, 1)
         found = _simulate(trial, path, trial.scenario.seed, time.monotonic(), watch, profile=True)
         placed.extend(PlacedObject.model_validate(dict(item)) for item in found["placement"])
         return {"rows": found["rows"], "metrics": dict(found["metrics"])}
 
-    return _attempt(trial, measure), placed
+    return attempt(trial, measure), placed
 
 
-class _HostFailed(Exception):
+class HostFailed(Exception):
     """Why no trial of this stream and engine can run on this host."""
 
 
 def _stream(trial: Trial) -> Path:
     if trial.engine_build != engine.results_id():
-        raise _HostFailed(
+        raise HostFailed(
             f"the trial was made for engine build {trial.engine_build}, but this worker has "
             f"{engine.results_id()}; install the same version on every host"
         )
     try:
         return streams.ensure(trial.stream)
     except (ValueError, RuntimeError, OSError, UserError) as error:
-        raise _HostFailed(str(error) or type(error).__name__) from error
+        raise HostFailed(str(error) or type(error).__name__) from error
 
 
 def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str
     objective = OBJECTIVES[scenario.objective]
     runs: list[tuple[float, Mapping[str, Any]]] = []
     for repeat in range(scenario.repeats):
-        watch = _part(progress, repeat, scenario.repeats)
+        watch = part(progress, repeat, scenario.repeats)
         result = _simulate(trial, path, scenario.seed + repeat, started, watch)
         runs.append((objective.value(result, trial.operation), result))
     values = [value for value, _ in runs]
@@ -113,13 +114,7 @@ def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str
         "total_seconds": result["total_seconds"],
         "operations": result["operations"],
     }
-    if scenario.repeats > 1:
-        metrics |= {
-            "repeat.count": float(scenario.repeats),
-            "repeat.min": min(values),
-            "repeat.max": max(values),
-            "repeat.stdev": statistics.stdev(values),
-        }
+    metrics |= spread(values)
     return {
         "objective": middle,
         "cost": objective.cost(middle),
@@ -134,7 +129,19 @@ def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str
     }
 
 
-def _part(
+def spread(values: list[float]) -> dict[str, float]:
+    """Metrics of the objectives of several runs; none of one."""
+    if len(values) == 1:
+        return {}
+    return {
+        "repeat.count": float(len(values)),
+        "repeat.min": min(values),
+        "repeat.max": max(values),
+        "repeat.stdev": statistics.stdev(values),
+    }
+
+
+def part(
     progress: Callable[[float], None] | None, part: int, parts: int
 ) -> Callable[[float], bool] | None:
     """Converts the progress of one part into progress of the whole."""

@@ -20,7 +20,7 @@ from tuner.documents.workload import Sampling, WorkloadSpec
 from tuner.errors import LONGEST_NAME, UserError, brief, unknown
 from tuner.model import NAME, Model, Name, Positive
 from tuner.run.trial import RecordedStream, Stream, StreamRequest, Trial
-from tuner.scenario import Scenario, defaults, flag, options
+from tuner.scenario import Scenario, defaults, flag, options, substrate_defaults
 
 _SCENARIO = TypeAdapter(Scenario)
 
@@ -39,6 +39,9 @@ class Setting(Model):
     engine_version: str
     engine_build: str
     stream_maker: str
+    emulated: str | None = None
+    """What the emulated machine is built of (`tuner.emulate.machine.Machine.name`), if trials run
+    on it."""
 
     @property
     def study_name(self) -> str:
@@ -46,7 +49,13 @@ class Setting(Model):
         a larger one."""
         scenario = self.scenario
         return scenario.study_name(
-            defaults(self.workload, self.policy, scenario.input, scenario.page_bytes)
+            defaults(
+                self.workload,
+                self.policy,
+                scenario.input,
+                scenario.page_bytes,
+                scenario.substrate,
+            )
         )
 
     @property
@@ -92,15 +101,16 @@ class Setting(Model):
             coarse=self.workload.inputs[self.scenario.input].coarse,
             deadline_seconds=self.deadline_seconds,
             engine_build=self.engine_build,
+            emulated=self.emulated,
         )
 
     def under(self, policy: PolicyDecl, **changes: Any) -> Self:
         """The same under another policy: what depends on the policy becomes that one's default,
         unless it was set to something else. `changes` are of the scenario; pages of another size
         have a default scale of their own."""
-        input = self.scenario.input
-        mine = defaults(self.workload, self.policy, input)
-        theirs = defaults(self.workload, policy, input, changes.get("page_bytes"))
+        input, on = self.scenario.input, self.scenario.substrate
+        mine = defaults(self.workload, self.policy, input, substrate=on)
+        theirs = defaults(self.workload, policy, input, changes.get("page_bytes"), on)
         fields = self.scenario.plain()
         fields |= {name: theirs[name] for name in theirs if fields[name] == mine[name]}
         own = {"policy": policy.name} | ({} if policy.profiled else {"placement": ""})
@@ -131,10 +141,11 @@ def resolve(
     UserError for what does not exist or does not fit.
     """
     workload = catalog.workload(workload_name).spec
-    input = given.get("input") or workload.default_input
+    on = given.get("substrate") or Scenario.substrate
+    input = given.get("input") or substrate_defaults(on).get("input") or workload.default_input
     if input not in workload.inputs:
         raise unknown(f"input of workload {workload.name}", input, workload.inputs)
-    values = defaults(workload, policy, input, given.get("page_bytes")) | {
+    values = defaults(workload, policy, input, given.get("page_bytes"), on) | {
         name: value for name, value in given.items() if value is not None
     }
     values |= {

@@ -78,6 +78,7 @@ class Trial(Model):
     coarse: bool = False
     deadline_seconds: Positive | None = None
     engine_build: str  # a worker with another engine refuses the trial
+    emulated: str | None = None  # as does one with another emulated machine
 
     @property
     def workload(self) -> str:

@@ -44,7 +44,8 @@ class Minimal(Model):
 
 class Provenance(Model):
     """`engine_build` is the engine's `results_id`; `stream_maker` tells what made the stream, if a
-    kernel has (version 0.2.0 and older did not tell apart)."""
+    kernel has (version 0.2.0 and older did not tell apart); `emulated` is what the emulated machine
+    was built of, if trials ran there."""
 
     study: str
     trial: int
@@ -52,6 +53,7 @@ class Provenance(Model):
     engine_version: str
     engine_build: str
     stream_maker: str | None = None
+    emulated: str | None = None
     fingerprints: Fingerprints
     git_commit: str | None = None
     host: str
@@ -100,6 +102,7 @@ class BestConfiguration(Model):
                 engine_version=result.engine_version,
                 engine_build=result.engine_build,
                 stream_maker=request.stream_maker or None,
+                emulated=request.emulated,
                 fingerprints=fingerprints or request.fingerprints,
                 git_commit=git_commit,
                 host=result.host,
