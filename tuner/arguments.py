@@ -453,6 +453,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("find good knobs for a workload", _run),
     "sim": ("run one configuration", _sim),
     "emulate": ("run one configuration on a real kernel, in an emulated machine", upkeep.emulate),
+    "verify": ("measure on a real kernel what a simulated study recommends", upkeep.verify),
     "best": ("print the best known configuration of a workload", _best),
     "exec": ("run a program on real memory with a study's best configuration", upkeep.exec_),
     "report": ("draw the time series of live and simulated runs", upkeep.report),

@@ -5,8 +5,20 @@ put it to use."""
 from __future__ import annotations
 
 import argparse
+import os
 
-from tuner.options import address, count, json, mlflow_uri, out, scenario, scenario_option, seconds
+from tuner.options import (
+    EMULATED_DEADLINE_SECONDS,
+    MOST_WORKERS,
+    address,
+    count,
+    json,
+    mlflow_uri,
+    out,
+    scenario,
+    scenario_option,
+    seconds,
+)
 
 
 def cache(parser: argparse.ArgumentParser) -> None:
@@ -138,6 +150,53 @@ def exec_(parser: argparse.ArgumentParser) -> None:
         metavar="STUDY",
         help="name, path of its folder, or path of a best.yaml",
     )
+
+
+def verify(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Runs the best configurations of a simulated study, the policy's defaults and no tiering "
+        "on a real kernel in the emulated machine, on several layouts of its memory, and says "
+        "whether the simulation's advice holds there and which configuration to use. Writes "
+        "verified.json and verified.png into the study's folder, and best-verified.yaml if one is "
+        "better than the defaults and no tiering. A run takes minutes and is kept: the same "
+        "command goes on where one was stopped. Exit code 3 if the machine advises something else."
+    )
+    out(parser)
+    parser.add_argument("study", metavar="STUDY", help="name, or path of its folder")
+    parser.add_argument(
+        "--on", choices=("emulated",), default="emulated", help="the machine (default: emulated)"
+    )
+    parser.add_argument(
+        "--top",
+        type=count(100),
+        default=5,
+        metavar="K",
+        help="how many of the study's best trials, of those that differ in knobs that the machine "
+        "has (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--layouts",
+        type=count(100),
+        default=3,
+        metavar="N",
+        help="of memory, each a run of every configuration (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=count(MOST_WORKERS),
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="machines side by side, each with up to 3 GiB (default: the CPUs of this machine, "
+        "%(default)s)",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=seconds,
+        default=EMULATED_DEADLINE_SECONDS,
+        metavar="S",
+        help="wall-clock seconds after which a run has failed (default: %(default)g)",
+    )
+    json(parser)
 
 
 def machines(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""`tune verify`: measures on a real kernel what a simulated study recommends."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tuner.emulate import trials
+from tuner.errors import UserError, brief
+from tuner.files import write_files
+from tuner.optimize import verify
+from tuner.optimize.verify import Plan
+from tuner.report.pictures import png
+from tuner.report.verification import draw
+from tuner.run import pool
+from tuner.run.settings import checked_name
+from tuner.study import best as best_file
+from tuner.study import log
+from tuner.study.best import BestConfiguration
+from tuner.study.commit import commit_of
+from tuner.study.log import StudyData
+from tuner.study.verdict import Verdict
+from tuner.study.verified import BEST, COLUMNS, FILE, PICTURE, Verified, rows, sentences
+from tuner.terminal import GO_ON, print_json, progress, resumable, say, table
+
+DIFFERS = 3
+"""Exit code: the machine advises something else than the simulation."""
+
+
+def run(args: Namespace) -> int:
+    """Exit code 0 if the simulation's advice holds, 3 if not, 1 if nothing could be measured."""
+    data = log.load(_folder(args.study, Path(args.out)))
+    plan = verify.plan(
+        data,
+        top=args.top,
+        layouts=args.layouts,
+        deadline=args.deadline,
+        note=lambda what: say(f"tune: {what} ..."),
+    )
+    count = len(plan.candidates) * plan.layouts
+    workers = pool.open_pool(trials.run, workers=min(args.workers, count))
+    try:
+        with (
+            resumable(lambda: f"stopped: each run is kept; {GO_ON}"),
+            progress(f"{count} runs on {plan.setting.emulated}") as update,
+        ):
+            verify.measure(plan, workers, update)
+    finally:
+        workers.close()
+    found = verify.judge(plan, data, _verdict(data))
+    written = _write(found, plan, data)
+    if args.json:
+        content = found.model_dump(mode="json")
+        print_json({**content, "holds": found.holds, "files": [str(path) for path in written]})
+    else:
+        table(COLUMNS, rows(found))
+        print()
+        for sentence in sentences(found):
+            print(sentence)
+        for path in written:
+            say(f"wrote {path}")
+    if all(candidate.mean is None for candidate in found.candidates):
+        return 1
+    return 0 if found.holds in (True, None) else DIFFERS
+
+
+def _folder(study: str, out: Path) -> Path:
+    """Of a study: the path of its folder, or its name in `out`."""
+    given = Path(study)
+    folder = given if len(given.parts) > 1 else out / checked_name(study)
+    if not log.exists(folder):
+        raise UserError(
+            f"no study at {brief(str(folder.absolute()), 300)}; `tune run` makes one, --out names "
+            "another folder of studies"
+        )
+    return folder
+
+
+def _verdict(data: StudyData) -> Verdict | None:
+    """The study's own, once it has ended."""
+    path = data.directory / best_file.FILE
+    return best_file.read(path).verdict if path.is_file() else None
+
+
+def _write(found: Verified, plan: Plan, data: StudyData) -> list[Path]:
+    folder = data.directory
+    files: dict[Path, str | bytes] = {
+        folder / FILE: found.model_dump_json(indent=1) + "\n",
+        folder / PICTURE: png(draw(found)),
+    }
+    best = folder / BEST
+    if found.winner is None:
+        best.unlink(missing_ok=True)  # of an earlier verification
+    else:
+        files[best] = best_file.render(_configuration(found, plan, data))
+    return write_files(files)
+
+
+def _configuration(found: Verified, plan: Plan, data: StudyData) -> BestConfiguration:
+    """The winner's, with its objective on the machine's first layout."""
+    place = next(i for i, each in enumerate(found.candidates) if each.trial == found.winner)
+    default = next(i for i, each in enumerate(found.candidates) if each.trial == 0)
+    request = data.header.request.model_copy(update={"emulated": found.emulated})
+    return BestConfiguration.of(
+        request,
+        plan.trial(place, 0, found.winner or 0),
+        plan.results[place, 0],
+        default_value=plan.results[default, 0].objective,
+        date=datetime.now(UTC),
+        git_commit=commit_of(Path.cwd()),
+        verdict=found.verdict,
+    )

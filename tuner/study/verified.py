@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""verified.json: what a real kernel says of a simulated study's best configurations."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from tuner import ranking
+from tuner.declarations import KnobValue
+from tuner.model import Model
+from tuner.objective import OBJECTIVES
+from tuner.study.verdict import Contender, Difference, Kind, Verdict, difference
+from tuner.text import faster, percent, quantity
+
+FILE = "verified.json"
+BEST = "best-verified.yaml"
+PICTURE = "verified.png"
+PAGE = 4096
+"""Bytes, in the machine."""
+
+
+class Candidate(Model):
+    """A configuration, and what both say of it. `trial` is its number in the study, None of no
+    tiering. `simulated` is the objective there; `values` are those of the machine by layout of its
+    memory, None where a run failed, which `errors` tells."""
+
+    name: str
+    kind: Annotated[Kind, Field(strict=False)]
+    policy: str
+    trial: int | None
+    knobs: dict[str, KnobValue]
+    simulated: float | None
+    values: list[float | None] = Field(default_factory=list)
+    errors: list[str] = Field(default_factory=list)
+
+    @property
+    def contender(self) -> Contender:
+        return Contender(kind=self.kind, policy=self.policy, page_bytes=PAGE, values=self.values)
+
+    @property
+    def mean(self) -> float | None:
+        return self.contender.mean
+
+
+class Verified(Model):
+    """What a verification has found.
+
+    `unset` are knobs for which the machine has no setting, with the reason: all candidates have
+    their defaults. `verdict` is on the study's best against its defaults and no tiering in the
+    machine, `simulated` on the same three in the simulation; None if the study has no verdict.
+    `winner` is the trial to use, if there is one. `tau` is Kendall's, of the candidates' order in
+    the simulation and in the machine, over `pairs`.
+    """
+
+    study: str
+    emulated: str
+    objective: str
+    candidates: list[Candidate]
+    unset: dict[str, str]
+    verdict: Verdict
+    simulated: Verdict | None
+    winner: int | None
+    tau: float | None
+    pairs: int
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the machine advises what the simulation does; None if that does not advise."""
+        return None if self.simulated is None else self.verdict.advice is self.simulated.advice
+
+    def over(self, candidate: Candidate, kind: Kind) -> Difference | None:
+        """How much better it is in the machine than no tiering, or than the defaults."""
+        other = next(each for each in self.candidates if each.kind is kind)
+        if other is candidate:
+            return None
+        return difference(candidate.contender, other.contender, self.objective)
+
+    def simulated_over(self, candidate: Candidate, kind: Kind) -> float | None:
+        other = next(each for each in self.candidates if each.kind is kind)
+        if other is candidate or candidate.simulated is None or other.simulated is None:
+            return None
+        return OBJECTIVES[self.objective].gain(candidate.simulated, other.simulated)
+
+
+def agreement(candidates: Sequence[Candidate]) -> tuple[float | None, int]:
+    """Kendall's tau of the simulated and the measured order, and of how many pairs."""
+    both = [
+        (each.simulated, mean)
+        for each in candidates
+        if each.simulated is not None and (mean := each.mean) is not None
+    ]
+    orders = [
+        (ranking.order(a[0], b[0], ranking.NOISE), ranking.order(a[1], b[1], ranking.NOISE))
+        for a, b in itertools.combinations(both, 2)
+    ]
+    return ranking.tau(orders), len(orders)
+
+
+def rows(found: Verified) -> list[tuple[str, str, str, str, str, str]]:
+    """For a table: name, simulated and measured objective, and gains over no tiering (simulated,
+    measured) and over the defaults (measured)."""
+    unit = OBJECTIVES[found.objective].unit
+
+    def value(number: float | None) -> str:
+        return "failed" if number is None else quantity(number, unit)
+
+    def gain(of: Difference | None) -> str:
+        return "-" if of is None else faster(of.gain, of.half_width, found.objective)
+
+    shown = []
+    for each in found.candidates:
+        simulated = found.simulated_over(each, Kind.off)
+        shown.append(
+            (
+                each.name,
+                "-" if each.simulated is None else value(each.simulated),
+                value(each.mean),
+                "-" if simulated is None else faster(simulated, None, found.objective),
+                gain(found.over(each, Kind.off)),
+                gain(found.over(each, Kind.untuned)),
+            )
+        )
+    return shown
+
+
+COLUMNS = (
+    "",
+    ">simulated",
+    ">measured",
+    ">over no tiering: simulated",
+    ">measured",
+    ">over the defaults: measured",
+)
+
+
+def sentences(found: Verified) -> list[str]:
+    """What it comes to, for people."""
+    lines = [f"On the real kernel: {found.verdict.headline}."]
+    if found.simulated is None:
+        lines.append("The study has no verdict of its own to compare that with.")
+    elif found.holds:
+        lines.append("The simulation advises the same.")
+    else:
+        lines.append(f"The simulation advises something else: {found.simulated.headline}.")
+    best = next(each for each in found.candidates if each.kind is Kind.tuned)
+    if found.winner is not None and found.winner != best.trial:
+        lines.append(
+            f"Of the study's best trials number {found.winner} is better there than number "
+            f"{best.trial}, the best one in the simulation."
+        )
+    if found.winner is not None:
+        lines.append(f"{BEST} has the knobs to use.")
+    if found.tau is not None:
+        lines.append(
+            f"Kendall's tau of both orders is {found.tau:.2f} over {found.pairs} pairs of "
+            f"configurations; those within {percent(ranking.NOISE)} are ties."
+        )
+    for reason in dict.fromkeys(found.unset.values()):
+        names = ", ".join(name for name, why in found.unset.items() if why == reason)
+        lines.append(f"Kept at their defaults: {names} ({reason}).")
+    for each in found.candidates:
+        lines += [f"{each.name}: {error}" for error in dict.fromkeys(each.errors)]
+    return lines
