@@ -196,6 +196,7 @@ def verify(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="wall-clock seconds after which a run has failed (default: %(default)g)",
     )
+    mlflow_uri(parser)
     json(parser)
 
 

@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   }
   if (durations) {
     std::ranges::sort(seconds, std::greater{});
-    seconds.resize(std::min<std::size_t>(seconds.size(), 10));
+    seconds.resize(std::min<std::size_t>(seconds.size(), 40));
     for (const auto& [took, name] : seconds)
       std::cout << std::fixed << std::setprecision(2) << std::setw(8) << took << " s  " << name
                 << "\n";

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,18 @@ from tuner.emulate.machine import Machine
 from tuner.emulate.plan import Built
 from tuner.errors import UserError
 from tuner.optimize import verify
+from tuner.optimize.checks import Checks, Workers, bounds, judge
+from tuner.optimize.recall import remake
+from tuner.report.store import default_store
 from tuner.run import pool, streams
 from tuner.run.isolation import Isolation
-from tuner.run.trial import Status, Trial, TrialResult
+from tuner.run.trial import Status, Stream, Trial, TrialResult
 from tuner.study import best as best_file
 from tuner.study.events import Checked
 from tuner.study.log import FORMAT, StudyData, StudyHeader, StudyLog, TrialRecord, load, now
 from tuner.study.request import StudyRequest
 from tuner.study.verdict import Advice, Contender, Kind, decide
-from tuner.study.verified import BEST, FILE, PICTURE, Candidate, agreement, rows, sentences
+from tuner.study.verified import BEST, FILE, PICTURE, Candidate, agreement, read, rows, sentences
 
 FITTING = (
     *("--workload", "gups", "--policy", "nbt", "--ratio", "1:4", "--input", "emulated"),
@@ -299,33 +301,45 @@ def test_close_figures_are_ties() -> None:
 # --- The command ----------------------------------------------------------------------------------
 
 
+class Simulator(Workers):
+    """Runs the checks of a study at once."""
+
+    def pool(self, stream: Stream) -> Any:
+        seconds = {"first-touch": OFF, "all-fast": 2.0, "static-hot": 2.5, "nbt": 6.0}
+
+        def run(trial: Trial) -> TrialResult:
+            value = seconds.get(trial.scenario.policy, 6.5)
+            if trial.knobs.get("hot_threshold") == 20:
+                value = 4.0
+            value *= 1 + 0.001 * trial.scenario.seed
+            return result(self._request, trial.number, value)
+
+        return AtOnce(run)
+
+
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    """A study on disk."""
-    data = study(tmp_path)
+    """A study on disk that has ended."""
+    data = study(tmp_path, "--no-explain", "--out", str(tmp_path), "--name", "mine")
+    request = data.header.request
     with StudyLog(tmp_path / "mine", data.header) as log:
         for trial in data.trials:
             log.asked(trial.number, trial.origin, trial.knobs)
             assert trial.result is not None
             log.finished(trial.result)
-        for check in data.checks:
-            log.checked(check.purpose, check.scenario, check.knobs, check.result)
-    best = load(tmp_path / "mine").trials[3]
-    assert best.result is not None
-    request = data.header.request
-    best_file.write(
-        best_file.BestConfiguration.of(
-            request,
-            request.trial(3, best.knobs),
-            best.result,
-            default_value=6.0,
-            date=datetime.now(UTC),
-            git_commit=None,
-            verdict=SIMULATED,
-        ),
-        tmp_path / "mine" / best_file.FILE,
-    )
+        checks = Checks(request, log, Simulator(request, None), lambda _: None)
+        bounds(checks)
+        judge(checks, log.data)
+    remake(tmp_path / "mine")
     return tmp_path
+
+
+@pytest.fixture
+def tracked(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """In place of MLflow."""
+    folders: list[Path] = []
+    monkeypatch.setattr(command, "_track", lambda folder, _: folders.append(folder))
+    return folders
 
 
 def machine_of(
@@ -338,7 +352,10 @@ def machine_of(
 
 
 def test_the_command_writes_what_to_use(
-    stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stored: Path,
+    tracked: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = machine_of(monkeypatch, stored, (5.9, 6.0, 4.0, 5.2, 7.0))
     assert cli.main(words) == 0
@@ -348,6 +365,11 @@ def test_the_command_writes_what_to_use(
     assert (folder / PICTURE).read_bytes().startswith(b"\x89PNG")
     kept = json.loads((folder / FILE).read_text())
     assert kept["winner"] == 3 and len(kept["candidates"][2]["values"]) == 3
+    page = (folder / "report.html").read_text()
+    assert "On a real kernel" in page and "The simulation advises the same." in page
+    capsys.readouterr()
+    assert cli.main(["export", str(folder), "-o", str(stored / "a.tar.gz")]) == 0
+    assert "not included: what `tune verify` found" in capsys.readouterr().err
     best = best_file.read(folder / BEST)
     assert best.scenario.substrate == "emulated"
     assert best.provenance.emulated == Machine().name
@@ -360,15 +382,48 @@ def test_the_command_writes_what_to_use(
     said = json.loads(capsys.readouterr().out)
     assert said["holds"] is False and said["winner"] is None
     assert not (folder / BEST).exists()
+    assert "The simulation advises something else" in (folder / "report.html").read_text()
+    assert tracked == [folder, folder]
     assert cli.main(["check", str(folder)]) == 0
 
 
+@pytest.mark.usefixtures("tracked")
 def test_a_machine_that_runs_nothing_is_a_failure(
     stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = machine_of(monkeypatch, stored, (None,) * 5)
     assert cli.main(words) == 1
     assert "failed: no" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_mlflow_shows_it(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = machine_of(monkeypatch, stored, (5.9, 6.0, 4.0, 5.2, 7.0))
+    assert cli.main(words) == 0
+    from mlflow import MlflowClient
+
+    client = MlflowClient(default_store(stored))
+    found = [
+        run
+        for experiment in client.search_experiments()
+        for run in client.search_runs([experiment.experiment_id])
+        if "verified" in run.data.tags
+    ]
+    (run,) = found
+    assert run.data.metrics["verified/gain"] == pytest.approx(0.5)
+    assert run.data.metrics["verified/holds"] == 1
+    assert run.data.metrics["verified/tau"] == 1
+    files = {each.path for each in client.list_artifacts(run.info.run_id)}
+    assert {FILE, BEST, PICTURE} <= files
+
+
+def test_a_damaged_file_is_named(stored: Path) -> None:
+    path = stored / "mine" / FILE
+    assert read(path.parent) is None
+    for content in ("{", "{}"):
+        path.write_text(content)
+        with pytest.raises(UserError, match=rf"{path}: .*; `tune verify` makes it again"):
+            read(path.parent)
 
 
 def test_a_study_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

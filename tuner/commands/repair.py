@@ -12,11 +12,11 @@ from tuner.optimize.recall import recall
 from tuner.report import page
 from tuner.report.store import default_store
 from tuner.report.tracking import restore
-from tuner.study import best, log
+from tuner.study import best, log, verified
 from tuner.study.log import StudyLog
 from tuner.terminal import print_json, say
 
-FILES = (page.PAGE, page.BARS, best.FILE, best.MINIMAL)
+FILES = (page.PAGE, page.BARS, best.FILE, best.MINIMAL, *verified.FILES)
 
 
 def run(args: Namespace) -> int:

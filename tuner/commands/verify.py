@@ -7,12 +7,15 @@ from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tuner.commands import repair
 from tuner.emulate import trials
 from tuner.errors import UserError, brief
 from tuner.files import write_files
 from tuner.optimize import verify
+from tuner.optimize.recall import remake
 from tuner.optimize.verify import Plan
 from tuner.report.pictures import png
+from tuner.report.store import default_store
 from tuner.report.verification import draw
 from tuner.run import pool
 from tuner.run.settings import checked_name
@@ -51,6 +54,9 @@ def run(args: Namespace) -> int:
         workers.close()
     found = verify.judge(plan, data, _verdict(data))
     written = _write(found, plan, data)
+    if found.simulated is not None:  # the study has ended: its report and MLflow show it, too
+        remake(data.directory)
+        _track(data.directory, args.mlflow_uri or default_store(data.directory.parent))
     if args.json:
         content = found.model_dump(mode="json")
         print_json({**content, "holds": found.holds, "files": [str(path) for path in written]})
@@ -96,6 +102,13 @@ def _write(found: Verified, plan: Plan, data: StudyData) -> list[Path]:
     else:
         files[best] = best_file.render(_configuration(found, plan, data))
     return write_files(files)
+
+
+def _track(folder: Path, uri: str) -> None:
+    try:
+        repair.add(folder, uri)
+    except UserError as error:
+        say(f"tune: warning: {error}; `tune repair` tries again")
 
 
 def _configuration(found: Verified, plan: Plan, data: StudyData) -> BestConfiguration:

@@ -18,9 +18,11 @@ from tuner.declarations import KnobValue
 from tuner.files import write_files
 from tuner.objective import OBJECTIVES
 from tuner.report.conclusion import Conclusion, rows, share, text
+from tuner.report.verification import draw
 from tuner.study.explanation import KEEP, Explanation
 from tuner.study.log import StudyData, TrialRecord
 from tuner.study.verdict import Kind, Verdict
+from tuner.study.verified import Verified, read, sentences
 from tuner.text import short
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 BARS = "importance.png"
+KERNEL = "On a real kernel"
 BLUE, RED, GREY = "#1f6feb", "#d1242f", "#8a8f98"
 SERIES = ("operations_per_second", "fast_hit_ratio", "promotions", "demotions", "migrated_bytes")
 """Time series that are drawn, where a trial has them: those that show why one is faster."""
@@ -44,7 +47,10 @@ def write(study: StudyData, conclusion: Conclusion) -> list[Path]:
     series = _series(study)
     if series is not None:
         pictures.append(("Default against best, over time", _png(series)))
-    page = _page(study, conclusion, pictures)
+    verified = read(study.directory)
+    if verified is not None:
+        pictures.append((KERNEL, _png(draw(verified))))
+    page = _page(study, conclusion, pictures, verified)
     return write_files({study.directory / PAGE: page, study.directory / BARS: bars})
 
 
@@ -198,7 +204,12 @@ pre { background: #f6f8fa; padding: .8rem; overflow-x: auto; } small { color: #5
 """
 
 
-def _page(study: StudyData, conclusion: Conclusion, pictures: list[tuple[str, bytes]]) -> str:
+def _page(
+    study: StudyData,
+    conclusion: Conclusion,
+    pictures: list[tuple[str, bytes]],
+    verified: Verified | None,
+) -> str:
     request = study.header.request
     parts = [
         f"<h1>{html.escape(conclusion.verdict.headline)}</h1>",
@@ -211,6 +222,8 @@ def _page(study: StudyData, conclusion: Conclusion, pictures: list[tuple[str, by
             f'<h2>{html.escape(title)}</h2><img alt="{html.escape(title)}" '
             f'src="data:image/png;base64,{encoded}">'
         )
+    if verified is not None:
+        parts.append(f"<pre>{html.escape(chr(10).join(sentences(verified)))}</pre>")
     parts += [_knob_table(study, conclusion), _failures(study)]
     parts.append(
         f"<p><small>{html.escape(request.study)}; engine {html.escape(request.engine_version)} "

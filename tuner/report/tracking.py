@@ -43,6 +43,7 @@ from tuner.scenario import label
 from tuner.study.log import HEADER, StudyData, TrialRecord
 from tuner.study.public import without_passwords
 from tuner.study.verdict import Difference
+from tuner.study.verified import figures, read
 
 POINTS = 200  # of a time series, at most
 ROWS = 1000  # metric values per trial, at most; also MLflow's limit for one call
@@ -377,6 +378,9 @@ class _Store:
                 metrics[name] = found.gain
                 if found.half_width is not None:
                     metrics[f"{name}_half_width"] = found.half_width
+        verified = read(self._study.directory)
+        if verified is not None:
+            metrics |= {f"verified/{name}": value for name, value in figures(verified).items()}
         tags = {
             "verdict": verdict.headline,
             "advice": verdict.advice.value,
@@ -384,6 +388,8 @@ class _Store:
             "importance_forest.method": forest.method,
             "importance_forest.reliability": forest.reliability,
         }
+        if verified is not None:
+            tags["verified"] = verified.verdict.headline
         self._client.log_batch(
             self._parent,
             metrics=[self._metric(k, v, now, 0) for k, v in metrics.items() if _finite(v)],

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from tuner import ranking
 from tuner.declarations import KnobValue
+from tuner.documents.document import first_of
+from tuner.documents.reading import parse_model, read_bytes
+from tuner.errors import UserError
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
 from tuner.study.verdict import Contender, Difference, Kind, Verdict, difference
@@ -19,6 +23,8 @@ from tuner.text import faster, percent, quantity
 FILE = "verified.json"
 BEST = "best-verified.yaml"
 PICTURE = "verified.png"
+FILES = (FILE, BEST, PICTURE)
+LARGEST = 16_000_000
 PAGE = 4096
 """Bytes, in the machine."""
 
@@ -86,6 +92,18 @@ class Verified(Model):
         return OBJECTIVES[self.objective].gain(candidate.simulated, other.simulated)
 
 
+def read(directory: Path) -> Verified | None:
+    """Of a study's folder; None if there is none. UserError naming the file if it is damaged."""
+    path = directory / FILE
+    try:
+        return parse_model(read_bytes(path, LARGEST, follow=False), Verified)
+    except FileNotFoundError:
+        return None
+    except (ValidationError, ValueError) as error:
+        reason = first_of(error) if isinstance(error, ValidationError) else str(error)
+        raise UserError(f"{path}: {reason}; `tune verify` makes it again") from error
+
+
 def agreement(candidates: Sequence[Candidate]) -> tuple[float | None, int]:
     """Kendall's tau of the simulated and the measured order, and of how many pairs."""
     both = [
@@ -125,6 +143,18 @@ def rows(found: Verified) -> list[tuple[str, str, str, str, str, str]]:
             )
         )
     return shown
+
+
+def figures(found: Verified) -> dict[str, float]:
+    """For MLflow: gains of the study's best on the real kernel, and how both orders agree."""
+    verdict = found.verdict
+    gains = {"gain": verdict.gain, "over_first_touch": verdict.over_first_touch}
+    known = {name: gain.gain for name, gain in gains.items() if gain is not None}
+    if found.tau is not None:
+        known["tau"] = found.tau
+    if found.holds is not None:
+        known["holds"] = float(found.holds)
+    return known
 
 
 COLUMNS = (
