@@ -177,7 +177,7 @@ def verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layouts",
         type=count(100),
-        default=3,
+        default=5,
         metavar="N",
         help="of memory, each a run of every configuration (default: %(default)s)",
     )

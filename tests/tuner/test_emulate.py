@@ -13,6 +13,7 @@ import pytest
 
 from tuner import engine, tierd
 from tuner.commands import emulate
+from tuner.documents.machine import MachineSpec
 from tuner.emulate import debian, guest, plan
 from tuner.emulate.guest import Qemu, Timing, Tools
 from tuner.emulate.initramfs import archive
@@ -126,7 +127,13 @@ def test_a_key_has_all_that_a_run_depends_on(monkeypatch: pytest.MonkeyPatch) ->
     request = request_of("nbt")
     same = request.model_copy(update={"workload": "another name", "input": "of the same"})
     assert same.key == request.key
+    document = request.machine.model_dump(mode="json")
+    document["tiering"]["first_touch_us"] += 1  # which the simulator alone goes by
+    simulated = request.model_copy(update={"machine": MachineSpec.model_validate(document)})
+    assert simulated.key == request.key
+    document["slow"]["latency_ns"] += 1
     others = [
+        request.model_copy(update={"machine": MachineSpec.model_validate(document)}),
         request.model_copy(update={"layout": 1}),
         request.model_copy(update={"daemons": "shared"}),
         request.model_copy(update={"knobs": request.knobs | {"hot_threshold": 20.0}}),

@@ -30,7 +30,7 @@ from tuner.text import quantity
 
 POLL_SECONDS = 0.5  # between two checks for deadlines and Ctrl-C while trials run
 
-HELD_OUT_EMULATED = 3
+HELD_OUT_EMULATED = 5
 
 FIRST_CHECK = 1_000_000
 """Checks have numbers from here on, above those of all trials."""

@@ -10,6 +10,7 @@ from tuner.errors import one_line
 from tuner.objective import OBJECTIVES
 from tuner.report.importance import Importance
 from tuner.report.risk import risk
+from tuner.run.isolation import simulates
 from tuner.study import best as best_file
 from tuner.study.explanation import KEEP, Explanation
 from tuner.study.log import StudyData
@@ -49,7 +50,7 @@ def text(study: StudyData, conclusion: Conclusion) -> str:
         lines.append(f"all of it is in {one_line(study.directory)}")
         return "\n".join(lines)
     lines += _values(study, verdict)
-    if known := risk():
+    if request.emulated is None and simulates(request.isolation) and (known := risk()):
         lines.append(f"risk     {known}")
     lines += _explanation(conclusion)
     config = str(study.directory / best_file.FILE)
