@@ -574,53 +574,64 @@ def service() -> str:
     return f"```ini\n{text.split(chr(10), 1)[1].rstrip()}\n```"
 
 
-def emulated_cells() -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Cells by workload and ratio, those of `first-touch` first."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+def emulated_cells() -> dict[tuple[str, str], dict[str, list[dict[str, Any]]]]:
+    """Cells by workload and ratio, then by policy, `first-touch` first: one for each layout."""
+    found: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
     for cell in results("emulated.json")["cells"]:
-        found.setdefault((cell["workload"], cell["ratio"]), []).append(cell)
-    for cells in found.values():
-        cells.sort(key=lambda cell: (cell["policy"] != "first-touch", cell["policy"]))
-    return found
-
-
-def relative_times(cells: Sequence[dict[str, Any]]) -> dict[tuple[str, int], tuple[float, float]]:
-    """Run time of each policy and layout as a share of first-touch's: emulated and simulated."""
-    times = {(c["policy"], c["layout"]): c["figures"]["run time, s"] for c in cells}
+        cells = found.setdefault((cell["workload"], cell["ratio"]), {})
+        cells.setdefault(cell["policy"], []).append(cell)
     return {
-        (policy, layout): (
-            emulated / times["first-touch", layout][0],
-            simulated / times["first-touch", layout][1],
-        )
-        for (policy, layout), (emulated, simulated) in times.items()
+        place: dict(sorted(cells.items(), key=lambda each: (each[0] != "first-touch", each[0])))
+        for place, cells in found.items()
     }
 
 
+def relative_times(
+    cells: Mapping[str, Sequence[dict[str, Any]]],
+) -> dict[str, tuple[list[float], float]]:
+    """Of each policy the run time as a share of first-touch's on the same layout: those of the
+    machine's layouts, and the mean of the simulator's."""
+    still = {cell["layout"]: cell["figures"]["run time, s"] for cell in cells["first-touch"]}
+    found = {}
+    for policy, each in cells.items():
+        times = [(cell["figures"]["run time, s"], still[cell["layout"]]) for cell in each]
+        real = [one[0] / other[0] for one, other in times]
+        found[policy] = real, statistics.fmean(one[1] / other[1] for one, other in times)
+    return found
+
+
 def emulated() -> str:
-    def number(figure: float | None) -> str:
-        return "-" if figure is None else f"{figure:,.0f}"
+    def means(cells: Sequence[dict[str, Any]], what: str) -> list[str]:
+        pairs = [cell["figures"][what] for cell in cells]
+        return [
+            "-" if None in figures else f"{statistics.fmean(figures):,.0f}"
+            for figures in zip(*pairs, strict=True)
+        ]
 
     rows = []
     for (workload, ratio), cells in emulated_cells().items():
         times = relative_times(cells)
-        for cell in cells:
-            real, simulated = times[cell["policy"], cell["layout"]]
-            of = cell["figures"]
-            hits = [number(each) for each in of["misses served by the fast tier, %"]]
-            moved = [number(each) for each in of["migrated pages in all"]]
+        for policy, each in cells.items():
+            real, simulated = times[policy]
+            seconds = statistics.fmean(cell["figures"]["run time, s"][0] for cell in each)
+            spread = "" if len(real) == 1 else f"{min(real):.3f} to {max(real):.3f}"
             rows.append(
                 (
                     f"`{workload}` {ratio}",
-                    f"`{cell['policy']}`",
-                    f"{of['run time, s'][0]:.2f}",
-                    f"{real:.3f}",
+                    f"`{policy}`",
+                    str(len(real)),
+                    f"{seconds:.2f}",
+                    f"{statistics.fmean(real):.3f}",
+                    spread,
                     f"{simulated:.3f}",
-                    *hits,
-                    *moved,
+                    *means(each, "misses served by the fast tier, %"),
+                    *means(each, "migrated pages in all"),
                 )
             )
-    head = ("workload", "policy", "run time, s", "to first-touch", "simulated", "fast hits, %")
-    return table((*head, "simulated", "pages moved", "simulated"), rows)
+    head = ("workload", "policy", "layouts", "run time, s", "to first-touch", "of which")
+    return table(
+        (*head, "simulated", "fast hits, %", "simulated", "pages moved", "simulated"), rows
+    )
 
 
 def emulated_costs() -> str:
@@ -642,11 +653,20 @@ def emulated_costs() -> str:
 
 
 def emulated_sentence() -> str:
-    """The two figures that lead: the order of policies, and errors of run time."""
-    pairs, errors, reversed_far, far = [], [], 0, 0
+    """The two figures that lead, the order of policies and errors of run time, beside what layouts
+    change in the machine itself."""
+    pairs, errors, spreads, reversed_far, far = [], [], [], 0, 0
     for cells in emulated_cells().values():
-        times = relative_times(cells)
-        errors += [abs(a - b) * 100 for name, (a, b) in times.items() if name[0] != "first-touch"]
+        times = {
+            policy: (statistics.fmean(real), said)
+            for policy, (real, said) in relative_times(cells).items()
+        }
+        errors += [abs(a - b) * 100 for name, (a, b) in times.items() if name != "first-touch"]
+        spreads += [
+            (max(real) - min(real)) * 100
+            for real, _ in relative_times(cells).values()
+            if len(real) > 1
+        ]
         for one, two in itertools.combinations(times.values(), 2):
             real = ranking.order(one[0], two[0], ranking.NOISE)
             said = ranking.order(one[1], two[1], ranking.NOISE)
@@ -657,11 +677,13 @@ def emulated_sentence() -> str:
     found = ranking.tau(pairs)
     within = sum(error <= 10 for error in errors)
     counted = f"{reversed_far} of {far} pairs" if far else "no pair is that far apart"
+    most = max(spreads, default=0)
     return (
         f"Kendall's tau of the order of policies is {found:.2f} over {len(pairs)} pairs, and "
         f"reversals where the machine's run times differ by more than 10 %: {counted}. Run time "
         f"relative to first-touch is within 10 points in {within} of {len(errors)} cells; the "
         f"largest error is {max(errors):,.0f} points."
+        + (f" Layouts of memory change one by up to {most:,.0f} points in the machine." * bool(most))
     )
 
 

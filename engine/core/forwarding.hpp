@@ -53,6 +53,8 @@ class ForwardingMemory : public Memory {
   std::uint64_t protect(PageRange range, Tiers which, PageMask untouched) override {
     return inner_.protect(range, which, untouched);
   }
+  void fault_again(PageId page, std::uint32_t times) override { inner_.fault_again(page, times); }
+  void leave_protected(std::span<const PageId> pages) override { inner_.leave_protected(pages); }
   void accessed(PageRange range, PageMask out, bool clear) override {
     inner_.accessed(range, out, clear);
   }

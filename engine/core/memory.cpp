@@ -20,6 +20,10 @@ std::size_t Memory::reshape(Change, std::span<const PageId>) {
 
 std::uint64_t Memory::protect(PageRange, Tiers, PageMask) { lacks("protect", "hint faults"); }
 
+void Memory::fault_again(PageId, std::uint32_t) { lacks("fault_again", "hint faults"); }
+
+void Memory::leave_protected(std::span<const PageId>) { lacks("leave_protected", "hint faults"); }
+
 void Memory::accessed(PageRange, PageMask, bool) { lacks("accessed", "accessed bits"); }
 
 void Memory::accessed(std::span<const PageId>, PageMask, bool) {

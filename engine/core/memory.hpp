@@ -73,6 +73,12 @@ class Memory {
   /// the range, and tells which of these pages had been protected already and not been accessed
   /// since. The application pays, as for a kernel's task work. Need::faults.
   virtual std::uint64_t protect(PageRange range, Tiers which, PageMask untouched);
+  /// During on_faults(), of a page that has just faulted: its thread does not get through, and
+  /// faults so many times again before it goes on. The application pays. Need::faults.
+  virtual void fault_again(PageId page, std::uint32_t times);
+  /// During on_migrated(), of pages that have just moved: they are mapped without access rights, as
+  /// if protected, which takes nothing beyond the move. Need::faults.
+  virtual void leave_protected(std::span<const PageId> pages);
   /// Which pages of `range` have been accessed since their accessed bit was last cleared; with
   /// `clear` the bits are cleared. Absent pages have not. Nothing is kept before the first call
   /// with `clear`: until then every page has been accessed. A huge page has one bit, so that its

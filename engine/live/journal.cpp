@@ -61,6 +61,8 @@ enum class Kind : std::uint8_t {
   probe,
   quantum,
   site,
+  fault_again,
+  leave_protected,
   end,
 };
 constexpr std::string_view kind_names[] = {
@@ -72,6 +74,7 @@ constexpr std::string_view kind_names[] = {
     "set_movers",  "set_watermarks", "reshape",      "set_sampling",
     "counters",    "protect",        "accessed",     "accessed",
     "probe",       "quantum",        "site",
+    "fault_again", "leave_protected",
 };
 static_assert(std::size(kind_names) == static_cast<std::size_t>(Kind::end));
 std::string_view name(Kind kind) { return kind_names[static_cast<std::size_t>(kind)]; }
@@ -417,6 +420,14 @@ class JournaledMemory final : public ForwardingMemory {
     book_.write(Kind::protect, range, which, untouched.empty(), copy(untouched), count);
     return count;
   }
+  void fault_again(PageId page, std::uint32_t times) override {
+    inner().fault_again(page, times);
+    book_.write(Kind::fault_again, page, times);
+  }
+  void leave_protected(std::span<const PageId> pages) override {
+    inner().leave_protected(pages);
+    book_.write(Kind::leave_protected, digest(pages));
+  }
   void accessed(PageRange range, PageMask out, bool clear) override {
     inner().accessed(range, out, clear);
     book_.write(Kind::accessed_range, range, clear, copy(out));
@@ -567,6 +578,12 @@ class PlayedMemory final : public Memory {
     asked(Kind::protect, range, which, untouched.empty());
     fill(untouched, read<std::vector<std::uint64_t>>());
     return read<std::uint64_t>();
+  }
+  void fault_again(PageId page, std::uint32_t times) override {
+    asked(Kind::fault_again, page, times);
+  }
+  void leave_protected(std::span<const PageId> pages) override {
+    asked(Kind::leave_protected, digest(pages));
   }
   void accessed(PageRange range, PageMask out, bool clear) override {
     fill(out, answer<std::vector<std::uint64_t>>(Kind::accessed_range, range, clear));

@@ -151,6 +151,8 @@ void plan_tpp(KernelPlanner& plan, const std::optional<Nodes>& named) {
     const std::string value = plan.whole(plan.knobs().real("demote_scale_factor") * 10000, from);
     plan.set(scale, value, from);
   }
+  plan.leave("port", "what a fault does is the kernel's code",
+             plan.knobs().choice("port") == "paper");
   plan.leave("activation", "when a fault makes a page active is the kernel's code");
   set_marks(plan);
   leave_reclaim(plan);

@@ -16,6 +16,14 @@
 // say; else the fault counts as an access. By the paper that puts an inactive page on the active
 // list; by the code it follows the kernel's rule of two touches, so that a third fault promotes.
 //
+// Linux 5.15 with the patches as Soar/Alto's artifact has them (https://github.com/MoatLab/SoarAlto)
+// does two things more (`port`). A demoted page is mapped without access, so that its next access
+// faults at once, whatever the scan has reached. And the fault of an inactive page returns before
+// access to it is restored: the thread faults again until the page is active. Each second fault
+// adds it to the batch of pages to be activated, which is gone through once it has 15 entries
+// (mm/swap.c, mark_page_accessed, activate_page, PAGEVEC_SIZE), or at once for a huge page: 30
+// faults, or two. Then the page is promoted. The numbers follow from the code, not from a run of it.
+//
 // demote_mark_   share of the fast tier that is kept free: demote_scale_factor, but no less than
 //                twice the high watermark
 //
@@ -32,13 +40,41 @@ namespace {
 
 class Tpp final : public TppPolicy {
  public:
-  explicit Tpp(const PolicyContext& context) : TppPolicy(context, Tiers::slow) {}
+  explicit Tpp(const PolicyContext& context)
+      : TppPolicy(context, Tiers::slow),
+        repeats_(context.knobs.choice("port") == "linux-5.15"),
+        batch_(memory_.page_bytes() > base_page ? 1 : 15) {}
 
   void on_faults(std::span<const Fault> faults, Nanos now) override {
     promote(faults, room_above(marks_.min), Way::in_fault,
-            [this](const Fault& fault) { return touch(fault); });
+            [this](const Fault& fault) { return repeats_ ? activate(fault) : touch(fault); });
     keep_room(now);
   }
+  void on_migrated(std::span<const MigrationResult> results, Nanos now) override {
+    TppPolicy::on_migrated(results, now);
+    if (!repeats_) return;
+    demoted_.clear();
+    for (const MigrationResult& result : results)
+      if (result.outcome == Outcome::done && result.to == Tier::slow)
+        demoted_.push_back(result.page);
+    if (!demoted_.empty()) memory_.leave_protected(demoted_);
+  }
+
+ private:
+  /// Faults again and again until the page is active.
+  bool activate(const Fault& fault) {
+    using enum track::LruLists::List;
+    lists_.found(fault.page, fault.tier);
+    if (lists_.on(active, fault.page)) return true;
+    memory_.fault_again(fault.page, 2 * batch_ - (lists_.referenced(fault.page) ? 1 : 0));
+    lists_.put(fault.page, active);
+    return true;
+  }
+
+  static constexpr std::uint64_t base_page = 4096;
+  const bool repeats_;
+  const std::uint32_t batch_;
+  std::vector<PageId> demoted_;  // scratch
 };
 
 const RegisterPolicy tpp_policy{regulate::with_aol<make_policy<Tpp>, regulate::Thins::requests>({
@@ -48,7 +84,10 @@ const RegisterPolicy tpp_policy{regulate::with_aol<make_policy<Tpp>, regulate::T
     .citation = "Maruf et al., TPP: Transparent Page Placement for CXL-Enabled Tiered-Memory, "
                 "ASPLOS 2023",
     .addresses = {"https://doi.org/10.1145/3582016.3582063"},
-    .knobs = tpp_knobs(),
+    .knobs = knob::list(
+        tpp_knobs(),
+        knob::choice("port", {"paper", "linux-5.15"}, "Soar/Alto's artifact: TPP on Linux 5.15",
+                     "what becomes of demoted pages, and of the fault of an inactive one")),
     .traits = {.needs = Need::faults | Need::accessed_bits},
 })};
 

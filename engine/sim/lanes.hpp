@@ -89,9 +89,9 @@ class Lanes {
   void count_fault(std::uint32_t stream_class) {
     lanes_[info_.classes[stream_class].lane].faults += scale_;
   }
-  /// A hint fault of a thread of the class; and pages that it moves in it.
-  void take_fault(std::uint32_t stream_class) {
-    move_in_fault(stream_class, profile_.hint_fault_us * 1e3 * scale_);
+  /// Hint faults of a thread of the class; and pages that it moves in one.
+  void take_faults(std::uint32_t stream_class, double count) {
+    move_in_fault(stream_class, count * profile_.hint_fault_us * 1e3 * scale_);
   }
   void move_in_fault(std::uint32_t stream_class, double thread_ns) {
     lanes_[info_.classes[stream_class].lane].in_faults_ns += thread_ns;

@@ -123,6 +123,11 @@ std::size_t Machine::request(Tier to, std::span<const PageId> pages, Way way) {
   return pages.size();
 }
 
+void Machine::fault_again(PageId page, std::uint32_t times) {
+  thread_.check();
+  traps_.fault_again(page, times, lanes_);
+}
+
 void Machine::charge(Work kind, std::uint64_t times, Payer by) {
   tiering_.bring_lines(kind, times);
   if (by == Payer::application) {

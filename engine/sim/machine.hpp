@@ -80,6 +80,12 @@ class Machine final : public Memory {
     return sampler_.granted();
   }
   [[nodiscard]] Counters counters() const override { return ledger_.counters(); }
+  /// Throws std::logic_error outside on_faults() and for other pages.
+  void fault_again(PageId page, std::uint32_t times) override;
+  void leave_protected(std::span<const PageId> pages) override {
+    thread_.check();
+    traps_.leave_protected(pages, lanes_.now_ns());
+  }
   std::uint64_t protect(PageRange range, Tiers which, PageMask untouched) override {
     TT_ASSERT(untouched.empty() || untouched.size() == mask_words(range.count));
     return traps_.protect(range, which, untouched, lanes_.now_ns());

@@ -47,17 +47,27 @@ Traps::Traps(PageTable& pages, Ledger& ledger, const MachineProfile& profile, do
   ledger_.counters().threads = threads;
 }
 
-std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, double now_ns) {
+std::uint64_t Traps::guard(PageRange range, Tiers which, PageMask untouched, double now_ns) {
   if (!protected_at_ms_) protected_at_ms_ = PerPage<std::uint32_t>{pages_.size()};
-  range = pages_.known(range);
   fresh_.resize(mask_words(range.count));
   const std::uint64_t count = pages_.arm(Trap::guarded, range, which, untouched, fresh_);
-  if (count == 0) return 0;
   const auto stamp = static_cast<std::uint32_t>(std::llround(now_ns / 1e6));
   for (std::size_t word = 0; word < fresh_.size(); ++word)
     for (std::uint64_t bits = fresh_[word]; bits != 0; bits &= bits - 1)
       protected_at_ms_[range.first.value + word * 64 +
                        static_cast<std::uint64_t>(std::countr_zero(bits))] = stamp;
+  ledger_.counters().protected_pages += static_cast<double>(count);
+  return count;
+}
+
+void Traps::leave_protected(std::span<const PageId> pages, double now_ns) {
+  for (const PageId page : pages) (void)guard(pages_.unit(page.value), Tiers::both, {}, now_ns);
+}
+
+std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, double now_ns) {
+  range = pages_.known(range);
+  const std::uint64_t count = guard(range, which, untouched, now_ns);
+  if (count == 0) return 0;
   // A unit has one entry.
   std::uint64_t entries = count;
   if (pages_.mixed())
@@ -72,7 +82,6 @@ std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, d
   application_ns_ += real * profile_.pte_ns + threads_ * profile_.tlb_flush_us * 1e3;
   ledger_.counters().protect_seconds +=
       (real * profile_.pte_ns + profile_.tlb_flush_us * 1e3) * 1e-9;
-  ledger_.counters().protected_pages += static_cast<double>(count);
   ledger_.sums()[Sum::pages_protected] += real;
   return count;
 }
@@ -198,7 +207,7 @@ double Traps::deliver(double until_ns, double late_ns, Lanes& lanes, Policy& pol
   const Fault fault{PageId{first.page}, pages_.tier_of(first.page), first.kind,
                     whole_ns(std::max(since_ns, 0.0))};
   pages_.disarm(Trap::guarded, first.page);
-  lanes.take_fault(first.stream_class);
+  lanes.take_faults(first.stream_class, 1);
   ledger_.counters().hint_faults += 1;
   ledger_.counters().protected_pages -= static_cast<double>(pages_.unit(first.page).count);
   ledger_.sums()[Sum::hint_faults] += scale_;
@@ -217,6 +226,15 @@ std::optional<std::uint32_t> Traps::faulted(PageId page) const {
   if (faulted_ == nullptr || pages_.unit(page.value).first.value != faulted_->page)
     return std::nullopt;
   return faulted_->stream_class;
+}
+
+void Traps::fault_again(PageId page, std::uint32_t times, Lanes& lanes) {
+  const auto stream_class = faulted(page);
+  if (!stream_class)
+    throw std::logic_error("Memory::fault_again: for a page that has not just faulted");
+  lanes.take_faults(*stream_class, times);
+  ledger_.counters().hint_faults += times;
+  ledger_.sums()[Sum::hint_faults] += times * scale_;
 }
 
 bool Traps::consistent() const {

@@ -46,6 +46,7 @@ class Traps {
 
   // As in Memory.
   std::uint64_t protect(PageRange range, Tiers which, PageMask untouched, double now_ns);
+  void leave_protected(std::span<const PageId> pages, double now_ns);
   void accessed(PageRange range, PageMask out, bool clear);
   void accessed(std::span<const PageId> pages, PageMask out, bool clear);
   void probe(std::span<const Probe> probes, double now_ns);
@@ -67,6 +68,8 @@ class Traps {
   void arm_probes();
   /// During on_faults(): the class of the access that faulted on the page, if any did.
   [[nodiscard]] std::optional<std::uint32_t> faulted(PageId page) const;
+  /// During on_faults(): the thread that faulted on the page faults so many times again.
+  void fault_again(PageId page, std::uint32_t times, Lanes& lanes);
   /// The block has been played; and so much of it has passed.
   void begin(const trace::Block& block) { again_.begin(block); }
   void passed(double share) { again_.at(share); }
@@ -102,6 +105,8 @@ class Traps {
     double end_ns = 0;
   };
   void arm(const Probe& probe);
+  /// Takes the access rights, and keeps the time; the pages are in fresh_.
+  std::uint64_t guard(PageRange range, Tiers which, PageMask untouched, double now_ns);
   void look(Probe& probe, double start_ns, double end_ns);
   void answer_probes(double block_ns, double now_ns, Policy& policy);
 

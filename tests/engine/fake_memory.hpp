@@ -175,6 +175,7 @@ class FakeMemory final : public Memory {
   std::array<std::uint64_t, work_count> charged{};
   std::array<std::uint64_t, work_count> charged_application{};
   Nanos clock{};                          // when pages are protected
+  std::map<PageId, std::uint64_t> faults_again;  // by page
   std::deque<std::vector<Probe>> rounds;  // probes without an answer
   std::vector<std::pair<Change, PageId>> reshapes;
   std::vector<Movers> movers;  // every request made
@@ -253,6 +254,10 @@ class FakeMemory final : public Memory {
     });
     now.protect_seconds += static_cast<double>(count) * protect_seconds_a_page;
     return count;
+  }
+  void fault_again(PageId page, std::uint32_t times) override { faults_again[page] += times; }
+  void leave_protected(std::span<const PageId> pages) override {
+    for (const PageId page : pages) protected_at_.try_emplace(page, clock);
   }
   /// A unit has one bit, its first page's.
   void accessed(PageRange range, PageMask out, bool clear) override {

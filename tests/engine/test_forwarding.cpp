@@ -82,6 +82,14 @@ class NotedMemory final : public Memory {
     untouched[0] = 5;
     return note("protect", 72);
   }
+  void fault_again(PageId page, std::uint32_t times) override {
+    CHECK(page == PageId{3} && times == 30);
+    note("fault_again", 0);
+  }
+  void leave_protected(std::span<const PageId> pages) override {
+    CHECK_EQ(pages.size(), 5u);
+    note("leave_protected", 0);
+  }
   void accessed(PageRange range, PageMask out, bool clear) override {
     CHECK(range == (PageRange{{3}, 4}) && clear);
     out[0] = note("accessed", 73);
@@ -221,6 +229,8 @@ TEST("forwarding: every function of Memory reaches the inner one, with its argum
   CHECK_EQ(memory.counters().a3_reads, 71.0);
   CHECK_EQ(memory.protect({{3}, 4}, Tiers::fast, mask), 72u);
   CHECK_EQ(mask[0], 5u);
+  memory.fault_again({3}, 30);
+  memory.leave_protected(std::vector<PageId>(5));
   memory.accessed({{3}, 4}, mask, true);
   CHECK_EQ(mask[0], 73u);
   memory.accessed(std::vector<PageId>(2), mask, false);

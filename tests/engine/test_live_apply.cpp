@@ -192,6 +192,7 @@ TEST("live apply: each knob of NUMA balancing is written, or listed with a reaso
                                 {"reclaim_scan_rate", 8.0},
                                 {"lru_gib", 512.0}}));
   check_knobs("tpp", with_scan({{"demote_scale_factor", 0.05},
+                                {"port", "linux-5.15"},
                                 {"activation", "code"},
                                 {"reclaim_scan_rate", 8.0},
                                 {"lru_gib", 512.0}}));

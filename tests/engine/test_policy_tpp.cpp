@@ -54,6 +54,12 @@ const RegisterEffects effects{
                return r.gauge("scan_period_ms");
              }},
             {"demote_scale_factor", 0.05, 0.5, Then::more, demoted_soon},
+            {"port", std::string{"paper"}, std::string{"linux-5.15"}, Then::more,
+             [](Rig& r) {
+               make_room(r, 5);
+               fault(r, span_of(30, 5));
+               return promotions(r);
+             }},
             {"activation", std::string{"paper"}, std::string{"code"}, Then::less, twice_faulted},
             {"watermark_min", 0.0, 0.2, Then::less, twice_faulted, {{"demote_scale_factor", 0.0}}},
             {"watermark_scale", 0.001, 0.1, Then::more, demoted_soon}},
@@ -117,4 +123,32 @@ TEST("tpp: pressure wakes kswapd at once") {
   r.run(0.3);
   r.policy->on_pressure(Tier::fast, r.now);
   CHECK_EQ(demotions(r), 4.0);
+}
+
+TEST("tpp: on Linux 5.15 an inactive page faults until a batch is full, and is promoted") {
+  Rig r = tpp({{"port", std::string{"linux-5.15"}}});
+  make_room(r, 5);
+  fault(r, {30});
+  CHECK_EQ(r.memory.faults_again.at({30}), 30u);
+  CHECK_EQ(promotions(r), 1.0);
+  // An active one, for which there was no room, faults once.
+  Rig full = tpp({{"port", std::string{"linux-5.15"}}});
+  fault(full, {30});
+  CHECK(full.policy->heat({30}) == Heat::hot);
+  fault(full, {30});
+  CHECK_EQ(full.memory.faults_again.at({30}), 30u);
+  CHECK_EQ(promotions(full), 0.0);
+}
+
+TEST("tpp: on Linux 5.15 a demoted page faults with its next access") {
+  for (const char* port : {"paper", "linux-5.15"}) {
+    Rig r = tpp({{"demote_scale_factor", 0.2}, {"port", std::string{port}}});
+    r.memory.accessed({{0}, 100}, {}, true);
+    r.run(1);
+    CHECK((r.memory.queued(Tier::slow) == Numbers{0, 1, 2, 3}));
+    (void)r.memory.access({0}, AccessKind::load, r.now);
+    r.settle();
+    CHECK_EQ(r.memory.is_protected({0}), std::string_view{port} == "linux-5.15");
+    CHECK(!r.memory.is_protected({4}));  // which stayed
+  }
 }
