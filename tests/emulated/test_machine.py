@@ -6,19 +6,20 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tuner import engine
-from tuner.emulate import guest
+from tuner.emulate import guest, trials
 from tuner.emulate.guest import Failed, Timing
 from tuner.emulate.machine import PLUGIN, Machine, built_file
 from tuner.emulate.measure import compared, measure
 from tuner.emulate.plan import Emulated, Request, alike, trial_of
 from tuner.run import runner
-from tuner.run.trial import StreamRequest, Trial
+from tuner.run.trial import Status, StreamRequest, Trial
 
 pytestmark = [
     pytest.mark.slow,
@@ -84,7 +85,7 @@ def test_a_run_without_tiering_takes_what_the_simulator_says(machine: Machine) -
 
 def test_a_run_repeats_to_the_last_counter(machine: Machine) -> None:
     request = machine.request(trial("nbt", updates_g=0.06, scan_period_min=100.0))
-    one, two = (machine.boot(request) for _ in range(2))
+    one, two = machine.run(request), machine.boot(request)
     assert one.model_copy(update={"host_seconds": 0}) == two.model_copy(update={"host_seconds": 0})
     assert one.vmstat["numa_hint_faults"] > 0
 
@@ -125,6 +126,20 @@ def test_numa_balancing_does_what_the_simulator_says(machine: Machine) -> None:
     promoted = found[1].vmstat["pgpromote_success"]
     assert promoted > 1000
     assert promoted / 2 < said[1]["promotions"] < promoted * 2
+
+
+def test_a_trial_on_the_machine_is_such_a_run(machine: Machine) -> None:
+    """What `tune run --on emulated` does (the run itself is kept)."""
+    given = trial("first-touch", updates_g=0.06)
+    found = ran(machine, "first-touch", updates_g=0.06)[1]
+    scenario = replace(given.scenario, substrate="emulated")
+    asked = given.model_copy(update={"scenario": scenario, "emulated": machine.name})
+    result = trials.run(asked)
+    assert result.status is Status.success, result.error
+    assert result.metrics["seconds"] == found.seconds
+    assert result.metrics["operations"] == sum(found.operations.values())
+    reasons = machine.not_settable("nbt")
+    assert "max_scan_rate" in reasons and "hot_threshold" not in reasons
 
 
 def test_layouts_are_other_runs_of_the_same(machine: Machine) -> None:

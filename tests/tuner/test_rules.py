@@ -255,6 +255,36 @@ def test_every_file_names_its_licence_in_its_first_lines() -> None:
     assert missing == []
 
 
+# --- Results ---------------------------------------------------------------------------------------
+
+
+FUNCTIONS = (
+    *("exp", "expm1", "exp2", "log", "log1p", "log2", "log10", "pow", "cbrt", "hypot"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh"),
+    *("erf", "erfc", "lgamma", "tgamma"),
+)
+ELEMENTARY = re.compile(rf"\bstd::(?:{'|'.join(FUNCTIONS)})f?\(")
+
+
+def test_elementary_functions_are_our_own() -> None:
+    """Those of a C library differ from one to another, and from processor to processor: what a
+    kernel or a policy does would, too (engine/core/math.hpp)."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for folder in ("engine", "workloads")
+        for path in sorted((ROOT / folder).rglob("*.[ch]pp"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if ELEMENTARY.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("line", ["x = std::pow(a, b);", "return std::logf(x);"])
+def test_an_elementary_function_of_the_library_is_found(line: str) -> None:
+    assert ELEMENTARY.search(line)
+    assert not ELEMENTARY.search(line.replace("std::", "math::"))
+
+
 # --- The formatter --------------------------------------------------------------------------------
 
 
