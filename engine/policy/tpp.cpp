@@ -16,13 +16,15 @@
 // say; else the fault counts as an access. By the paper that puts an inactive page on the active
 // list; by the code it follows the kernel's rule of two touches, so that a third fault promotes.
 //
-// Linux 5.15 with the patches as Soar/Alto's artifact has them (https://github.com/MoatLab/SoarAlto)
-// does two things more (`port`). A demoted page is mapped without access, so that its next access
-// faults at once, whatever the scan has reached. And the fault of an inactive page returns before
-// access to it is restored: the thread faults again until the page is active. Each second fault
-// adds it to the batch of pages to be activated, which is gone through once it has 15 entries
-// (mm/swap.c, mark_page_accessed, activate_page, PAGEVEC_SIZE), or at once for a huge page: 30
-// faults, or two. Then the page is promoted. The numbers follow from the code, not from a run of it.
+// Linux 5.15 with the patches as Soar/Alto's artifact has them
+// (https://github.com/MoatLab/SoarAlto, src/alto/tpp/tpp.patch) does two things more (`port`),
+// both with base pages alone. A demoted page is mapped without access (remove_migration_pte), so
+// that its next access faults, whatever the scan has reached. And the fault of an inactive page
+// returns before access to it is restored (do_numa_page): the thread faults again until the page
+// is active. Each second fault adds it to the batch of pages to be activated, which is gone
+// through once it has 15 entries (mm/swap.c: mark_page_accessed, activate_page, PAGEVEC_SIZE): 30
+// faults. Then the page is promoted. A huge page is promoted by its first fault, active or not.
+// These numbers follow from the code, not from a run.
 //
 // demote_mark_   share of the fast tier that is kept free: demote_scale_factor, but no less than
 //                twice the high watermark
@@ -43,7 +45,7 @@ class Tpp final : public TppPolicy {
   explicit Tpp(const PolicyContext& context)
       : TppPolicy(context, Tiers::slow),
         repeats_(context.knobs.choice("port") == "linux-5.15"),
-        batch_(memory_.page_bytes() > base_page ? 1 : 15) {}
+        huge_(memory_.page_bytes() > base_page) {}
 
   void on_faults(std::span<const Fault> faults, Nanos now) override {
     promote(faults, room_above(marks_.min), Way::in_fault,
@@ -52,7 +54,7 @@ class Tpp final : public TppPolicy {
   }
   void on_migrated(std::span<const MigrationResult> results, Nanos now) override {
     TppPolicy::on_migrated(results, now);
-    if (!repeats_) return;
+    if (!repeats_ || huge_) return;
     demoted_.clear();
     for (const MigrationResult& result : results)
       if (result.outcome == Outcome::done && result.to == Tier::slow)
@@ -65,15 +67,16 @@ class Tpp final : public TppPolicy {
   bool activate(const Fault& fault) {
     using enum track::LruLists::List;
     lists_.found(fault.page, fault.tier);
-    if (lists_.on(active, fault.page)) return true;
-    memory_.fault_again(fault.page, 2 * batch_ - (lists_.referenced(fault.page) ? 1 : 0));
+    if (huge_ || lists_.on(active, fault.page)) return true;
+    memory_.fault_again(fault.page, 2 * batch - (lists_.referenced(fault.page) ? 1 : 0));
     lists_.put(fault.page, active);
     return true;
   }
 
   static constexpr std::uint64_t base_page = 4096;
+  static constexpr std::uint32_t batch = 15;
   const bool repeats_;
-  const std::uint32_t batch_;
+  const bool huge_;
   std::vector<PageId> demoted_;  // scratch
 };
 

@@ -152,3 +152,13 @@ TEST("tpp: on Linux 5.15 a demoted page faults with its next access") {
     CHECK(!r.memory.is_protected({4}));  // which stayed
   }
 }
+
+TEST("tpp: on Linux 5.15 a huge page is promoted by its first fault") {
+  Rig r("tpp", {}, with(scanning(1 << 20), {{"port", std::string{"linux-5.15"}}}), 20, 200,
+        2 << 20);
+  r.map(0, 100);
+  make_room(r, 5);
+  fault(r, {30});
+  CHECK_EQ(promotions(r), 1.0);
+  CHECK(r.memory.faults_again.empty());
+}
