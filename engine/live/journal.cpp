@@ -66,15 +66,15 @@ enum class Kind : std::uint8_t {
   end,
 };
 constexpr std::string_view kind_names[] = {
-    "on_map",      "on_unmap",       "placement",    "placement's answer",
-    "on_samples",  "on_faults",      "on_probed",    "on_pressure",
-    "on_capacity", "tick",           "on_migrated",  "page_bytes",
-    "capacity",    "free_pages",     "excess_pages", "residency",
-    "residency",   "unit",           "request",      "pending",
-    "set_movers",  "set_watermarks", "reshape",      "set_sampling",
-    "counters",    "protect",        "accessed",     "accessed",
-    "probe",       "quantum",        "site",
-    "fault_again", "leave_protected",
+    "on_map",          "on_unmap",       "placement",    "placement's answer",
+    "on_samples",      "on_faults",      "on_probed",    "on_pressure",
+    "on_capacity",     "tick",           "on_migrated",  "page_bytes",
+    "capacity",        "free_pages",     "excess_pages", "residency",
+    "residency",       "unit",           "request",      "pending",
+    "set_movers",      "set_watermarks", "reshape",      "set_sampling",
+    "counters",        "protect",        "accessed",     "accessed",
+    "probe",           "quantum",        "site",         "fault_again",
+    "leave_protected",
 };
 static_assert(std::size(kind_names) == static_cast<std::size_t>(Kind::end));
 std::string_view name(Kind kind) { return kind_names[static_cast<std::size_t>(kind)]; }

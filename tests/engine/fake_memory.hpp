@@ -174,9 +174,9 @@ class FakeMemory final : public Memory {
   double protect_seconds_a_page = 0;
   std::array<std::uint64_t, work_count> charged{};
   std::array<std::uint64_t, work_count> charged_application{};
-  Nanos clock{};                          // when pages are protected
+  Nanos clock{};                                 // when pages are protected
   std::map<PageId, std::uint64_t> faults_again;  // by page
-  std::deque<std::vector<Probe>> rounds;  // probes without an answer
+  std::deque<std::vector<Probe>> rounds;         // probes without an answer
   std::vector<std::pair<Change, PageId>> reshapes;
   std::vector<Movers> movers;  // every request made
   Watermarks marks;

@@ -233,8 +233,8 @@ TEST("traps: what faults and protecting cost is paid by the application") {
                CHECK_EQ(memory.protect({{0}, 100}, Tiers::both, {}), 40u);
              }),
              (pte + flush + fault) / 4, 1e-3);
-  // Pages that have moved are left without access rights for nothing, and their first accesses fault
-  // as others do; a thread that does not get through faults again.
+  // Pages that have moved are left without access rights for nothing, and their first accesses
+  // fault as others do; a thread that does not get through faults again.
   std::vector<PageId> ten;
   for (std::uint64_t page = 0; page < 10; ++page) ten.push_back({page});
   const auto leave = [&](Memory& memory) { memory.leave_protected(ten); };
@@ -247,8 +247,7 @@ TEST("traps: what faults and protecting cost is paid by the application") {
                     }),
              30 * fault / 10 / 4, 1e-3);
   CHECK_NEAR(counted, 10 * 30, 0);
-  CHECK_THROWS(faults([](Memory& memory) { memory.fault_again({0}, 1); }),
-               "has not just faulted");
+  CHECK_THROWS(faults([](Memory& memory) { memory.fault_again({0}, 1); }), "has not just faulted");
   // Work in the application's time: no tiering thread does it.
   machine.work_ns[Work::lru_step] = 100;
   CHECK_NEAR(faults([](Memory& memory) { memory.charge(Work::lru_step, 50, Payer::application); }),
