@@ -677,14 +677,16 @@ def emulated_sentence() -> str:
     found = ranking.tau(pairs)
     within = sum(error <= 10 for error in errors)
     counted = f"{reversed_far} of {far} pairs" if far else "no pair is that far apart"
-    most = max(spreads, default=0)
-    return (
+    sentences = [
         f"Kendall's tau of the order of policies is {found:.2f} over {len(pairs)} pairs, and "
-        f"reversals where the machine's run times differ by more than 10 %: {counted}. Run time "
-        f"relative to first-touch is within 10 points in {within} of {len(errors)} cells; the "
-        f"largest error is {max(errors):,.0f} points."
-        + (f" Layouts of memory change one by up to {most:,.0f} points in the machine." * bool(most))
-    )
+        f"reversals where the machine's run times differ by more than 10 %: {counted}.",
+        f"Run time relative to first-touch is within 10 points in {within} of {len(errors)} cells; "
+        f"the largest error is {max(errors):,.0f} points.",
+    ]
+    if spreads:
+        most = f"{max(spreads):,.0f}"
+        sentences.append(f"Layouts of memory change one by up to {most} points in the machine.")
+    return " ".join(sentences)
 
 
 PARTS: dict[str, Callable[[], str]] = {

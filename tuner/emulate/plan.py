@@ -208,8 +208,8 @@ class Request(Model):
 
     @property
     def setup(self) -> str:
-        """A hash of what is done, whatever the machine and the programs are built of. It has what the
-        plugin is told of the profile: the rest is the simulator's."""
+        """A hash of what is done, whatever the machine and the programs are built of. It has what
+        the plugin is told of the profile: the rest is the simulator's."""
         plain = self.model_dump(mode="json", exclude={"workload", "input", "built", "machine"})
         made = {"nodes_mib": self.nodes_mib, "timing": self.timing(), "script": self.script()}
         return content_hash(plain | made)
