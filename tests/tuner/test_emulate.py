@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
 import stat
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -322,3 +326,41 @@ def test_lines_of_the_console_that_are_no_json_are_refused() -> None:
     assert json_lines('a\n{"begin": true}\nb {"no": 1}\n') == [{"begin": True}]
     with pytest.raises(UserError, match=r"the guest said .* must be JSON"):
         json_lines('{"seconds": ')
+
+
+# --- What a killed process leaves -----------------------------------------------------------------
+
+
+def test_a_machine_ends_with_its_process(tmp_path: Path) -> None:
+    """`kill -9` of a study takes its emulated machine along."""
+    program = f"""
+import os, sys
+sys.path.insert(0, {str(ROOT)!r})
+from tuner.emulate import guest
+words = ["sh", "-c", "echo $$; exec tail -f /dev/null"]
+guest._console(words, 60, lambda line: print(line, flush=True))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        machine = int(process.stdout.readline())
+        assert Path(f"/proc/{machine}").exists()
+        watch = os.pidfd_open(machine)
+        process.kill()
+    assert select.select([watch], [], [], 30)[0]  # it has ended
+    os.close(watch)
+
+
+def test_what_killed_processes_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    kept = [f"{guest.WORK}{os.getpid()}-a", f"{guest.WORK}nobody", "another"]
+    for name in (*kept, f"{guest.WORK}{ended.pid}-b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "initramfs").write_text("")
+    guest.remove_orphans()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)

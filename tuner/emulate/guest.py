@@ -8,16 +8,20 @@ the host.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +45,9 @@ HMAT = ((0, 90, "50G"), (1, 250, "20G"))
 """Node, latency (ns) and bandwidth, as the firmware tells: the kernel takes the slower one for a
 lower tier. What memory takes is the plugin's."""
 LAST_CHARACTERS = 3000
+PR_SET_PDEATHSIG = 1
+WORK = "tiertune-guest-"
+"""Of a folder's name, before the process that uses it."""
 MIB = 1 << 20
 LARGEST = 64_000_000
 """Bytes of a program."""
@@ -245,7 +252,8 @@ def boot(
         "job": job.encode(),
         "bin/busybox": read_bytes(tools.busybox, LARGEST),
     }
-    with tempfile.TemporaryDirectory(prefix="tiertune-guest-") as name:
+    remove_orphans()
+    with tempfile.TemporaryDirectory(prefix=f"{WORK}{os.getpid()}-") as name:
         work = Path(name)
         image = work / "initramfs"
         write_file(image, archive(content))
@@ -269,13 +277,27 @@ def boot(
     return Ran(int(ended[1]), output[: ended.start()], [parse_json(line) for line in lines])
 
 
+def remove_orphans() -> None:
+    """Removes what killed processes of this user have left of their guests."""
+    for path in Path(tempfile.gettempdir()).glob(f"{WORK}*"):
+        owner = re.match(rf"{WORK}(\d+)-", path.name)
+        with suppress(OSError):  # another one removes it, too
+            gone = owner is not None and not Path(f"/proc/{owner[1]}").exists()
+            if gone and path.lstat().st_uid == os.geteuid():
+                shutil.rmtree(path, ignore_errors=True)
+
+
 def _console(words: list[str], seconds: float, told: Callable[[str], None]) -> str:
     """What comes until the guest has ended."""
     deadline = time.monotonic() + seconds
     parts: list[bytes] = []
     rest = b""
     with subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=partial(ctypes.CDLL(None).prctl, PR_SET_PDEATHSIG, signal.SIGKILL),
     ) as process:
         assert process.stdout is not None
         try:
