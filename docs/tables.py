@@ -28,6 +28,8 @@ from urllib.parse import urlsplit
 import picture
 
 from tuner import ranking
+from tuner.study.verified import COLUMNS, Verified, sentences
+from tuner.study.verified import rows as rows_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PART = re.compile(r"(<!-- made: ([\w.-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -634,6 +636,26 @@ def emulated() -> str:
     )
 
 
+def verifications() -> Iterator[tuple[str, Verified]]:
+    for path in sorted((ROOT / "results/verified").glob("*.json")):
+        yield path.stem, Verified.model_validate_json(path.read_text())
+
+
+def verified() -> str:
+    head = ("study", *(name.lstrip(">") for name in COLUMNS))
+    rows = [(f"`{name}`", *row) for name, found in verifications() for row in rows_of(found)]
+    return table(head, rows)
+
+
+def verified_sentences() -> str:
+    lines = []
+    for name, found in verifications():
+        first, second, *others = sentences(found)
+        tau = next((line for line in others if line.startswith("Kendall")), "")
+        lines.append(f"- `{name}`: {first[0].lower()}{first[1:]} {second} {tau}".rstrip())
+    return "\n".join(lines)
+
+
 def emulated_costs() -> str:
     def shown(figure: float | None, unit: str) -> str:
         return "" if figure is None else f"{figure:.3g} {unit}"
@@ -714,6 +736,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "recorded-curves": recorded_curves,
     "service": service,
     "emulated": emulated,
+    "verified": verified,
+    "verified-sentences": verified_sentences,
     "emulated-costs": emulated_costs,
     "emulated-sentence": emulated_sentence,
 }
