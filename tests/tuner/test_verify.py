@@ -364,7 +364,7 @@ def test_the_command_writes_what_to_use(
     folder = stored / "mine"
     assert (folder / PICTURE).read_bytes().startswith(b"\x89PNG")
     kept = json.loads((folder / FILE).read_text())
-    assert kept["winner"] == 3 and len(kept["candidates"][2]["values"]) == 3
+    assert kept["winner"] == 3 and len(kept["candidates"][2]["values"]) == 5
     page = (folder / "report.html").read_text()
     assert "On a real kernel" in page and "The simulation advises the same." in page
     capsys.readouterr()
