@@ -257,7 +257,8 @@ def run_until(out: Path, records: int, written: bool, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    "step", [17, pytest.param(2, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
+    "step",
+    [17, pytest.param(2, marks=[pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1200)])],
 )
 def test_a_kill_at_any_record_changes_nothing(
     tmp_path: Path, inline: type[Shuffled], step: int, monkeypatch: pytest.MonkeyPatch

@@ -70,7 +70,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'mlflow.db'}"
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_kill_at_random_moments_then_resume(tmp_path: Path, store: str, seed: int) -> None:
     rng = random.Random(seed)
     directory, runs = tmp_path / "synthetic-study", tmp_path / "runs"

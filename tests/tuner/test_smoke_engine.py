@@ -23,6 +23,7 @@ def test_every_policy_with_knobs_has_a_space() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long  # as `make smoke` does
 def test_smoke_runs_every_policy_on_every_workload(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

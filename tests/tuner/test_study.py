@@ -75,7 +75,9 @@ def run(out: Path, store: str, runner: Any = smooth, **changes: Any) -> StudySum
     return run_study(request(out, mlflow_uri=store, **changes), runner=runner)
 
 
-@pytest.mark.parametrize("budget", [1, 2, 10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "budget", [1, 2, 10, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.long])]
+)
 def test_budget_is_kept_exactly(tmp_path: Path, store: str, budget: int) -> None:
     summary = run(tmp_path, store, budget=budget)
     data = study_of(tmp_path)
