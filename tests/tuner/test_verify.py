@@ -371,6 +371,7 @@ def test_the_command_writes_what_to_use(
     assert cli.main(["export", str(folder), "-o", str(stored / "a.tar.gz")]) == 0
     assert "not included: what `tune verify` found" in capsys.readouterr().err
     best = best_file.read(folder / BEST)
+    assert "--config best-verified.yaml\n" in (folder / BEST).read_text()
     assert best.scenario.substrate == "emulated"
     assert best.provenance.emulated == Machine().name
     assert best.provenance.trial == 3

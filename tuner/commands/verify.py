@@ -100,7 +100,7 @@ def _write(found: Verified, plan: Plan, data: StudyData) -> list[Path]:
     if found.winner is None:
         best.unlink(missing_ok=True)  # of an earlier verification
     else:
-        files[best] = best_file.render(_configuration(found, plan, data))
+        files[best] = best_file.render(_configuration(found, plan, data), BEST)
     return write_files(files)
 
 

@@ -111,8 +111,8 @@ class BestConfiguration(Model):
         )
 
 
-def render(best: BestConfiguration) -> str:
-    """The YAML text; `read` of it gives an equal object."""
+def render(best: BestConfiguration, name: str | None = None) -> str:
+    """The YAML text; `read` of it gives an equal object. `name` is the file's, if not the usual."""
     scenario, minimal = best.scenario, best.minimal
     what = f"{scenario.show('policy')} for {scenario.show('workload')} ({scenario.input})"
     lines = [f"{what}: {best.verdict.headline if best.verdict else 'the study has not ended'}."]
@@ -121,7 +121,7 @@ def render(best: BestConfiguration) -> str:
             f"The fewest changes found that have {100 * minimal.kept:.0f} % of the best's gain: "
             f"{', '.join(minimal.changes)}."
         )
-    file = MINIMAL if minimal else FILE
+    file = name or (MINIMAL if minimal else FILE)
     lines.append(f"Replay: tune sim --workload {shell([scenario.workload])} --config {file}")
     lines.append(f"Found with {engine.show(best.provenance.engine_build)}.")
     head = "".join(f"# {one_line(line)}\n" for line in lines)
