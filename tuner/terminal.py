@@ -40,6 +40,11 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+def doing(what: str) -> None:
+    """Of what takes a while, when it begins."""
+    say(f"tune: {what} ...")
+
+
 GO_ON = "the same command goes on"
 
 

@@ -356,11 +356,16 @@ def test_what_killed_processes_left_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with subprocess.Popen(["true"]) as ended:
-        ended.wait()
-    kept = [f"{guest.WORK}{os.getpid()}-a", f"{guest.WORK}nobody", "another"]
-    for name in (*kept, f"{guest.WORK}{ended.pid}-b"):
+    kept = [f"{guest.WORK}nobody", "another"]
+    for name in (*kept, f"{guest.WORK}killed"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "initramfs").write_text("")
-    guest.remove_orphans()
+    (tmp_path / f"{guest.WORK}killed" / guest.LOCK).write_text("")
+    os.mkfifo(tmp_path / f"{guest.WORK}nobody" / guest.LOCK)  # nobody waits for it
+    with guest.work_folder() as mine:
+        (mine / "initramfs").write_text("")
+        with guest.work_folder() as other:
+            held = {path.name for path in tmp_path.iterdir()}
+            assert held == {*kept, mine.name, other.name}
+            assert (mine / "initramfs").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)

@@ -21,7 +21,7 @@ from tuner.optimize import verify
 from tuner.optimize.checks import Checks, Workers, bounds, judge
 from tuner.optimize.recall import remake
 from tuner.report.store import default_store
-from tuner.run import pool, streams
+from tuner.run import pool, runner, streams
 from tuner.run.isolation import Isolation
 from tuner.run.trial import Status, Stream, Trial, TrialResult
 from tuner.study import best as best_file
@@ -29,7 +29,17 @@ from tuner.study.events import Checked
 from tuner.study.log import FORMAT, StudyData, StudyHeader, StudyLog, TrialRecord, load, now
 from tuner.study.request import StudyRequest
 from tuner.study.verdict import Advice, Contender, Kind, decide
-from tuner.study.verified import BEST, FILE, PICTURE, Candidate, agreement, read, rows, sentences
+from tuner.study.verified import (
+    BEST,
+    FILE,
+    PICTURE,
+    Candidate,
+    agreement,
+    current,
+    read,
+    rows,
+    sentences,
+)
 
 FITTING = (
     *("--workload", "gups", "--policy", "nbt", "--ratio", "1:4", "--input", "emulated"),
@@ -56,6 +66,13 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "prepare", lambda _: None)
     reasons = dict.fromkeys(("max_scan_rate", "free_space"), "Linux has no knob for it")
     monkeypatch.setattr(Machine, "not_settable", lambda *_: reasons)
+
+    def simulate(trial: Trial) -> TrialResult:
+        assert trial.scenario.substrate == "simulated"
+        assert trial.knobs["free_space"] == 1024  # as the machine runs it
+        return result(request_of(*FITTING), trial.number, 4.0)
+
+    monkeypatch.setattr(runner, "run", simulate)
 
 
 def request_of(*words: str) -> StudyRequest:
@@ -168,6 +185,20 @@ def test_candidates_differ_where_the_machine_can_be_set(tmp_path: Path) -> None:
     assert third["hot_threshold"] == 20
     assert third["free_space"] == 1024  # its default
     assert len(planned(study(tmp_path), top=1).candidates) == 3
+
+
+@pytest.mark.parametrize("seconds", [4.5, None])
+def test_what_is_simulated_is_what_the_machine_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float | None
+) -> None:
+    """Trial 3 has a knob that the machine does not have, and without it another run time."""
+    monkeypatch.setattr(
+        runner, "run", lambda trial: result(request_of(*FITTING), trial.number, seconds)
+    )
+    found = judged(tmp_path, (5.9, 6.0, 4.0, 5.2, 7.0))
+    assert [each.simulated for each in found.candidates[2:]] == [seconds, 5.2, 7.0]
+    said = "nbt, trial 3: not simulated as the machine runs it." in sentences(found)
+    assert said == (seconds is None)
 
 
 def test_candidates_take_turns_on_the_machine(tmp_path: Path) -> None:
@@ -425,6 +456,16 @@ def test_a_damaged_file_is_named(stored: Path) -> None:
         path.write_text(content)
         with pytest.raises(UserError, match=rf"{path}: .*; `tune verify` makes it again"):
             read(path.parent)
+
+
+def test_a_verification_of_fewer_trials_is_not_shown(
+    stored: Path, tracked: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli.main(machine_of(monkeypatch, stored, (5.9, 6.0, 4.0, 5.2, 7.0))) == 0
+    data = load(stored / "mine")
+    assert current(data) == read(data.directory)
+    data.trials.pop()
+    assert current(data) is None
 
 
 def test_a_study_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

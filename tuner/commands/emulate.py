@@ -16,11 +16,11 @@ from tuner.emulate.trials import follow
 from tuner.errors import UserError
 from tuner.run import runner, settings
 from tuner.run.trial import Status, Trial, TrialResult
-from tuner.terminal import print_json, progress, say, table
+from tuner.terminal import doing, print_json, progress, say, table
 
 
 def run(args: Namespace) -> int:
-    machine = Machine(args.kernel, note=lambda what: say(f"tune: {what} ..."))
+    machine = Machine(args.kernel, note=doing)
     if args.calibrate:
         return _calibrate(machine, args)
     if args.workload is None:

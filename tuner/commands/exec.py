@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from tuner import tierd
-from tuner.errors import UserError, brief
+from tuner.errors import UserError
 from tuner.foreign import users_environment
-from tuner.run.settings import checked_name
 from tuner.study import best as best_file
 from tuner.study import log
 from tuner.study.verdict import Advice
@@ -58,16 +57,13 @@ def _best(study: str, out: Path) -> Path:
     given = Path(study)
     if given.is_file():
         return given
-    folder = given if len(given.parts) > 1 else out / checked_name(study)
+    folder = log.folder_of(study, out)
     path = folder / best_file.FILE
     if path.is_file():
         return path
     if log.exists(folder):
         raise UserError(f"{folder}: no trial of this study has succeeded yet")
-    raise UserError(
-        f"no study at {brief(str(folder.absolute()), 300)}; `tune run` makes one, --out names "
-        "another folder of studies"
-    )
+    raise UserError(log.missing(folder))
 
 
 def _become(executable: Path, words: Sequence[str]) -> NoReturn:

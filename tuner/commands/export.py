@@ -8,15 +8,13 @@ from pathlib import Path
 
 from tuner.errors import UserError
 from tuner.report import archive
-from tuner.run.settings import checked_name
 from tuner.study import log, public, verified
 from tuner.terminal import print_json, say
 from tuner.text import plural, size
 
 
 def run(args: Namespace) -> int:
-    given = Path(args.study)
-    directory = given if len(given.parts) > 1 else Path(args.out) / checked_name(args.study)
+    directory = log.folder_of(args.study, Path(args.out))
     file = Path(args.output) if args.output else archive.default_file(directory.absolute().name)
     if file.exists() and not args.force:
         raise UserError(f"{file} exists; replace it with --force, or name another with --output")

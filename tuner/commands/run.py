@@ -21,7 +21,7 @@ from tuner.run.settings import Setting
 from tuner.scenario import EMULATED, Scenario
 from tuner.study.request import StudyRequest, StudySummary
 from tuner.study.verdict import Advice
-from tuner.terminal import print_json, resumable, say
+from tuner.terminal import doing, print_json, resumable, say
 
 ALL = "all"
 ALL_GO_ON = "continue with all policies: the same command with --resume"
@@ -87,13 +87,9 @@ def _deadline(args: Namespace) -> float:
     )
 
 
-def _note(what: str) -> None:
-    say(f"tune: {what} ...")
-
-
 def _settable(setting: Setting, tuned: list[KnobDecl]) -> list[KnobDecl]:
     """Without those that do nothing where trials run, which is said."""
-    unable = trials.not_settable(setting, _note)
+    unable = trials.not_settable(setting, doing)
     left = [knob.name for knob in tuned if knob.name in unable]
     for reason in dict.fromkeys(unable[name] for name in left):
         names = ", ".join(name for name in left if unable[name] == reason)
@@ -128,7 +124,7 @@ def study_request(args: Namespace) -> StudyRequest:
         deadline_seconds=args.deadline or _deadline(args),
         **settings.given(args),
     )
-    setting = trials.on_substrate(setting, _note)
+    setting = trials.on_substrate(setting, doing)
     tuned = _settable(setting, catalog.tuned_knobs(space, policy))
     if setting.placement and (never := policy.never_met(policy.profiled_when, tuned)):
         raise UserError(

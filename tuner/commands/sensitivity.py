@@ -24,13 +24,11 @@ from tuner.emulate.trials import runner_in
 from tuner.errors import UserError, brief, unknown
 from tuner.objective import OBJECTIVES
 from tuner.run import isolation, settings, streams
-from tuner.run.pool import Pool, open_pool
+from tuner.run.pool import open_pool, results_of
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import EMULATED
 from tuner.terminal import print_json, progress, say, table
-
-POLL_SECONDS = 1.0
 
 Costs = Mapping[str, float]
 """By policy; lower is better."""
@@ -169,27 +167,13 @@ def _run(
     results: dict[tuple[int, str], TrialResult] = {}
     try:
         with progress(f"running {len(trials)} trials") as update:
-            for result in _each(pool, trials):
+            for result in results_of(pool, trials):
                 c, setting = wanted[result.number]
                 results[c, setting.policy.name] = result
                 update(len(results) / len(trials))
     finally:
         pool.close()
     return results
-
-
-def _each(pool: Pool, trials: Sequence[Trial]) -> Any:
-    waiting = iter(trials)
-    running = 0
-    while True:
-        for trial in itertools.islice(waiting, pool.workers - running):
-            pool.submit(trial)
-            running += 1
-        if not running:
-            return
-        for result in pool.wait(POLL_SECONDS):
-            running -= 1
-            yield result
 
 
 def _of_case(results: Mapping[tuple[int, str], TrialResult], case: int) -> dict[str, TrialResult]:

@@ -28,7 +28,7 @@ from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import Scenario, flag, label
 from tuner.study import best as best_file
 from tuner.study.best import BestConfiguration
-from tuner.terminal import print_json, progress, say, table
+from tuner.terminal import doing, print_json, progress, say, table
 
 
 def run(args: Namespace) -> int:
@@ -93,18 +93,14 @@ def _trial(args: Namespace, recorded: BestConfiguration | None) -> tuple[Setting
             "tune: warning: the configuration was tuned elsewhere, for "
             f"{', '.join(differences)}; what it gained there says nothing about here"
         )
-    setting = trials.on_substrate(setting, _note)
+    setting = trials.on_substrate(setting, doing)
     knobs = _knobs(args.config, recorded) if recorded else {}
     knobs |= parse_knobs(args.set, policy)
     resolved, defaults = engine.resolve(policy.name, knobs), engine.resolve(policy.name, {})
-    for name, reason in trials.not_settable(setting, _note).items():
+    for name, reason in trials.not_settable(setting, doing).items():
         if resolved[name] != defaults[name]:
             say(f"tune: warning: {name}={resolved[name]} does nothing there: {reason}")
     return setting, setting.trial(0, resolved)
-
-
-def _note(what: str) -> None:
-    say(f"tune: {what} ...")
 
 
 def _knobs(file: str, recorded: BestConfiguration) -> dict[str, KnobValue]:

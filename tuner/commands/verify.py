@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tuner.commands import repair
 from tuner.emulate import trials
-from tuner.errors import UserError, brief
+from tuner.errors import UserError
 from tuner.files import write_files
 from tuner.optimize import verify
 from tuner.optimize.recall import remake
@@ -18,15 +18,14 @@ from tuner.report.pictures import png
 from tuner.report.store import default_store
 from tuner.report.verification import draw
 from tuner.run import pool
-from tuner.run.settings import checked_name
 from tuner.study import best as best_file
 from tuner.study import log
 from tuner.study.best import BestConfiguration
 from tuner.study.commit import commit_of
-from tuner.study.log import StudyData
+from tuner.study.log import StudyData, folder_of, missing
 from tuner.study.verdict import Verdict
 from tuner.study.verified import BEST, COLUMNS, FILE, PICTURE, Verified, rows, sentences
-from tuner.terminal import GO_ON, print_json, progress, resumable, say, table
+from tuner.terminal import GO_ON, doing, print_json, progress, resumable, say, table
 
 DIFFERS = 3
 """Exit code: the machine advises something else than the simulation."""
@@ -34,13 +33,16 @@ DIFFERS = 3
 
 def run(args: Namespace) -> int:
     """Exit code 0 if the simulation's advice holds, 3 if not, 1 if nothing could be measured."""
-    data = log.load(_folder(args.study, Path(args.out)))
+    folder = folder_of(args.study, Path(args.out))
+    if not log.exists(folder):
+        raise UserError(missing(folder))
+    data = log.load(folder)
     plan = verify.plan(
         data,
         top=args.top,
         layouts=args.layouts,
         deadline=args.deadline,
-        note=lambda what: say(f"tune: {what} ..."),
+        note=doing,
     )
     count = len(plan.candidates) * plan.layouts
     workers = pool.open_pool(trials.run, workers=min(args.workers, count))
@@ -70,18 +72,6 @@ def run(args: Namespace) -> int:
     if all(candidate.mean is None for candidate in found.candidates):
         return 1
     return 0 if found.holds in (True, None) else DIFFERS
-
-
-def _folder(study: str, out: Path) -> Path:
-    """Of a study: the path of its folder, or its name in `out`."""
-    given = Path(study)
-    folder = given if len(given.parts) > 1 else out / checked_name(study)
-    if not log.exists(folder):
-        raise UserError(
-            f"no study at {brief(str(folder.absolute()), 300)}; `tune run` makes one, --out names "
-            "another folder of studies"
-        )
-    return folder
 
 
 def _verdict(data: StudyData) -> Verdict | None:

@@ -9,6 +9,7 @@ the host.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import re
@@ -18,14 +19,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tuner.documents.reading import is_file, parse_json, read_bytes, read_json, read_text
+from tuner.documents.reading import is_file, opened, parse_json, read_bytes, read_json, read_text
 from tuner.emulate.debian import INSTALLED, NEWER, STABLE, SUITES, Suite, Unusable, cache, run
 from tuner.emulate.initramfs import INIT, archive
 from tuner.errors import UserError
@@ -46,8 +47,8 @@ HMAT = ((0, 90, "50G"), (1, 250, "20G"))
 lower tier. What memory takes is the plugin's."""
 LAST_CHARACTERS = 3000
 PR_SET_PDEATHSIG = 1
-WORK = "tiertune-guest-"
-"""Of a folder's name, before the process that uses it."""
+WORK, LOCK = "tiertune-guest-", "lock"
+"""How names of folders begin, and the file in one that its process holds."""
 MIB = 1 << 20
 LARGEST = 64_000_000
 """Bytes of a program."""
@@ -252,9 +253,7 @@ def boot(
         "job": job.encode(),
         "bin/busybox": read_bytes(tools.busybox, LARGEST),
     }
-    remove_orphans()
-    with tempfile.TemporaryDirectory(prefix=f"{WORK}{os.getpid()}-") as name:
-        work = Path(name)
+    with work_folder() as work:
         image = work / "initramfs"
         write_file(image, archive(content))
         if timing is not None and timing.sampled:
@@ -277,14 +276,22 @@ def boot(
     return Ran(int(ended[1]), output[: ended.start()], [parse_json(line) for line in lines])
 
 
-def remove_orphans() -> None:
-    """Removes what killed processes of this user have left of their guests."""
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    """A folder that is removed at the end. Those that killed processes of this user left are, too:
+    nobody holds their locks, whatever container its process is in."""
     for path in Path(tempfile.gettempdir()).glob(f"{WORK}*"):
-        owner = re.match(rf"{WORK}(\d+)-", path.name)
-        with suppress(OSError):  # another one removes it, too
-            gone = owner is not None and not Path(f"/proc/{owner[1]}").exists()
-            if gone and path.lstat().st_uid == os.geteuid():
-                shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError, UserError):  # somebody works in it, or removes it, too
+            if path.lstat().st_uid == os.geteuid():
+                with opened(path / LOCK, follow=False) as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(path, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=WORK) as name:
+        work = Path(name)
+        write_file(work / LOCK, b"")
+        with opened(work / LOCK) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield work
 
 
 def _console(words: list[str], seconds: float, told: Callable[[str], None]) -> str:

@@ -8,7 +8,6 @@ does not tell (latencies of single operations, where the time went) its results 
 from __future__ import annotations
 
 import re
-import statistics
 import time
 from collections.abc import Callable
 from functools import cache
@@ -62,6 +61,7 @@ def follow(update: Callable[[float], object]) -> Callable[[str], None]:
 
 @cache
 def _machine() -> Machine:
+    """The process' own: finding its tools asks Debian's package lists."""
     return Machine()
 
 
@@ -83,13 +83,11 @@ def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str
         watch = runner.part(progress, repeat, scenario.repeats)
         metrics = _metrics(machine, request, trial, started, watch)
         runs.append((objective.value(metrics | {"latency": {}}, trial.operation), metrics))
-    values = [value for value, _ in runs]
-    middle = statistics.median_low(values)
-    metrics = next(metrics for value, metrics in runs if value == middle)
+    middle, metrics, spread = runner.median(runs)
     return {
         "objective": middle,
         "cost": objective.cost(middle),
-        "metrics": metrics | runner.spread(values),
+        "metrics": metrics | spread,
     }
 
 
@@ -129,7 +127,8 @@ def on_substrate(setting: Setting, note: Callable[[str], None]) -> Setting:
     how(setting.policy.name)
     trial = setting.trial(0, {})
     suitable(trial)
-    machine = Machine(note=note)
+    machine = _machine()
+    machine.note = note
     streams.prepare(trial.stream)
     machine.request(trial)  # whether it has so much memory
     return setting.model_copy(update={"emulated": machine.name})
@@ -142,7 +141,9 @@ def not_settable(setting: Setting, note: Callable[[str], None]) -> dict[str, str
     policy = setting.policy
     match how(policy.name):
         case How.kernel:
-            return Machine(note=note).not_settable(policy.name)
+            machine = _machine()
+            machine.note = note
+            return machine.not_settable(policy.name)
         case How.tierd:
             own = [knob.name for knob in policy.knobs if knob.name.startswith("aol.")]
             found = dict.fromkeys(own, "tierd does not count outstanding reads")

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tuner import engine
+from tuner.declarations import KnobValue
 from tuner.emulate import trials
 from tuner.errors import UserError
 from tuner.objective import OBJECTIVES
 from tuner.optimize.checks import OFF
-from tuner.run import settings
-from tuner.run.pool import Pool
+from tuner.run import runner, settings
+from tuner.run.pool import Pool, results_of
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import EMULATED, substrate_defaults
@@ -26,8 +27,6 @@ from tuner.study.log import StudyData
 from tuner.study.verdict import Advice, Kind, Verdict, decide, difference
 from tuner.study.verified import Candidate, Verified, agreement
 from tuner.text import shell
-
-POLL_SECONDS = 1.0
 
 
 @dataclass
@@ -77,8 +76,8 @@ def plan(
     for _, number, trial in sorted(done, key=lambda each: each[:2]):
         if len(candidates) == top + 2:
             break
-        knobs = engine.resolve(own.name, dict(trial.knobs))
-        knobs |= {name: defaults[name] for name in unset if name in knobs}
+        asked = engine.resolve(own.name, dict(trial.knobs))
+        knobs = asked | {name: defaults[name] for name in unset if name in asked}
         if knobs in seen:
             continue
         seen.append(knobs)
@@ -89,7 +88,7 @@ def plan(
                 policy=own.name,
                 trial=number,
                 knobs=knobs,
-                simulated=trial.objective,
+                simulated=trial.objective if knobs == asked else _simulated(data, number, knobs),
             )
         )
     if len(seen) == 1:
@@ -98,6 +97,12 @@ def plan(
             "that the machine has"
         )
     return Plan(setting, candidates, unset, layouts)
+
+
+def _simulated(data: StudyData, number: int, knobs: dict[str, KnobValue]) -> float | None:
+    """What the simulation says of the knobs that the machine runs, where they are not the trial's.
+    None if it says nothing, as with another engine than the study's."""
+    return runner.run(data.header.request.trial(number, knobs)).objective
 
 
 def _untiered(data: StudyData) -> Candidate:
@@ -156,17 +161,10 @@ def _command(data: StudyData) -> list[str]:
 def measure(plan: Plan, pool: Pool, done: Callable[[float], None]) -> None:
     """Runs all, and gives the candidates their values. `done` is told the fraction that has run."""
     wanted = list(plan.places())
-    waiting = iter(enumerate(wanted))
-    flying = 0
-    while len(plan.results) < len(wanted):
-        while flying < pool.workers and (each := next(waiting, None)) is not None:
-            number, (place, layout) = each
-            pool.submit(plan.trial(place, layout, number))
-            flying += 1
-        for result in pool.wait(POLL_SECONDS):
-            flying -= 1
-            plan.results[wanted[result.number]] = result
-            done(len(plan.results) / len(wanted))
+    asked = [plan.trial(*each, number) for number, each in enumerate(wanted)]
+    for result in results_of(pool, asked):
+        plan.results[wanted[result.number]] = result
+        done(len(plan.results) / len(wanted))
     for place, candidate in enumerate(plan.candidates):
         results = [plan.results[place, layout] for layout in range(plan.layouts)]
         candidate.values[:] = [result.objective for result in results]

@@ -22,7 +22,7 @@ from tuner.report.verification import draw
 from tuner.study.explanation import KEEP, Explanation
 from tuner.study.log import StudyData, TrialRecord
 from tuner.study.verdict import Kind, Verdict
-from tuner.study.verified import Verified, read, sentences
+from tuner.study.verified import Verified, current, sentences
 from tuner.text import short
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def write(study: StudyData, conclusion: Conclusion) -> list[Path]:
     series = _series(study)
     if series is not None:
         pictures.append(("Default against best, over time", _png(series)))
-    verified = read(study.directory)
+    verified = current(study)
     if verified is not None:
         pictures.append((KERNEL, _png(draw(verified))))
     page = _page(study, conclusion, pictures, verified)

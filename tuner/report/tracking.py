@@ -43,7 +43,7 @@ from tuner.scenario import label
 from tuner.study.log import HEADER, StudyData, TrialRecord
 from tuner.study.public import without_passwords
 from tuner.study.verdict import Difference
-from tuner.study.verified import figures, read
+from tuner.study.verified import current, figures
 
 POINTS = 200  # of a time series, at most
 ROWS = 1000  # metric values per trial, at most; also MLflow's limit for one call
@@ -378,7 +378,7 @@ class _Store:
                 metrics[name] = found.gain
                 if found.half_width is not None:
                     metrics[f"{name}_half_width"] = found.half_width
-        verified = read(self._study.directory)
+        verified = current(self._study)
         if verified is not None:
             metrics |= {f"verified/{name}": value for name, value in figures(verified).items()}
         tags = {

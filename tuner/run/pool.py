@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import logging
 import math
 import multiprocessing
@@ -24,7 +25,7 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
@@ -78,6 +79,24 @@ def open_pool(runner: Runner, *, workers: int, ray_address: str | None = None) -
 
         return ClusterPool(runner, workers=workers, address=ray_address)
     return ProcessPool(runner) if workers == 1 else RayPool(runner, workers=workers)
+
+
+POLL_SECONDS = 1.0
+
+
+def results_of(pool: Pool, trials: Sequence[Trial]) -> Iterator[TrialResult]:
+    """Runs trials of different numbers, and yields their results as they come."""
+    waiting = iter(trials)
+    running = 0
+    while True:
+        for trial in itertools.islice(waiting, pool.workers - running):
+            pool.submit(trial)
+            running += 1
+        if not running:
+            return
+        for result in pool.wait(POLL_SECONDS):
+            running -= 1
+            yield result
 
 
 def hard_limit(trial: Trial) -> float:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import platform
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tuner import engine, terminal
 from tuner.documents.placement import PlacedObject
@@ -20,6 +20,8 @@ from tuner.errors import UserError
 from tuner.objective import OBJECTIVES
 from tuner.run import streams
 from tuner.run.trial import Status, Trial, TrialResult
+
+R = TypeVar("R")
 
 
 def run(trial: Trial, *, progress: Callable[[float], None] | None = None) -> TrialResult:
@@ -105,16 +107,14 @@ def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str
         watch = part(progress, repeat, scenario.repeats)
         result = _simulate(trial, path, scenario.seed + repeat, started, watch)
         runs.append((objective.value(result, trial.operation), result))
-    values = [value for value, _ in runs]
-    middle = statistics.median_low(values)
-    result = next(result for value, result in runs if value == middle)
+    middle, result, spread = median(runs)
     metrics = dict(result["metrics"])
     metrics |= {
         "seconds": result["seconds"],
         "total_seconds": result["total_seconds"],
         "operations": result["operations"],
     }
-    metrics |= spread(values)
+    metrics |= spread
     return {
         "objective": middle,
         "cost": objective.cost(middle),
@@ -129,16 +129,21 @@ def _measure(trial: Trial, progress: Callable[[float], None] | None) -> dict[str
     }
 
 
-def spread(values: list[float]) -> dict[str, float]:
-    """Metrics of the objectives of several runs; none of one."""
+def median(runs: Sequence[tuple[float, R]]) -> tuple[float, R, dict[str, float]]:
+    """Of runs and their objectives: the median objective, the run that has it, and metrics of all
+    objectives, none of a single one."""
+    values = [value for value, _ in runs]
+    middle = statistics.median_low(values)
+    found = next(found for value, found in runs if value == middle)
     if len(values) == 1:
-        return {}
-    return {
+        return middle, found, {}
+    spread = {
         "repeat.count": float(len(values)),
         "repeat.min": min(values),
         "repeat.max": max(values),
         "repeat.stdev": statistics.stdev(values),
     }
+    return middle, found, spread
 
 
 def part(

@@ -33,11 +33,12 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from tuner.declarations import KnobValue
 from tuner.documents.reading import opened, parse_json, parse_model, read_bytes, values_of
-from tuner.errors import UserError, one_line
+from tuner.errors import UserError, brief, one_line
 from tuner.files import make_folder, plain, remove_leftovers, sync_directory, write_atomically
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
 from tuner.options import MOST_WORKERS
+from tuner.run.settings import checked_name
 from tuner.run.trial import Status, TrialResult
 from tuner.scenario import MOST_BUDGET, Scenario
 from tuner.study import moved
@@ -174,6 +175,19 @@ class StudyData:
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def folder_of(study: str, out: Path) -> Path:
+    """Of a study: the path of its folder, or its name in `out`. UserError for what is neither."""
+    given = Path(study)
+    return given if len(given.parts) > 1 else out / checked_name(study)
+
+
+def missing(folder: Path) -> str:
+    return (
+        f"no study at {brief(str(folder.absolute()), 300)}; `tune run` makes one, --out names "
+        "another folder of studies"
+    )
 
 
 def exists(directory: Path) -> bool:

@@ -17,6 +17,7 @@ from tuner.documents.reading import parse_model, read_bytes
 from tuner.errors import UserError
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
+from tuner.study.log import StudyData
 from tuner.study.verdict import Contender, Difference, Kind, Verdict, difference
 from tuner.text import faster, percent, quantity
 
@@ -102,6 +103,12 @@ def read(directory: Path) -> Verified | None:
     except (ValidationError, ValueError) as error:
         reason = first_of(error) if isinstance(error, ValidationError) else str(error)
         raise UserError(f"{path}: {reason}; `tune verify` makes it again") from error
+
+
+def current(study: StudyData) -> Verified | None:
+    """As `read`; None, too, if the study has had more trials since."""
+    found = read(study.directory)
+    return found if found is not None and found.verdict.trials == len(study.done) else None
 
 
 def agreement(candidates: Sequence[Candidate]) -> tuple[float | None, int]:
@@ -193,5 +200,7 @@ def sentences(found: Verified) -> list[str]:
         names = ", ".join(name for name, why in found.unset.items() if why == reason)
         lines.append(f"Kept at their defaults: {names} ({reason}).")
     for each in found.candidates:
+        if each.kind is Kind.tuned and each.simulated is None:
+            lines.append(f"{each.name}: not simulated as the machine runs it.")
         lines += [f"{each.name}: {error}" for error in dict.fromkeys(each.errors)]
     return lines
