@@ -106,6 +106,11 @@ format: $(VENV)/.dev ## Format all sources
 	@$(BIN)/ruff format --quiet $(PYTHON_FOLDERS)
 	@git ls-files '*.cpp' '*.hpp' | xargs $(BIN)/clang-format -i
 
+golden: setup ## Write the golden values of streams, results and machines
+	@$(BIN)/cmake --build $(BUILD) --target engine_tests
+	@TIERTUNE_GOLDEN=write $(BUILD)/engine_tests golden
+	@$(BIN)/python tests/tuner/test_golden.py --write
+
 docs: setup ## Write the tables and pictures of the documents from results/ and the engine
 	@$(BIN)/python docs/tables.py --write
 

@@ -12,12 +12,14 @@ Usage: python docs/rekey.py REVISION (after `make setup`)
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tuner import engine
 from tuner.documents import catalog
@@ -26,6 +28,18 @@ from tuner.run.trial import StreamRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = "tests/tuner/data/golden.json"
+
+
+def changed_streams(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Workloads of before whose golden streams are others now."""
+    return sorted(
+        {
+            name
+            for kind in ("smoke", "default")
+            for name, golden in before[kind].items()
+            if now[kind].get(name, {}).get("streams") != golden["streams"]
+        }
+    )
 
 
 def ids_of(root: Path) -> dict[str, str]:
@@ -71,9 +85,15 @@ def rekey(file: Path, makers: Mapping[str, str]) -> tuple[int, int]:
 
 def main() -> int:
     (revision,) = sys.argv[1:]
-    same = subprocess.run(["git", "diff", "--quiet", revision, "--", GOLDEN], cwd=ROOT, check=False)
-    if same.returncode != 0:
-        sys.exit(f"{GOLDEN} is not that of {revision}: streams have changed; measure them")
+    shown = subprocess.run(
+        ["git", "show", f"{revision}:{GOLDEN}"], cwd=ROOT, check=True, stdout=subprocess.PIPE
+    )
+    if changed := changed_streams(
+        json.loads(shown.stdout), json.loads((ROOT / GOLDEN).read_text())
+    ):
+        sys.exit(
+            f"{GOLDEN}: streams of {', '.join(changed)} are not those of {revision}; measure them"
+        )
     before, now = ids_at(revision), ids_of(ROOT)
     built = {engine.stream_id(kernel) for kernel in engine.kernels()}
     if not built <= set(now.values()):

@@ -10,6 +10,8 @@ terminated (SIGTERM).
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import importlib
 import sys
 from argparse import Namespace
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 MODULES = {"import": "import_"}
 """Of commands whose name a module cannot have."""
+
+# At the end Python looks through all objects for cycles: a second or more, after a study.
+atexit.register(gc.freeze)
 
 EPILOG = """\
 examples:
@@ -165,7 +170,7 @@ def _complain(message: str) -> None:
 
 
 class _Usage(Exception):
-    """Wrong usage, of which `parser` shows the right one."""
+    """Wrong usage, of which the help of `parser` tells the right one."""
 
     def __init__(self, parser: _Parser, message: str) -> None:
         super().__init__(message)
@@ -179,8 +184,8 @@ class _Parser(argparse.ArgumentParser):
         raise _Usage(self, message)
 
     def usage_error(self, message: str) -> NoReturn:
-        """Shows the usage and the message on standard error, and exits with 2."""
-        super().error(message)
+        """Shows the message on standard error in one line, and exits with 2."""
+        self.exit(2, f"{self.prog}: error: {message} (see `{self.prog} --help`)\n")
 
 
 def _print_error(message: str, exit: int) -> None:
@@ -219,6 +224,16 @@ def _version(as_json: bool) -> None:
     else:
         ids = ", ".join(f"{name} {id}" for name, id in engine.ids().items())
         print(f"tune {engine.version()} ({ids}, {engine.isa()} loops)")
+
+
+def arguments_of(words: Sequence[str]) -> Namespace:
+    """What the words of a command line mean. UserError for wrong usage."""
+    from tuner.errors import UserError
+
+    try:
+        return parser_for(words).parse_args(words)
+    except _Usage as error:
+        raise UserError(str(error)) from None
 
 
 def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:

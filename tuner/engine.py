@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -135,4 +136,23 @@ def resolve(name: str, knobs: dict[str, KnobValue]) -> dict[str, KnobValue]:
     try:
         return dict(native().resolve(name, knobs))
     except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def is_kernels_own(policy: str) -> bool:
+    """Whether Linux has the policy itself, so that `tierd apply` sets it up."""
+    return bool(native().is_kernels_own(policy))
+
+
+def kernel_plan(
+    policy: str,
+    knobs: dict[str, KnobValue],
+    read: Callable[[str], str | None],
+    folders: Callable[[str], list[str]],
+) -> dict[str, Any]:
+    """What `tierd apply` would write on a machine: `read` gives the text of a file there, or None,
+    and `folders` the names of the folders in a folder. UserError for what cannot be had there."""
+    try:
+        return dict(native().kernel_plan(policy, knobs, read, folders))
+    except (ValueError, RuntimeError) as error:
         raise UserError(str(error)) from error

@@ -70,6 +70,11 @@ def _entries() -> list[str]:
     return value.split(os.pathsep) if value else []
 
 
+def changed() -> dict[str, str | None]:
+    """What of the environment tune has changed, as it was given it."""
+    return dict(_before)
+
+
 def users_environment() -> dict[str, str]:
     """For a program of the user's own: as tune was given it."""
     own = {name: value for name, value in _before.items() if value is not None}

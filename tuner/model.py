@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from tuner.errors import LONGEST_NAME
-from tuner.scenario import MOST_GIB, MOST_SCALE
+from tuner.limits import MOST_GIB, MOST_SCALE
 
 
 class Model(BaseModel):

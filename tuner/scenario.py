@@ -15,6 +15,7 @@ from dataclasses import MISSING, asdict, dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args
 
+from tuner.limits import MOST_GIB, MOST_SCALE, MOST_SEEDS, MOST_THREADS, fast_share
 from tuner.objective import OBJECTIVES
 
 if TYPE_CHECKING:
@@ -85,15 +86,10 @@ def label(argument: str) -> str:
 
 EMULATED = "emulated"
 """A substrate, the inputs that fit into it, and its profile."""
+LIVE = "live"
+"""A substrate: a command of the user's on this machine's own memory."""
 
 # Far beyond what anybody has, and small enough that nothing made of them overflows.
-MOST_THREADS = 1 << 16
-MOST_GIB = 1 << 20
-MOST_SCALE = 1 << 20
-MOST_SEEDS = 1000
-MOST_BUDGET = 100_000
-_MOST_RATIO = 1000
-_LONGEST_RATIO = 20
 
 
 def between(least: float, most: float) -> Callable[[float], None]:
@@ -104,21 +100,6 @@ def between(least: float, most: float) -> Callable[[float], None]:
             raise ValueError(f"must be at most {most:,}")
 
     return rule
-
-
-def fast_share(ratio: str) -> float:
-    """Fast-tier capacity as a share of the footprint: 1:8 is 1/9. ValueError for a bad ratio."""
-    number = r"([0-9]+(?:\.[0-9]+)?)"
-    match = re.fullmatch(f"{number}:{number}", ratio) if len(ratio) <= _LONGEST_RATIO else None
-    fast, slow = (float(match[1]), float(match[2])) if match else (0.0, 0.0)
-    if fast <= 0 or slow <= 0:
-        raise ValueError(
-            "must be FAST:SLOW with two positive numbers, such as 1:8, and at most "
-            f"{_LONGEST_RATIO} characters"
-        )
-    if not 1 / _MOST_RATIO <= fast / slow <= _MOST_RATIO:
-        raise ValueError(f"must be between 1:{_MOST_RATIO} and {_MOST_RATIO}:1")
-    return fast / (fast + slow)
 
 
 def _ratio(value: str) -> None:
@@ -164,7 +145,7 @@ class Scenario:
     machine: Annotated[
         str,
         Option(
-            "name or YAML file of a machine profile (default: the workload's)",
+            "name or YAML file of a machine (default: the workload's)",
             metavar="M",
             named=True,
             comparable=True,
@@ -174,12 +155,13 @@ class Scenario:
     substrate: Annotated[
         str,
         Option(
-            "what it is run on: simulated, a model; emulated, a whole computer with a real kernel "
-            "in QEMU's virtual time, minutes a run, with inputs and a profile of its own",
+            "where it runs: simulated, in a model; emulated, on a whole computer with a real "
+            "kernel in QEMU's virtual time, which takes minutes a run and has its own inputs and "
+            "profile; live, a command of yours on this machine's memory",
             flag="--on",
             text="on {}",
             comparable=True,
-            choices=("simulated", "emulated"),
+            choices=("simulated", EMULATED, LIVE),
         ),
     ] = "simulated"
     ratio: Annotated[
@@ -199,7 +181,7 @@ class Scenario:
     fast_gib: Annotated[
         float,
         Option(
-            "full-scale capacity of the fast tier, whatever the ratio; 0: by the ratio",
+            "full-scale capacity of the fast tier, in place of --ratio; 0: by the ratio",
             metavar="GIB",
             text="{:g} GiB fast",
             comparable=True,
@@ -233,7 +215,7 @@ class Scenario:
     scale: Annotated[
         float,
         Option(
-            "real pages per simulated page (default: the input's, for the size of the pages)",
+            "real pages per simulated page (default: that of the input for this page size)",
             metavar="R",
             text="scale {:g}",
             comparable=True,
@@ -244,7 +226,7 @@ class Scenario:
     page_bytes: Annotated[
         int,
         Option(
-            "managed page (default: the policy's)",
+            "bytes of a managed page (default: the policy's)",
             text="{} bytes",
             comparable=True,
             choices=(4096, 2 << 20),
@@ -287,7 +269,7 @@ class Scenario:
     placement: Annotated[
         str,
         Option(
-            "file of `tune profile`, for a policy that goes by one (default: profiled first)",
+            "file of `tune profile`, for a policy that uses one (default: it profiles first)",
             metavar="FILE",
             text="placement {}",
         ),
@@ -315,6 +297,10 @@ class Scenario:
         int,
         Option("seed of search and sampling", metavar="N", text="seed {}", named=True, rule=_seed),
     ] = 0
+
+    @property
+    def simulated(self) -> bool:
+        return self.substrate == Scenario.substrate
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)
@@ -362,12 +348,14 @@ class Scenario:
         ]
         return "-".join(parts)
 
-    def command_line(self) -> list[str]:
-        """Words for a command line that runs this scenario."""
+    def command_line(self, usual: Mapping[str, Any] | None = None) -> list[str]:
+        """Words for a command line that runs this scenario. `usual` are the values that it leaves
+        out: those that depend on nothing, if not given."""
+        usual = declared_defaults() if usual is None else usual
         return [
             word
             for name, value in self.plain().items()
-            if value != declared_defaults().get(name)
+            if value != usual.get(name)
             for word in (flag(name), str(value))
         ]
 
@@ -415,7 +403,10 @@ def defaults(
 
 
 def substrate_defaults(substrate: str) -> dict[str, Any]:
-    """The emulated machine's own: what fits into it, on one processor, in pages of Linux."""
+    """The emulated machine's own: what fits into it, on one processor, in pages of Linux; and the
+    pages of any real one."""
+    if substrate == LIVE:
+        return {"page_bytes": 4096}
     if substrate != EMULATED:
         return {}
     names = dict.fromkeys(("input", "machine"), EMULATED)

@@ -45,13 +45,13 @@ def doing(what: str) -> None:
     say(f"tune: {what} ...")
 
 
-GO_ON = "the same command goes on"
+GO_ON = "repeat the command to continue"
 
 
 @contextmanager
 def resumable(how: Callable[[], str]) -> Iterator[None]:
-    """Of work that goes on where it stopped: whatever ends it early, Ctrl-C or a full disk, `how`
-    says what is kept and which command goes on."""
+    """Of work that can be continued: whatever ends it early, Ctrl-C or a full disk, `how` says what
+    is kept and which command continues."""
     try:
         yield
     except BaseException:

@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Iterable
 
 
-def si(value: float) -> str:
+def si(value: float, digits: int = 3) -> str:
     """1234567 as `1.23 M`."""
     for unit in ("", " k", " M", " G", " T"):
         if abs(value) < 999.5:
-            return f"{value:.3g}{unit}"
+            return f"{value:.{digits}g}{unit}"
         value /= 1000
-    return f"{value:.3g} P"
+    return f"{value:.{digits}g} P"
 
 
 def size(count: float) -> str:
@@ -90,8 +90,17 @@ def exact(value: bool | int | float | str) -> str:
 
 
 def short(value: bool | int | float | str) -> str:
-    """A knob's value with four digits."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """A knob's value with four digits: 5.012, 71,850, 1.235e+08, true, paper."""
+    if isinstance(value, bool | str):
+        return exact(value)
+    if 1e4 <= abs(value) < 1e7:
+        return f"{float(f'{value:.4g}'):,.0f}"
+    return f"{value:.4g}"
+
+
+def with_unit(value: bool | int | float | str, unit: str) -> str:
+    """A knob's value as `short`, in the unit of its declaration: `5.012 samples/page`."""
+    return short(value) if unit in ("", "ratio") else f"{short(value)} {unit}"
 
 
 def engine_builds(noun: str, builds: Iterable[str]) -> str:

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from tuner.declarations import PolicyDecl
 from tuner.errors import UserError, brief
 from tuner.model import Model
 
@@ -68,7 +72,27 @@ def probe(tierd: Path) -> list[Told]:
         raise UserError(f"{tierd} probe: found '{brief(said)}'; must be its findings") from error
 
 
-def _said(tierd: Path, *words: str) -> str:
+def not_settable(plan: Mapping[str, Any], policy: PolicyDecl) -> dict[str, str]:
+    """Knobs for which a kernel has no setting, and why, by what `tierd apply --json` says."""
+    reasons = {each["knob"]: each["reason"] for each in plan["not_settable"]}
+    for knob in policy.knobs:  # parents come first
+        if knob.condition and knob.condition.parent in reasons:
+            reasons.setdefault(knob.name, reasons[knob.condition.parent])
+    return reasons
+
+
+def planned(tierd: Path, *words: str) -> dict[str, Any]:
+    """What `tierd apply` would write. UserError, in its words, if it refuses."""
+    said = _said(tierd, "apply", *words, "--dry-run", "--json", well=(0,))
+    return dict(json.loads(said))
+
+
+def restore(tierd: Path) -> None:
+    """Undoes what engines that were killed have changed. UserError if that fails."""
+    _said(tierd, "restore", well=(0,))
+
+
+def _said(tierd: Path, *words: str, well: Sequence[int] = (0, 1)) -> str:
     try:
         done = subprocess.run(
             [tierd, *words],
@@ -83,7 +107,29 @@ def _said(tierd: Path, *words: str) -> str:
         raise UserError(f"{tierd}: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
         raise UserError(f"{tierd} {words[0]}: no answer within {SECONDS:g} s") from error
-    if done.returncode not in (0, 1):  # 1: something is missing
-        why = brief(done.stderr.strip(), 300) or f"it ended with {done.returncode}"
+    if done.returncode not in well:  # of a probe, 1: something is missing
+        last = done.stderr.strip().rpartition("tierd: error: ")[2]
+        why = brief(last, 300) or f"it ended with {done.returncode}"
         raise UserError(f"{tierd} {words[0]}: {why}")
     return done.stdout
+
+
+def unit() -> Path | None:
+    """Its unit for systemd: the source tree's when the package runs from it, else what the wheel
+    has installed."""
+    name = "tierd@.service"
+    folders = [Path(sysconfig.get_path("data")), Path(sysconfig.get_path("data", "posix_user"))]
+    places = [folder / "share/tierd" / name for folder in folders]
+    source = Path(__file__).resolve().parent.parent
+    if (source / "pyproject.toml").is_file():
+        places.insert(0, source / "engine/tierd" / name)
+    return next((place for place in places if place.is_file()), None)
+
+
+def not_tierds(policy: PolicyDecl) -> dict[str, str]:
+    """Knobs that tierd cannot honour, and why."""
+    own = [knob.name for knob in policy.knobs if knob.name.startswith("aol.")]
+    found = dict.fromkeys(own, "tierd does not count outstanding reads")
+    if when := policy.profiled_when:
+        found[when.parent] = "a running process does not have names of objects"
+    return found

@@ -13,6 +13,7 @@
 #include "bind.hpp"
 #include "build_id.hpp"
 #include "core/isa.hpp"
+#include "server.hpp"
 
 NB_MODULE(_engine, m) {
   m.doc() = "The tiering engine: policies, access streams and the simulated tiered machine.";
@@ -45,4 +46,5 @@ NB_MODULE(_engine, m) {
   tt::bind_recordings(m);
   tt::bind_perf(m);
   tt::bind_simulation(m);
+  tt::bind_server(m);
 }

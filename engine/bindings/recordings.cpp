@@ -110,6 +110,13 @@ nb::tuple import_trace(const nb::callable& read, const std::string& name,
   out["samples"] = summary.samples;
   out["no_address"] = summary.no_address;
   out["cached"] = summary.cached;
+  out["no_level"] = summary.no_level;
+  out["unsure"] = summary.unsure;
+  out["repeated"] = summary.repeated;
+  out["skipped"] = summary.skipped;
+  out["lost"] = summary.lost;
+  out["late"] = summary.late;
+  out["period_known"] = summary.period_known;
   out["processes"] = summary.processes;
   out["threads"] = summary.threads;
   out["observed"] = summary.observed;

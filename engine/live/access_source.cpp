@@ -2,15 +2,20 @@
 
 #include "live/access_source.hpp"
 
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 #include "live/damon_source.hpp"
 #include "live/emulated_samples.hpp"
+#include "live/marked_writes.hpp"
 #include "live/mover.hpp"
 #include "live/perf_samples.hpp"
 #include "live/pmu.hpp"
+#include "live/written_pages.hpp"
 
 namespace tt::live {
 
@@ -24,11 +29,17 @@ std::unique_ptr<AccessSource> sampling(std::string_view name, KernelCalls& kerne
   return std::make_unique<PerfSamples>(kernel, std::move(pmu.value()), PerfSamples::Options{});
 }
 
-}  // namespace
+std::invalid_argument unknown(const char* what, std::string_view name,
+                              std::span<const std::string_view> known) {
+  std::string all;
+  for (const std::string_view each : known) all += (all.empty() ? "" : ", ") + std::string{each};
+  return std::invalid_argument("unknown " + std::string{what} + " " + std::string{name} +
+                               "; known: " + all);
+}
 
-std::unique_ptr<AccessSource> make_source(std::string_view name, KernelCalls& kernel,
-                                          Changes& changes, const Damon::Options& damon,
-                                          std::uint64_t seed) {
+std::unique_ptr<AccessSource> source_of(std::string_view name, KernelCalls& kernel,
+                                        Changes& changes, const Damon::Options& damon,
+                                        std::uint64_t seed) {
   if (name == "auto" || name == "emulated") {
     FoundRing found = find_emulated_ring(kernel, changes);
     if (found.ring)
@@ -43,10 +54,24 @@ std::unique_ptr<AccessSource> make_source(std::string_view name, KernelCalls& ke
   }
   if (name == "auto" || name == "damon")
     return std::make_unique<DamonSource>(kernel, changes, damon, seed);
-  std::string known;
-  for (const std::string_view each : source_names)
-    known += (known.empty() ? "" : ", ") + std::string{each};
-  throw std::invalid_argument("unknown source " + std::string{name} + "; known: " + known);
+  throw unknown("source", name, source_names);
+}
+
+}  // namespace
+
+std::unique_ptr<AccessSource> make_source(std::string_view name, KernelCalls& kernel,
+                                          Changes& changes, const Damon::Options& damon,
+                                          std::uint64_t seed, std::string_view writes) {
+  if (std::ranges::find(writes_names, writes) == writes_names.end())
+    throw unknown("help with writes", writes, writes_names);
+  std::unique_ptr<AccessSource> source = source_of(name, kernel, changes, damon, seed);
+  if (writes == "none") return source;
+  if (source->name() != "damon" && source->name() != "hints")
+    throw std::invalid_argument("--writes " + std::string{writes} + ": the source " +
+                                std::string{source->name()} + " tells of stores itself");
+  if (const std::string missing = lacking_written_pages(kernel); !missing.empty())
+    throw NotAllowed("--writes " + std::string{writes} + ": " + missing);
+  return std::make_unique<MarkedWrites>(kernel, std::move(source));
 }
 
 }  // namespace tt::live

@@ -57,13 +57,18 @@ class AccessSource : public SampleSource {
 inline constexpr std::array<std::string_view, 7> source_names{"auto",  "pebs",  "ibs",     "spe",
                                                               "damon", "hints", "emulated"};
 
+/// What tells of writes where a source does not: nothing, or the kernel's soft-dirty bits.
+inline constexpr std::array<std::string_view, 2> writes_names{"none", "soft-dirty"};
+
 /// The source of this name; "auto": an emulated machine's, else the processor's, if it really
 /// samples, else DAMON. What it changes in the kernel is noted in `changes`, which has to outlive
-/// it. NotAllowed telling why the machine, the processor or the kernel does not sample so;
-/// std::invalid_argument for an unknown name.
+/// it. `writes`: of writes_names. NotAllowed telling why the machine, the processor or the kernel
+/// does not sample so, or does not tell of writes; std::invalid_argument for an unknown name, and
+/// for help with writes of which the source tells itself.
 [[nodiscard]] std::unique_ptr<AccessSource> make_source(std::string_view name, KernelCalls& kernel,
                                                         Changes& changes,
                                                         const Damon::Options& damon,
-                                                        std::uint64_t seed);
+                                                        std::uint64_t seed,
+                                                        std::string_view writes = "none");
 
 }  // namespace tt::live

@@ -45,7 +45,7 @@ void Blocks::update(int pid, std::span<const Populated> runs, BlockChanges& out)
       ++item;
       continue;
     }
-    for (Residency& page : gone.at) set(page, Residency::absent);
+    for (Level& page : gone.at) set(page, nowhere);
     gone.pid = 0;
     huge_ -= gone.huge ? 1 : 0;
     gone.huge = false;
@@ -69,7 +69,7 @@ Blocks::Block& Blocks::take(int pid, std::uint64_t address, std::uint64_t& numbe
   Block& taken = blocks_[number];
   taken.pid = pid;
   taken.address = address;
-  taken.at.fill(Residency::absent);
+  taken.at.fill(nowhere);
   by_address_[pid][address] = number;
   return taken;
 }
@@ -88,8 +88,8 @@ void Blocks::found(int pid, const Found& block, BlockChanges& out) {
   mine.look = look_;
   for (std::uint64_t i = 0; i < block_pages; ++i) {
     if (!block.populated[i]) {
-      set(mine.at[i], Residency::absent);
-    } else if ((changed || mine.at[i] == Residency::absent) && (i == 0 || !mine.huge)) {
+      set(mine.at[i], nowhere);
+    } else if ((changed || mine.at[i] == nowhere) && (i == 0 || !mine.huge)) {
       out.unplaced.push_back({number * block_pages + i});  // of a huge page, one tells of all
     }
   }
@@ -118,7 +118,7 @@ void Blocks::index_blocks() {
   }
 }
 
-void Blocks::place(PageId page, Residency at) {
+void Blocks::place(PageId page, Level at) {
   TT_ASSERT(known(page));
   const PageRange unit = this->unit(page);
   Block& block = blocks_[page.value / block_pages];
@@ -127,13 +127,13 @@ void Blocks::place(PageId page, Residency at) {
 }
 
 bool Blocks::consistent() const {
-  std::array<std::uint64_t, tier_count> used{};
+  std::array<std::uint64_t, most_levels> used{};
   std::uint64_t in_use = 0, huge = 0;
   for (const Block& block : blocks_) {
     in_use += block.pid != 0 ? 1 : 0;
     huge += block.huge ? 1 : 0;
-    for (const Residency page : block.at)
-      if (block.pid != 0 && page != Residency::absent) ++used[static_cast<std::size_t>(page)];
+    for (const Level page : block.at)
+      if (block.pid != 0 && page != nowhere) ++used[page];
   }
   std::uint64_t listed = 0;
   for (const auto& [pid, blocks] : by_address_) {

@@ -14,6 +14,7 @@
 
 #include "core/types.hpp"
 #include "live/kernel_calls.hpp"
+#include "live/nodes.hpp"
 
 namespace tt::live {
 
@@ -56,12 +57,12 @@ class Blocks {
     return block(page).address + page.value % block_pages * base_page_bytes;
   }
 
-  /// Absent if it is not known.
-  [[nodiscard]] Residency at(PageId page) const {
-    return known(page) ? block(page).at[page.value % block_pages] : Residency::absent;
+  /// Nowhere if it is not known.
+  [[nodiscard]] Level at(PageId page) const {
+    return known(page) ? block(page).at[page.value % block_pages] : nowhere;
   }
   /// Of a known page.
-  [[nodiscard]] Residency at_known(PageId page) const {
+  [[nodiscard]] Level at_known(PageId page) const {
     return block(page).at[page.value % block_pages];
   }
   /// As Memory::unit.
@@ -75,9 +76,9 @@ class Blocks {
   /// is not told.
   [[nodiscard]] bool in_parts(PageId page) const { return block(page).in_parts; }
   /// The unit of a known page is there from now on.
-  void place(PageId page, Residency at);
-  /// Known pages in the tier.
-  [[nodiscard]] std::uint64_t used(Tier tier) const { return used_[index(tier)]; }
+  void place(PageId page, Level at);
+  /// Known pages in the tier of this level.
+  [[nodiscard]] std::uint64_t used(Level level) const { return used_[level]; }
   /// Known blocks that are mapped as huge pages.
   [[nodiscard]] std::uint64_t huge() const { return huge_; }
   /// Numbers that have been handed out, whether they are in use or not.
@@ -92,7 +93,7 @@ class Blocks {
     bool huge = false, in_parts = false;
     std::uint64_t address = 0;
     std::uint64_t look = 0;  // the last one that found it
-    std::array<Residency, block_pages> at;
+    std::array<Level, block_pages> at;
   };
   struct Found;
   struct Place {
@@ -109,9 +110,9 @@ class Blocks {
   Block& take(int pid, std::uint64_t address, std::uint64_t& number);
   void found(int pid, const Found& block, BlockChanges& out);
   [[nodiscard]] bool is_forked(int pid, std::uint64_t address) const;
-  void set(Residency& page, Residency to) {
-    if (page != Residency::absent) --used_[static_cast<std::size_t>(page)];
-    if (to != Residency::absent) ++used_[static_cast<std::size_t>(to)];
+  void set(Level& page, Level to) {
+    if (page != nowhere) --used_[page];
+    if (to != nowhere) ++used_[to];
     page = to;
   }
 
@@ -121,7 +122,7 @@ class Blocks {
   // The same for find(), which every sample calls: each in the first free place from the hash of
   // its process and address on. A power of two, at most half full.
   std::vector<Place> places_{Place{}};
-  std::array<std::uint64_t, tier_count> used_{};
+  std::array<std::uint64_t, most_levels> used_{};
   std::uint64_t huge_ = 0;
   std::uint64_t look_ = 0;
 };

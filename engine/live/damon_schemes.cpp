@@ -67,8 +67,8 @@ class Schemes {
     // Since 6.17 the kernel watches itself by default, and keeps others out.
     if (plan_.kernel().read(stat_enabled, stat) == 0 && stat.starts_with('Y'))
       plan_.set(stat_enabled, "N");
-    const std::vector<int>& fast = nodes_.of[index(Tier::fast)];
-    const std::vector<int>& slow = nodes_.of[index(Tier::slow)];
+    const std::vector<int>& fast = nodes_.fast();
+    const std::vector<int> slow = nodes_.slower();
     plan_.set(kdamonds + "nr_kdamonds", std::to_string(fast.size() + slow.size()));
     std::size_t number = 0;
     // Demotion first, to make room.

@@ -33,7 +33,16 @@ struct PageScan {
       any, told;
 };
 constexpr unsigned long pagemap_scan = _IOWR('f', 16, PageScan);
-constexpr std::uint64_t page_present = 1 << 3, page_zero = 1 << 5, page_huge = 1 << 6;
+constexpr std::uint64_t page_present = 1 << 3, page_zero = 1 << 5, page_huge = 1 << 6,
+                        page_soft_dirty = 1 << 7;
+
+/// Which pages are wanted: what all of them have, by PAGEMAP_SCAN and in their entries of pagemap.
+struct Wanted {
+  std::uint64_t categories, entry;
+};
+constexpr std::uint64_t entry_present = 1ULL << 63, entry_soft_dirty = 1ULL << 55;
+constexpr Wanted present{page_present, entry_present};
+constexpr Wanted dirty{page_present | page_soft_dirty, entry_present | entry_soft_dirty};
 
 Nanos time_of(clockid_t clock) {
   timespec now{};
@@ -117,7 +126,8 @@ void add(std::vector<Populated>& out, std::size_t from, const Populated& run) {
   }
 }
 
-int scan(int pagemap, std::uint64_t begin, std::uint64_t end, std::vector<Populated>& out) {
+int scan(int pagemap, std::uint64_t begin, std::uint64_t end, const Wanted& wanted,
+         std::vector<Populated>& out) {
   std::array<PageRegion, 512> regions{};
   const std::size_t from = out.size();
   while (begin < end) {
@@ -128,7 +138,7 @@ int scan(int pagemap, std::uint64_t begin, std::uint64_t end, std::vector<Popula
     question.regions = reinterpret_cast<std::uintptr_t>(regions.data());
     question.regions_size = regions.size();
     question.inverted = page_zero;
-    question.all = page_present | page_zero;
+    question.all = wanted.categories | page_zero;
     question.told = page_present | page_huge;
     const int found = ::ioctl(pagemap, pagemap_scan, &question);
     if (found < 0) return errno;
@@ -141,7 +151,8 @@ int scan(int pagemap, std::uint64_t begin, std::uint64_t end, std::vector<Popula
 }
 
 /// For kernels without that call: does not tell zeros and huge pages apart.
-int read_entries(int pagemap, std::uint64_t begin, std::uint64_t end, std::vector<Populated>& out) {
+int read_entries(int pagemap, std::uint64_t begin, std::uint64_t end, const Wanted& wanted,
+                 std::vector<Populated>& out) {
   std::array<std::uint64_t, 4096> entries{};
   const std::size_t from = out.size();
   while (begin < end) {
@@ -153,11 +164,23 @@ int read_entries(int pagemap, std::uint64_t begin, std::uint64_t end, std::vecto
     if (read == 0) return 0;  // the process ends here, or has ended
     for (std::size_t i = 0; i < read; ++i) {
       const std::uint64_t at = begin + i * base_page_bytes;
-      if (entries[i] >> 63 != 0) add(out, from, {at, at + base_page_bytes, false});
+      if ((entries[i] & wanted.entry) == wanted.entry)
+        add(out, from, {at, at + base_page_bytes, false});
     }
     begin += read * base_page_bytes;
   }
   return 0;
+}
+
+int pages_of(int pid, std::uint64_t begin, std::uint64_t end, const Wanted& wanted,
+             std::vector<Populated>& out) {
+  const perf::File pagemap = open("/proc/" + std::to_string(pid) + "/pagemap", O_RDONLY);
+  if (!pagemap.is_open()) return errno;
+  const std::size_t before = out.size();
+  const int error = scan(pagemap.get(), begin, end, wanted, out);
+  if (error != ENOTTY) return error;
+  out.resize(before);
+  return read_entries(pagemap.get(), begin, end, wanted, out);
 }
 
 }  // namespace
@@ -291,13 +314,12 @@ int Linux::hint(std::span<const int> nodes) {
 }
 
 int Linux::populated(int pid, std::uint64_t begin, std::uint64_t end, std::vector<Populated>& out) {
-  const perf::File pagemap = open("/proc/" + std::to_string(pid) + "/pagemap", O_RDONLY);
-  if (!pagemap.is_open()) return errno;
-  const std::size_t before = out.size();
-  const int error = scan(pagemap.get(), begin, end, out);
-  if (error != ENOTTY) return error;
-  out.resize(before);
-  return read_entries(pagemap.get(), begin, end, out);
+  return pages_of(pid, begin, end, present, out);
+}
+
+int Linux::soft_dirty(int pid, std::uint64_t begin, std::uint64_t end,
+                      std::vector<Populated>& out) {
+  return pages_of(pid, begin, end, dirty, out);
 }
 
 long Linux::move_pages(int pid, std::span<const std::uint64_t> addresses,

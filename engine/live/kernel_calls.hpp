@@ -117,6 +117,10 @@ class KernelCalls {
   /// stands for zeros (read, never written) is not among them, if the kernel tells (6.7 or newer).
   [[nodiscard]] virtual int populated(int pid, std::uint64_t begin, std::uint64_t end,
                                       std::vector<Populated>& out) = 0;
+  /// Those of them that were written to since the process's soft-dirty bits were cleared: 4 written
+  /// to /proc/PID/clear_refs. A kernel without such bits takes that, too, and tells nothing of it.
+  [[nodiscard]] virtual int soft_dirty(int pid, std::uint64_t begin, std::uint64_t end,
+                                       std::vector<Populated>& out) = 0;
   /// move_pages(2) with MPOL_MF_MOVE: each address to the node of the same index; without nodes it
   /// asks where they are. Returns what the system call does, or a negative errno. The kernel may
   /// leave statuses unwritten.
@@ -140,6 +144,8 @@ class Linux final : public KernelCalls {
   int hint(std::span<const int> nodes) override;
   int populated(int pid, std::uint64_t begin, std::uint64_t end,
                 std::vector<Populated>& out) override;
+  int soft_dirty(int pid, std::uint64_t begin, std::uint64_t end,
+                 std::vector<Populated>& out) override;
   long move_pages(int pid, std::span<const std::uint64_t> addresses, std::span<const int> nodes,
                   std::span<int> statuses) override;
 

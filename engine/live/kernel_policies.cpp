@@ -169,8 +169,8 @@ void plan_autonuma(KernelPlanner& plan, const std::optional<Nodes>& named) {
   std::string near;
   for (const int node : memory) {
     const bool has = std::ranges::find(processors, node) != processors.end();
-    Tier tier{};
-    if (named && named->tier(node, tier) && (tier == Tier::fast) != has)
+    const Level level = named ? named->level(node) : nowhere;
+    if (level != nowhere && (level == 0) != has)
       throw std::invalid_argument(
           "policy " + plan.policy() + ": node " + std::to_string(node) + " has " +
           (has ? "" : "no ") + "processors, and NUMA balancing promotes to nodes that have some");
@@ -184,10 +184,9 @@ void plan_autonuma(KernelPlanner& plan, const std::optional<Nodes>& named) {
 }
 
 void require_two_tiers(const Nodes& named) {
-  const std::vector<int>& slow = named.of[index(Tier::slow)];
-  Tier tier{};
-  bool apart = !slow.empty() && !named.of[index(Tier::fast)].empty();
-  for (const int node : slow) apart = apart && named.tier(node, tier) && tier == Tier::slow;
+  const std::vector<int> slower = named.slower();
+  const bool apart = !slower.empty() && !named.fast().empty() &&
+                     std::ranges::none_of(slower, [&](int node) { return named.level(node) == 0; });
   if (!apart)
     throw std::invalid_argument("--fast and --slow: found " + named.text() +
                                 ", expected one node or more of each, and none of both");

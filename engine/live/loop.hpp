@@ -27,9 +27,14 @@ class Loop {
       std::function<void(const LiveMemory& memory, Nanos now, std::vector<Sample>& out)>;
   /// Finds which processes there are and tells the memory; whether others than before.
   using Follow = std::function<bool(LiveMemory& memory)>;
+  /// Two neighbouring tiers, and the policy between them.
+  struct Step {
+    LiveMemory& memory;
+    Policy& policy;
+  };
 
-  /// `start`: the clock's time that the policy takes for 0.
-  Loop(KernelCalls& kernel, LiveMemory& memory, Policy& policy, Collect collect, Follow follow,
+  /// `steps`: from the fastest tier on. `start`: the clock's time that policies take for 0.
+  Loop(KernelCalls& kernel, const std::vector<Step>& steps, Collect collect, Follow follow,
        const Options& options, Nanos start);
 
   /// One turn. Returns how long nothing is due then; 0 if moves still wait.
@@ -40,15 +45,21 @@ class Loop {
   [[nodiscard]] Nanos now() { return kernel_.now() - start_; }
 
  private:
+  /// Collects samples for the policies.
+  void hand_over(Nanos now);
+  /// Moves while there is time; whether some still wait.
+  bool move(Nanos begin);
+
   KernelCalls& kernel_;
-  LiveMemory& memory_;
-  Policy& policy_;
+  std::vector<Step> steps_;
+  LiveMemory& top_;
   const Collect collect_;
   const Follow follow_;
   const Options options_;
   const Nanos start_;
-  Ticker<Nanos> ticker_, looks_, finds_;
-  std::vector<Sample> samples_;
+  std::vector<Ticker<Nanos>> ticks_;  // of each step
+  Ticker<Nanos> looks_, finds_;
+  std::vector<Sample> samples_, own_;
   Nanos verified_{};
   bool looked_ = false;
   int look_error_ = 0;

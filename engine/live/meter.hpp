@@ -12,7 +12,7 @@
 #include "core/policy.hpp"
 #include "core/ticker.hpp"
 #include "live/kernel_calls.hpp"
-#include "live/live_memory.hpp"
+#include "live/loop.hpp"
 #include "live/status.hpp"
 
 namespace tt::live {
@@ -21,7 +21,7 @@ class Meter {
  public:
   /// `series` may be null; else it gets a row every second, with the columns of a simulated run's
   /// series where they mean the same.
-  Meter(KernelCalls& kernel, const LiveMemory& memory, const Policy& policy, std::ostream* series);
+  Meter(KernelCalls& kernel, const std::vector<Loop::Step>& steps, std::ostream* series);
 
   [[nodiscard]] bool due(Nanos now) const { return seconds_.due(now); }
   /// A second has gone by. `monitor`: processor time of threads of the kernel that watch for us.
@@ -32,16 +32,18 @@ class Meter {
 
  private:
   struct Sums {
-    std::array<double, tier_count> loads{}, stores{}, moved{};  // moved: pages, by where they went
+    std::array<double, most_levels> accesses{}, arrived{};  // arrived: pages that were moved there
+    double up = 0, down = 0;                                // pages
     double samples = 0, lost = 0;
     double seconds = 0, own = 0, monitor = 0;  // of the clock; of processors
     [[nodiscard]] double fast_share_since(const Sums& before, double otherwise) const;
   };
   [[nodiscard]] Sums sums(Nanos now) const;
+  [[nodiscard]] double metadata() const;
 
   KernelCalls& kernel_;
-  const LiveMemory& memory_;
-  const Policy& policy_;
+  const std::vector<Loop::Step> steps_;
+  const LiveMemory& top_;
   std::optional<SeriesFile> series_;
   const Nanos processor_before_;
   Ticker<Nanos> seconds_{from_seconds(1)};

@@ -12,7 +12,7 @@
 namespace tt::live {
 namespace {
 
-Residency residency(Tier tier) { return static_cast<Residency>(tier); }
+Residency in(Tier tier) { return static_cast<Residency>(tier); }
 
 /// Errors of a whole call after which every other one would fail, too.
 void refuse(long result, int pid) {
@@ -34,16 +34,31 @@ void refuse(long result, int pid) {
 
 }  // namespace
 
-Mover::Mover(KernelCalls& kernel, const Nodes& nodes, Blocks& blocks, const Options& options)
-    : kernel_(kernel), nodes_(nodes), blocks_(blocks), options_(options) {}
+MoveCounts& MoveCounts::operator+=(const MoveCounts& other) {
+  calls += other.calls;
+  queries += other.queries;
+  for (std::size_t tier = 0; tier < tier_count; ++tier) moved[tier] += other.moved[tier];
+  for (const auto& [error, pages] : other.failed) failed[error] += pages;
+  no_room += other.no_room;
+  held += other.held;
+  gone += other.gone;
+  unreported += other.unreported;
+  busy += other.busy;
+  longest = std::max(longest, other.longest);
+  return *this;
+}
+
+Mover::Mover(KernelCalls& kernel, const Nodes& nodes, Level fast, Blocks& blocks,
+             const Options& options)
+    : kernel_(kernel), nodes_(nodes), fast_(fast), blocks_(blocks), options_(options) {}
 
 std::size_t Mover::request(Tier to, std::span<const PageId> pages) {
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const PageRange unit = blocks_.unit(pages[i]);
-    Residency next = blocks_.at(pages[i]);
+    Residency next = at(pages[i]);
     if (next == Residency::absent || asked_[index(to)].contains(unit.first)) continue;
-    if (asked_[index(other(to))].contains(unit.first)) next = residency(other(to));
-    if (next == residency(to)) continue;
+    if (asked_[index(other(to))].contains(unit.first)) next = in(other(to));
+    if (next == in(to)) continue;
     if (queue_.size() >= options_.most_queued) return i;
     queue_.push_back({unit.first, to, unit.count});
     asked_[index(to)].insert(unit.first);
@@ -87,20 +102,20 @@ std::vector<Mover::Call> Mover::take(Tier to, std::uint64_t room, Nanos now,
     took(ask);
     const std::uint64_t pages = blocks_.unit(ask.page).count;
     std::uint64_t needed = pages;
-    const Residency at = blocks_.at(ask.page);
+    const Residency there = at(ask.page);
     const auto held = held_.find(ask.page);
     const PageId block{ask.page.value - ask.page.value % block_pages};
     if (parted.contains(block)) {
       needed = 0;
-    } else if (at != Residency::absent && blocks_.in_parts(block)) {
-      const auto comes = [&](PageId page) { return blocks_.at(page) != residency(to); };
+    } else if (there != Residency::absent && blocks_.in_parts(block)) {
+      const auto comes = [&](PageId page) { return at(page) != in(to); };
       needed = static_cast<std::uint64_t>(std::ranges::count_if(populated(block), comes));
     }
     MigrationResult result{.page = ask.page, .to = to};
-    if (at == Residency::absent) {
+    if (there == Residency::absent) {
       counts_.gone += pages;
       result.outcome = Outcome::gone;
-    } else if (at == residency(to)) {
+    } else if (there == in(to)) {
       result.outcome = Outcome::done;  // somebody else has moved it
     } else if (held != held_.end() && now < held->second.until) {
       counts_.held += pages;
@@ -136,7 +151,7 @@ std::uint64_t Mover::usable(const NodePages& pages) const {
 /// many it takes; none if all are full, or do not say.
 Mover::Target Mover::target(Tier to, std::uint64_t amount) {
   Target found;
-  for (const int node : nodes_.of[index(to)]) {
+  for (const int node : nodes_.of[level(to)]) {
     NodePages pages;
     if (const int error = node_pages(kernel_, node, pages); error != 0) {
       failed(error, 0);
@@ -241,7 +256,7 @@ void Mover::leave_out_grown(Call& call, Tier to, std::vector<MigrationResult>& o
 std::vector<PageId> Mover::populated(PageId block) const {
   std::vector<PageId> out;
   for (std::uint64_t i = 0; i < block_pages; ++i)
-    if (blocks_.at({block.value + i}) != Residency::absent) out.push_back({block.value + i});
+    if (blocks_.at({block.value + i}) != nowhere) out.push_back({block.value + i});
   return out;
 }
 
@@ -253,8 +268,8 @@ void Mover::look_at_parts(const Call& call, Tier to) {
     if (!blocks_.known(page) || !blocks_.in_parts(page) || !blocks.insert(block).second) continue;
     const std::vector<PageId> pages = populated(block);
     const auto there = [&] {
-      return static_cast<std::uint64_t>(std::ranges::count_if(
-          pages, [&](PageId each) { return blocks_.at(each) == residency(to); }));
+      return static_cast<std::uint64_t>(
+          std::ranges::count_if(pages, [&](PageId each) { return at(each) == in(to); }));
     };
     const std::uint64_t before = there();
     if (locate(pages) != 0) continue;
@@ -278,21 +293,20 @@ Outcome Mover::outcome(const Call& call, std::size_t at, Tier to, Nanos now) {
   const bool asked = !call.answers.empty() && call.answers[at] != unwritten;
   const int truth = asked ? call.answers[at] : status;
   if (truth == unwritten) {
-    if (to == Tier::fast) blocks_.place(page, Residency::fast);
+    if (to == Tier::fast) blocks_.place(page, fast_);
     doubtful_.push_back(page);
     failed(EBUSY, pages);
     return Outcome::busy;
   }
-  Tier there{};
-  if (truth == -ENOENT || truth == -EFAULT || (truth >= 0 && !nodes_.tier(truth, there))) {
-    blocks_.place(page, Residency::absent);
-    counts_.gone += pages;
-    held_.erase(page);
-    return Outcome::gone;
-  }
-  if (truth >= 0) {
-    blocks_.place(page, residency(there));
-    if (there == to) {
+  if (truth == -ENOENT || truth == -EFAULT || truth >= 0) {
+    const Level there = truth >= 0 ? nodes_.level(truth) : nowhere;
+    blocks_.place(page, there);
+    if (residency(there) == Residency::absent) {
+      counts_.gone += pages;
+      held_.erase(page);
+      return Outcome::gone;
+    }
+    if (there == level(to)) {
       held_.erase(page);
       counts_.moved[index(to)] += pages;
       return Outcome::done;
@@ -328,9 +342,7 @@ int Mover::locate(std::span<const PageId> pages) {
     if (result != 0 && first_error == 0) first_error = result < 0 ? static_cast<int>(-result) : EIO;
     for (std::size_t i = 0; i < count; ++i) {
       if (answers[i] == unwritten) continue;
-      Tier tier{};
-      const bool there = answers[i] >= 0 && nodes_.tier(answers[i], tier);
-      blocks_.place(pages[i], there ? residency(tier) : Residency::absent);
+      blocks_.place(pages[i], answers[i] >= 0 ? nodes_.level(answers[i]) : nowhere);
     }
     pages = pages.subspan(count);
   }

@@ -57,6 +57,8 @@ struct MoveCounts {
   std::uint64_t unreported = 0;  // statuses that the kernel left unwritten
   Nanos busy{};                  // inside these calls
   Nanos longest{};               // call
+
+  MoveCounts& operator+=(const MoveCounts& other);
 };
 
 class Mover {
@@ -70,8 +72,17 @@ class Mover {
     Nanos first_hold = from_millis(500), longest_hold = from_seconds(60);
   };
 
-  Mover(KernelCalls& kernel, const Nodes& nodes, Blocks& blocks, const Options& options);
+  /// Between two tiers: the fast one is of this level, the slow one of the next.
+  Mover(KernelCalls& kernel, const Nodes& nodes, Level fast, Blocks& blocks,
+        const Options& options);
 
+  /// Where a page of this level is, of these two tiers: absent if it is in another.
+  [[nodiscard]] Residency residency(Level level) const {
+    const auto below = static_cast<std::size_t>(level) - fast_;
+    return level != nowhere && below < tier_count ? static_cast<Residency>(below)
+                                                  : Residency::absent;
+  }
+  [[nodiscard]] Level level(Tier tier) const { return static_cast<Level>(fast_ + index(tier)); }
   /// Pages of a node that may be taken: what is spared is not free for anybody.
   [[nodiscard]] std::uint64_t usable(const NodePages& pages) const;
 
@@ -130,8 +141,11 @@ class Mover {
   [[nodiscard]] Outcome outcome(const Call& call, std::size_t at, Tier to, Nanos now);
   void failed(int error, std::uint64_t pages) { counts_.failed[error] += pages; }
 
+  [[nodiscard]] Residency at(PageId page) const { return residency(blocks_.at(page)); }
+
   KernelCalls& kernel_;
   const Nodes& nodes_;
+  const Level fast_;
   Blocks& blocks_;
   const Options options_;
   std::deque<Ask> queue_;

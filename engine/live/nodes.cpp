@@ -60,20 +60,28 @@ NoTiers::NoTiers(std::string why_not, std::string what_helps)
       why(std::move(why_not)),
       cure(std::move(what_helps)) {}
 
-bool Nodes::tier(int node, Tier& out) const {
-  for (const Tier tier : {Tier::fast, Tier::slow}) {
-    if (std::ranges::find(of[index(tier)], node) == of[index(tier)].end()) continue;
-    out = tier;
-    return true;
-  }
-  return false;
+std::string level_name(std::size_t level, std::size_t levels) {
+  if (level == 0) return "fast";
+  return levels == 2 ? "slow" : "slow" + std::to_string(level);
+}
+
+std::vector<int> Nodes::slower() const {
+  std::vector<int> out;
+  for (std::size_t i = 1; i < of.size(); ++i) out.insert(out.end(), of[i].begin(), of[i].end());
+  return out;
+}
+
+Level Nodes::level(int node) const {
+  for (std::size_t i = 0; i < of.size(); ++i)
+    if (std::ranges::find(of[i], node) != of[i].end()) return static_cast<Level>(i);
+  return nowhere;
 }
 
 std::string Nodes::text() const {
   std::string out;
-  for (const Tier tier : {Tier::fast, Tier::slow}) {
-    out += tier == Tier::fast ? "fast" : ", slow";
-    for (const int node : of[index(tier)]) out += ' ' + std::to_string(node);
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    out += (i == 0 ? "" : ", ") + level_name(i, of.size());
+    for (const int node : of[i]) out += ' ' + std::to_string(node);
   }
   return out;
 }
@@ -109,11 +117,19 @@ int node_pages(KernelCalls& kernel, int node, NodePages& out) {
   return 0;
 }
 
-Nodes nodes_of(std::vector<int> fast, std::vector<int> slow) {
-  for (const int node : fast)
-    if (std::ranges::find(slow, node) != slow.end())
-      throw std::invalid_argument("node " + std::to_string(node) + " is in both tiers");
-  return Nodes{{std::move(fast), std::move(slow)}};
+Nodes nodes_of(std::vector<std::vector<int>> tiers) {
+  if (tiers.size() < 2 || tiers.size() > most_levels)
+    throw std::invalid_argument("found " + std::to_string(tiers.size()) +
+                                " memory tiers, expected 2 to " + std::to_string(most_levels));
+  const Nodes out{std::move(tiers)};
+  for (std::size_t i = 0; i < out.of.size(); ++i) {
+    if (out.of[i].empty())
+      throw std::invalid_argument("found no node in the tier " + level_name(i, out.of.size()));
+    for (const int node : out.of[i])
+      if (out.level(node) != i)
+        throw std::invalid_argument("node " + std::to_string(node) + " is in two tiers");
+  }
+  return out;
 }
 
 std::string node_text(const std::vector<int>& nodes) {
@@ -156,10 +172,10 @@ Nodes find_nodes(KernelCalls& kernel) {
                       "promotes and demotes nothing",
                   by_processors(kernel, all));
   Nodes out;
-  out.of[index(Tier::fast)] = tiers.begin()->second;
-  for (auto tier = std::next(tiers.begin()); tier != tiers.end(); ++tier)
-    out.of[index(Tier::slow)].insert(out.of[index(Tier::slow)].end(), tier->second.begin(),
-                                     tier->second.end());
+  for (const auto& [tier, nodes] : tiers) {
+    if (out.of.size() < most_levels) out.of.emplace_back();
+    out.of.back().insert(out.of.back().end(), nodes.begin(), nodes.end());
+  }
   return out;
 }
 

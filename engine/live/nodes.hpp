@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Nodes: which NUMA nodes are the fast tier and which the slow one.
+// Nodes: which NUMA nodes are the fast tier, and which the slower ones, each below the one before.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -20,13 +19,25 @@ struct NodePages {
   std::uint64_t total = 0, free = 0;
 };
 
-/// The nodes of each tier; a page is moved to the first of them that has room.
-struct Nodes {
-  std::array<std::vector<int>, tier_count> of;
+/// Which tier of a machine: 0 is the fastest. What a policy calls fast and slow are two of them,
+/// one right below the other.
+using Level = std::uint8_t;
+inline constexpr Level nowhere = 0xff;
+inline constexpr std::size_t most_levels = 8;
 
-  /// Whether the node is of a tier, and of which.
-  [[nodiscard]] bool tier(int node, Tier& out) const;
-  /// "fast 0, slow 2 3"
+/// "fast" and "slow" of two tiers; of more, "fast", "slow1", "slow2" and so on.
+[[nodiscard]] std::string level_name(std::size_t level, std::size_t levels);
+
+/// The nodes of each tier, from the fastest on; a page is moved to the first of them that has room.
+struct Nodes {
+  std::vector<std::vector<int>> of;
+
+  [[nodiscard]] const std::vector<int>& fast() const { return of.front(); }
+  /// The nodes of all other tiers.
+  [[nodiscard]] std::vector<int> slower() const;
+  /// Of which tier the node is; `nowhere` if of none.
+  [[nodiscard]] Level level(int node) const;
+  /// "fast 0, slow 2 3", with the names of levels.
   [[nodiscard]] std::string text() const;
 };
 
@@ -38,17 +49,19 @@ class NoTiers : public std::runtime_error {
   std::string cure;  // options of tierd, or a command; empty if nothing helps
 };
 
-/// The tiers that the kernel has found (/sys/devices/virtual/memory_tiering, 6.1 or newer): the
-/// first one is fast, all others are slow. NoTiers on a machine with one node, or one that has all
-/// its nodes in one tier (skhynix/hmsdk #2); std::runtime_error for a list that is none.
+/// The tiers that the kernel has found (/sys/devices/virtual/memory_tiering, 6.1 or newer), as far
+/// as `most_levels`: what is slower still is of the last one. NoTiers on a machine with one node,
+/// or one that has all its nodes in one tier (skhynix/hmsdk #2); std::runtime_error for a list that
+/// is none.
 [[nodiscard]] Nodes find_nodes(KernelCalls& kernel);
 /// Nodes that the firmware has announced and that have neither memory nor processors: as those of
 /// a CXL device whose memory is not online (skhynix/hmsdk #5).
 [[nodiscard]] std::vector<int> empty_nodes(KernelCalls& kernel);
 /// A list of numbers as the kernel writes them: "0-2,5". std::runtime_error for any other text.
 [[nodiscard]] std::vector<int> node_list(std::string_view text);
-/// Tiers of these nodes. std::invalid_argument for a node that is in both.
-[[nodiscard]] Nodes nodes_of(std::vector<int> fast, std::vector<int> slow);
+/// Tiers of these nodes, from the fastest on. std::invalid_argument for a node that is in two, for
+/// a tier without nodes, and unless there are two to `most_levels` of them.
+[[nodiscard]] Nodes nodes_of(std::vector<std::vector<int>> tiers);
 /// "0,1,2,5", which `node_list` reads.
 [[nodiscard]] std::string node_text(const std::vector<int>& nodes);
 /// What /sys/devices/system/node/nodeN/meminfo says. Returns an errno, EINVAL for an unknown text.

@@ -2,7 +2,6 @@
 
 #include "live/probe.hpp"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -14,30 +13,13 @@
 #include "live/emulated_ring.hpp"
 #include "live/json_text.hpp"
 #include "live/nodes.hpp"
+#include "live/own_pages.hpp"
 #include "live/pmu.hpp"
 #include "live/words.hpp"
+#include "live/written_pages.hpp"
 
 namespace tt::live {
 namespace {
-
-/// Some pages of our own, which are touched.
-class OwnPages {
- public:
-  static constexpr std::size_t bytes = 16 * base_page_bytes;
-  OwnPages()
-      : at_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
-    if (at_ != MAP_FAILED) std::memset(at_, 1, bytes);
-  }
-  ~OwnPages() {
-    if (at_ != MAP_FAILED) ::munmap(at_, bytes);
-  }
-  OwnPages(const OwnPages&) = delete;
-  OwnPages& operator=(const OwnPages&) = delete;
-  [[nodiscard]] std::uint64_t address() const { return reinterpret_cast<std::uintptr_t>(at_); }
-
- private:
-  void* at_;
-};
 
 Finding tiers(KernelCalls& kernel) {
   Finding out{Finding::Kind::works, "memory tiers", {}, {}};
@@ -165,6 +147,15 @@ Finding hints(KernelCalls& kernel) {
           {}};
 }
 
+Finding writes(KernelCalls& kernel) {
+  const std::string lacks = lacking_written_pages(kernel);
+  if (!lacks.empty()) return {Finding::Kind::note, "written pages", lacks, {}};
+  return {Finding::Kind::works,
+          "written pages",
+          "are told by soft-dirty bits: `--writes soft-dirty` where samples are estimated",
+          {}};
+}
+
 /// Only where there is such a device: of other machines it says nothing.
 void emulated(KernelCalls& kernel, std::vector<Finding>& out) {
   Changes changes{kernel, {}};  // undone at the end
@@ -194,7 +185,8 @@ Finding kernels_policies(KernelCalls& kernel) {
 std::vector<Finding> probe(KernelCalls& kernel) {
   std::vector<Finding> out{tiers(kernel)};
   absent(kernel, out);
-  for (const auto& look : {moves, populated, damon, sampling, hints}) out.push_back(look(kernel));
+  for (const auto& look : {moves, populated, damon, sampling, hints, writes})
+    out.push_back(look(kernel));
   emulated(kernel, out);
   out.push_back(kernels_policies(kernel));
   return out;

@@ -48,13 +48,14 @@ std::string mebibytes(std::uint64_t pages) {
 
 }  // namespace
 
-Session::Session(KernelCalls& kernel, const Options& options, std::ostream* journal,
-                 std::ostream* series)
+Session::Session(KernelCalls& kernel, const Options& options,
+                 std::span<std::ostream* const> journals, std::ostream* series)
     : kernel_(kernel),
       source_changes_(kernel, beside(options.changes, ".source")),
       balancing_(kernel, beside(options.changes, ".balancing")),
-      source_(make_source(options.source, kernel, source_changes_, options.damon, options.seed)),
-      memory_(kernel, options.nodes, memory_options(options), source_.get()),
+      source_(make_source(options.source, kernel, source_changes_, options.damon, options.seed,
+                          options.writes)),
+      sampling_(*source_, options.nodes.of.size() - 1),
       policy_name_(options.policy),
       series_(series),
       share_(options.cpu) {
@@ -62,8 +63,15 @@ Session::Session(KernelCalls& kernel, const Options& options, std::ostream* jour
   const Knobs knobs = resolve(info.knobs, options.knobs);
   require_needs(info, knobs, source_->serves(), "a running process");
   refuse_alto(info, knobs);
-  const PolicyContext context{memory_, knobs, nullptr, options.seed};
-  policy_ = journal == nullptr ? info.make(context) : journaled(info, context, *journal);
+  for (std::size_t i = 0; i + 1 < options.nodes.of.size(); ++i) {
+    SampleSource* const source = &sampling_.of(i);
+    steps_.push_back(i == 0 ? std::make_unique<Step>(LiveMemory{kernel, options.nodes,
+                                                                memory_options(options), source})
+                            : std::make_unique<Step>(LiveMemory{steps_.back()->memory, source}));
+    const PolicyContext context{steps_.back()->memory, knobs, nullptr, options.seed};
+    steps_.back()->policy =
+        journals.empty() ? info.make(context) : journaled(info, context, *journals[i]);
+  }
 }
 
 Session::~Session() = default;
@@ -82,12 +90,14 @@ void Session::start(Target target) {
                      "` before");
   // Where nothing is moved by it, balancing looks more and more seldom: once a minute in the end.
   if (source_->takes_balancing()) scans_seldom_ = balancing_.replace(scan_period_file, "1000");
-  memory_.follow(target_.pids());
+  top().follow(target_.pids());
   if (!target_.pids().empty()) source_->start(target_.pids());
   share_.begin(kernel_.now(), used());
-  meter_ = std::make_unique<Meter>(kernel_, memory_, *policy_, series_);
+  std::vector<Loop::Step> steps;
+  for (const auto& step : steps_) steps.push_back({step->memory, *step->policy});
+  meter_ = std::make_unique<Meter>(kernel_, steps, series_);
   loop_ = std::make_unique<Loop>(
-      kernel_, memory_, *policy_,
+      kernel_, steps,
       [this](const LiveMemory& memory, Nanos now, std::vector<Sample>& out) {
         source_->collect(memory, now, out);
       },
@@ -99,7 +109,7 @@ bool Session::follow() {
   const std::vector<int> before = target_.pids();
   const int error = target_.find(kernel_);
   if (error != 0) unseen_ = error;
-  memory_.follow(target_.pids());
+  top().follow(target_.pids());
   unwatched_ = source_->follow(target_.pids());
   return target_.pids() != before;
 }
@@ -145,13 +155,21 @@ Status Session::status() const {
 }
 
 std::string Session::summary() const {
-  const MoveCounts& moves = memory_.moves();
-  std::string out = mebibytes(memory_.blocks().used(Tier::fast)) + " in the fast tier, " +
-                    mebibytes(memory_.blocks().used(Tier::slow)) + " in the slow one; moved " +
-                    mebibytes(moves.moved[index(Tier::fast)]) + " up and " +
-                    mebibytes(moves.moved[index(Tier::slow)]) + " down in " +
-                    std::to_string(moves.calls) + " calls, the longest of " +
-                    std::to_string(moves.longest.count() / 1000) + " us; " + source_->text();
+  MoveCounts moves;
+  for (const auto& step : steps_) moves += step->memory.moves();
+  const std::size_t levels = steps_.size() + 1;
+  std::string out;
+  for (std::size_t level = 0; level < levels; ++level) {
+    const std::string name = level == 0    ? "the fast tier, "
+                             : levels == 2 ? "the slow one"
+                                           : level_name(level, levels);
+    out += mebibytes(steps_.front()->memory.blocks().used(static_cast<Level>(level))) + " in " +
+           name + (level > 0 && level + 1 < levels ? ", " : "");
+  }
+  out += "; moved " + mebibytes(moves.moved[index(Tier::fast)]) + " up and " +
+         mebibytes(moves.moved[index(Tier::slow)]) + " down in " + std::to_string(moves.calls) +
+         " calls, the longest of " + std::to_string(moves.longest.count() / 1000) + " us; " +
+         source_->text();
   if (share_.share() > 0) out += "; " + percent(share_.share()) + " of a processor used";
   if (!kernel_time_known_) out += ", without what the kernel's thread takes";
   if (share_.limit() > 0) {

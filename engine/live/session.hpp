@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Session: a policy on running processes, and what tells it of their accesses.
+// Session: a policy on running processes, and what tells it of their accesses. Of more than two
+// tiers it has the policy once for each pair of neighbours.
 #pragma once
 
 #include <filesystem>
 #include <iosfwd>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "live/changes.hpp"
 #include "live/cpu_share.hpp"
 #include "live/damon.hpp"
+#include "live/joint_sampling.hpp"
 #include "live/kernel_calls.hpp"
 #include "live/live_memory.hpp"
 #include "live/loop.hpp"
@@ -32,6 +35,7 @@ class Session {
     std::uint64_t fast_limit = LiveMemory::no_limit;  // pages
     std::uint64_t seed = 0;
     std::string source = "auto";  // of source_names
+    std::string writes = "none";  // of writes_names
     Damon::Options damon;
     double cpu = 0;                 // of one processor that tierd itself may take; 0: no limit
     std::filesystem::path changes;  // the file that notes what is changed in the kernel
@@ -39,9 +43,9 @@ class Session {
 
   /// std::invalid_argument for an unknown policy, source or knob's value, and naming what the
   /// policy needs and cannot have of a running process; NotAllowed as make_source();
-  /// std::runtime_error when a node cannot be read. `journal` and `series` may be null; a row of
-  /// the latter is written every second.
-  Session(KernelCalls& kernel, const Options& options, std::ostream* journal,
+  /// std::runtime_error when a node cannot be read. `journals`: of each step between two tiers,
+  /// from the fastest on, or none. `series` may be null; a row is written to it every second.
+  Session(KernelCalls& kernel, const Options& options, std::span<std::ostream* const> journals,
           std::ostream* series = nullptr);
   ~Session();
 
@@ -58,9 +62,12 @@ class Session {
   /// After start().
   [[nodiscard]] Status status() const;
   /// An operator changes what the fast tier may hold: pages.
-  void limit_fast(std::uint64_t pages) { memory_.limit_fast(pages, *policy_, loop_->now()); }
+  void limit_fast(std::uint64_t pages) {
+    steps_.front()->memory.limit_fast(pages, *steps_.front()->policy, loop_->now());
+  }
 
  private:
+  [[nodiscard]] LiveMemory& top() { return steps_.front()->memory; }
   bool follow();
   /// Processor time that this process and its source's threads in the kernel have used.
   Nanos used();
@@ -68,8 +75,13 @@ class Session {
   KernelCalls& kernel_;
   Changes source_changes_, balancing_;
   const std::unique_ptr<AccessSource> source_;
-  LiveMemory memory_;
-  std::unique_ptr<Policy> policy_;
+  JointSampling sampling_;
+  /// Between two tiers.
+  struct Step {
+    LiveMemory memory;
+    std::unique_ptr<Policy> policy{};
+  };
+  std::vector<std::unique_ptr<Step>> steps_;
   const std::string policy_name_;
   std::ostream* const series_;
   Target target_;

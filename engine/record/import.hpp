@@ -4,9 +4,10 @@
 //
 //   perf-script  `perf script -F comm,pid,tid,time,period,event,addr`: sampled misses, each of
 //                which stands for `period` accesses
-//   damon        `damo report raw`, or the tracepoint damon:damon_aggregated as `perf script` or
-//                trace_pipe print it: regions, and in how many checks of an interval a region was
-//                found accessed; every page of the region gets that many accesses
+//   damon        `damo report access --raw_form` or its JSON, or the tracepoint damon_aggregated
+//                as `perf script`, trace-cmd or trace_pipe print it: regions, and in how many
+//                checks of an interval a region was found accessed; every page of the region gets
+//                that many accesses
 //   lackey       `valgrind --tool=lackey --trace-mem=yes`: every access, passed through a
 //                last-level-cache filter
 //   csv          columns time (ns), address, kind (load, store), and optionally count, size,
@@ -58,6 +59,13 @@ struct ImportSummary {
   std::uint64_t samples = 0;     // observations used
   std::uint64_t no_address = 0;  // samples without a user-space address, left out
   std::uint64_t cached = 0;      // samples that a cache served (perf data_src), left out
+  std::uint64_t no_level = 0;    // samples of which data_src says nothing, or no memory: left out
+  std::uint64_t unsure = 0;      // samples that memory or a cache further out served: kept
+  std::uint64_t repeated = 0;    // events of Arm SPE about an operation that is there, left out
+  std::uint64_t skipped = 0;     // lines about something else: call chains, other events
+  std::uint64_t lost = 0;        // events that the tool says it lost
+  std::uint64_t late = 0;        // rows with a time before that of a row above
+  bool period_known = true;      // false: each sample says 1, as perf does that knows no period
   std::uint64_t processes = 0;
   double threads = 1;
   double observed = 0;         // accesses in the samples

@@ -3,6 +3,8 @@
 #include "sim/pages.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <stdexcept>
 
 namespace tt::sim {
@@ -11,6 +13,17 @@ namespace {
 /// Pages that are placed between two checks of the watermarks. A policy with Granularity::range is
 /// asked once for each run, so that it can go by the pages that are still free.
 constexpr std::uint64_t run = 512;
+
+constexpr auto absent = static_cast<std::uint64_t>(Residency::absent);
+static_assert(Residency{0} == Residency::fast && Residency{1} == Residency::slow);
+static_assert(std::endian::native == std::endian::little, "the first page is the lowest byte");
+
+/// Eight bits as bytes that are 0 or 1.
+constexpr std::uint64_t in_bytes(std::uint64_t bits) {
+  const std::uint64_t apart = (bits * 0x0101010101010101) & 0x8040201008040201;
+  return ((apart + 0x7f7f7f7f7f7f7f7f) >> 7) & 0x0101010101010101;
+}
+static_assert(in_bytes(0x81) == 0x0100000000000001 && in_bytes(0xff) == 0x0101010101010101);
 
 /// Adds 32 bits to a mask, the lowest of them at `place`; those before the mask's start are 0.
 void add_bits(PageMask mask, std::int64_t place, std::uint64_t bits) {
@@ -138,6 +151,11 @@ void PageTable::residency(PageId first, std::span<Residency> out) const {
     const std::uint64_t end = std::min(known, i + 32 - page % 32);
     std::uint32_t is_there = present_.word(page) >> (page % 32);
     std::uint32_t is_slow = slow_.word(page) >> (page % 32);
+    for (; i + 8 <= end; i += 8, is_there >>= 8, is_slow >>= 8) {
+      const std::uint64_t there = in_bytes(is_there & 0xff), slow = in_bytes(is_slow & 0xff);
+      const std::uint64_t eight = (there & slow) | (there ^ in_bytes(0xff)) * absent;
+      std::memcpy(&out[i], &eight, 8);
+    }
     for (; i < end; ++i, is_there >>= 1, is_slow >>= 1)
       out[i] = static_cast<Residency>(
           (is_there & 1U) != 0 ? is_slow & 1U : static_cast<unsigned>(Residency::absent));

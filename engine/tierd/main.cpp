@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -78,14 +79,23 @@ const char* const usage =
     "  --fast-limit SIZE    of memory in the fast tier, such as 16G or 512M (default: the tier)\n"
     "  --fast NODES         memory nodes of the fast tier, such as 0 or 0-1 (default: the "
     "kernel's)\n"
-    "  --slow NODES         those of the slow tier\n"
+    "  --slow NODES         those of the slow tier; may be repeated, for a slower one below it "
+    "each\n"
+    "                       time: pages go up and down a tier at a time\n"
     "  --source NAME        what tells of accesses: auto (default), pebs, ibs, spe,\n"
     "                       damon, hints (with `tierd run` only), or emulated; `tierd probe` "
     "tries them\n"
+    "  --writes soft-dirty  where samples tell no stores (hemem goes by them): those on pages that "
+    "were\n"
+    "                       written to lately count as such; it costs the program a fault per "
+    "page\n"
+    "                       and second\n"
     "  --cpu SHARE          of one processor that tierd itself may take, such as 3%; it samples "
     "less\n"
     "                       often where it takes more\n"
-    "  --journal FILE       write down all that the policy is told, and decides\n"
+    "  --journal FILE       write down all that the policy is told, and decides; with more than "
+    "two\n"
+    "                       tiers also FILE.1 and so on, of the steps below\n"
     "  --series FILE        write figures of every second, as CSV (tune report draws them)\n"
     "  --quiet              say nothing but errors\n"
     "\n"
@@ -237,10 +247,12 @@ Choice choose(const std::string& config_path, const std::string& policy_name,
 }
 
 /// The nodes that --fast and --slow name, if they do.
-std::optional<Nodes> named_nodes(const std::string& fast, const std::string& slow) {
+std::optional<Nodes> named_nodes(const std::string& fast, const std::vector<std::string>& slow) {
   if (fast.empty() != slow.empty()) throw Wrong("--fast and --slow are given together, or neither");
   if (fast.empty()) return std::nullopt;
-  return nodes_of(node_list(fast), node_list(slow));
+  std::vector<std::vector<int>> tiers{node_list(fast)};
+  for (const std::string& each : slow) tiers.push_back(node_list(each));
+  return nodes_of(std::move(tiers));
 }
 
 struct Arguments {
@@ -255,8 +267,8 @@ struct Arguments {
 
 Arguments arguments(Words& words, KernelCalls& kernel, bool launches) {
   Arguments out;
-  std::string config_path, policy_name, fast, slow;
-  std::vector<std::string> sets;
+  std::string config_path, policy_name, fast;
+  std::vector<std::string> sets, slow;
   while (!words.empty()) {
     const Words::Option given = words.option();
     const std::string &word = given.word, &option = given.name;
@@ -276,11 +288,13 @@ Arguments arguments(Words& words, KernelCalls& kernel, bool launches) {
     } else if (option == "--fast") {
       fast = value();
     } else if (option == "--slow") {
-      slow = value();
+      slow.push_back(value());
     } else if (option == "--cpu") {
       out.session.cpu = share_of(option, value());
     } else if (option == "--source") {
       out.session.source = value();
+    } else if (option == "--writes") {
+      out.session.writes = value();
     } else if (option == "--journal") {
       out.journal = value();
     } else if (option == "--series") {
@@ -316,11 +330,14 @@ Arguments arguments(Words& words, KernelCalls& kernel, bool launches) {
 class Watch {
  public:
   Watch(KernelCalls& kernel, const Arguments& arguments)
-      : kernel_(kernel),
-        quiet_(arguments.quiet),
-        journal_(arguments.journal),
-        series_(arguments.series) {
-    session_.emplace(kernel, arguments.session, journal_.stream(), series_.stream());
+      : kernel_(kernel), quiet_(arguments.quiet), series_(arguments.series) {
+    std::vector<std::ostream*> streams;
+    for (std::size_t step = 0; step + 1 < arguments.session.nodes.of.size(); ++step) {
+      if (arguments.journal.empty()) break;
+      const std::string below = step == 0 ? "" : "." + std::to_string(step);
+      streams.push_back(journals_.emplace_back(arguments.journal + below).stream());
+    }
+    session_.emplace(kernel, arguments.session, streams, series_.stream());
     if (arguments.socket.empty()) return;
     try {
       control_.emplace(arguments.socket);
@@ -361,7 +378,7 @@ class Watch {
     goes_on_ = false;
     session_.reset();  // DAMON is given back
     control_.reset();
-    journal_.close("the journal");
+    for (Out& journal : journals_) journal.close("the journal");
     series_.close("the series");
   }
 
@@ -421,7 +438,8 @@ class Watch {
   KernelCalls& kernel_;
   bool quiet_;
   bool goes_on_ = true, stopped_ = false;
-  Out journal_, series_;
+  std::deque<Out> journals_;  // of each step between two tiers
+  Out series_;
   std::optional<Session> session_;
   std::optional<Control> control_;
   Notify notify_;
@@ -435,7 +453,7 @@ int run(Words& words, KernelCalls& kernel) {
   int child = 0;
   const bool hints = given.session.source == "hints";
   if (hints)
-    if (const int error = kernel.hint(given.session.nodes.of[index(Tier::slow)]); error != 0)
+    if (const int error = kernel.hint(given.session.nodes.slower()); error != 0)
       throw Wrong("--source hints: the slow tier's nodes as a memory policy: " + message(error));
   try {
     child = launch(given.command, signals);
@@ -547,17 +565,17 @@ std::filesystem::path known_folder() {
 }
 
 int apply(Words& words, KernelCalls& kernel) {
-  std::string config_path, policy_name, fast, slow;
-  std::vector<std::string> sets;
+  std::string config_path, policy_name, fast;
+  std::vector<std::string> sets, slow;
   bool dry = false, json = false;
   const std::map<std::string, std::string*> values{
-      {"--config", &config_path}, {"--policy", &policy_name}, {"--fast", &fast}, {"--slow", &slow}};
+      {"--config", &config_path}, {"--policy", &policy_name}, {"--fast", &fast}};
   while (!words.empty()) {
     const auto [word, option, behind] = words.option();
     if (const auto value = values.find(option); value != values.end()) {
       *value->second = words.value(option, behind);
-    } else if (option == "--set") {
-      sets.push_back(words.value(option, behind));
+    } else if (option == "--set" || option == "--slow") {
+      (option == "--set" ? sets : slow).push_back(words.value(option, behind));
     } else if (word == "--dry-run") {
       dry = true;
     } else if (word == "--json") {

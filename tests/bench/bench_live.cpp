@@ -99,6 +99,9 @@ class Kernel final : public live::KernelCalls {
     out.push_back({begin, end, false});
     return 0;
   }
+  int soft_dirty(int, std::uint64_t, std::uint64_t, std::vector<live::Populated>&) override {
+    return ENOSYS;
+  }
   long move_pages(int, std::span<const std::uint64_t> addresses, std::span<const int> nodes,
                   std::span<int> statuses) override {
     for (std::size_t i = 0; i < addresses.size(); ++i) {
@@ -163,7 +166,8 @@ Speeds measure(const std::string& name, std::span<const std::byte> records, int 
   SamplingRequest every;
   every.loads = {SamplingRequest::Mode::period, 10'000};
   memory.follow(std::vector{pid});
-  if (memory.look(*runs, {}) != 0) throw std::runtime_error("the process was not found");
+  live::BlockChanges found;
+  if (memory.look(found) != 0) throw std::runtime_error("the process was not found");
   while (memory.place_some()) continue;
   Nanos now{};
   Ticker<Nanos> ticker{runs->tick_period()};

@@ -149,7 +149,7 @@ def stub(trial: Trial) -> TrialResult:
 
 
 def overhead(budget: int = 100) -> dict[str, float]:
-    from tuner.optimize.loop import run_study
+    from tuner.experiment.loop import run_study
     from tuner.report import tracking
     from tuner.study import log
     from tuner.study.log import TrialRecord

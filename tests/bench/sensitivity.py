@@ -27,17 +27,13 @@ from tuner.declarations import EstimateDecl
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
 from tuner.files import write_atomically
+from tuner.pages import markdown_table
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARES = ("0.05", "0.1", "0.3", "1")
 
 Found = Mapping[str, Any]
 """By workload, what `tune sim --sensitivity --json` prints."""
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 # --- What samplers show of prefetched lines -------------------------------------------------------
@@ -68,7 +64,8 @@ def prefetch_page(found: Found) -> str:
         )
         rows.append([workload, *cells, ", ".join(pairs) or "no"])
     shares = (f"τ at {share}, mover" for share in SHARES)
-    return PREFETCH_HEAD + table(["workload", *shares, "order changes"], rows)
+    table = markdown_table((["workload", *shares, "order changes"], rows))
+    return f"{PREFETCH_HEAD}{table}\n"
 
 
 # --- All estimates --------------------------------------------------------------------------------
@@ -118,7 +115,7 @@ def estimates_page(found: Found) -> str:
     effects = sorted(effect(estimate, found) for estimate in engine.estimates().values())
     head = ["estimate", "range", "smallest τ", "workloads whose order changes"]
     head += ["reversed", "largest change of a cost"]
-    by_estimate = table(head, [row for _, row in effects])
+    by_estimate = markdown_table((head, [row for _, row in effects]))
     rows = []
     for workload, one in sorted(found.items()):
         decisive = dict.fromkeys(f"`{c['name']}`" for c in one["estimates"] if c["reversed"])
@@ -126,7 +123,7 @@ def estimates_page(found: Found) -> str:
         survives = "yes" if one["survives"] else "no"
         rows.append([workload, survives, f"{least:.2f}", ", ".join(decisive) or "none"])
     head = ["workload", "order survives", "smallest τ", "estimates that change it"]
-    return f"{ESTIMATES_HEAD}{by_estimate}\n{table(head, rows)}"
+    return f"{ESTIMATES_HEAD}{by_estimate}\n\n{markdown_table((head, rows))}\n"
 
 
 # --- Runs -----------------------------------------------------------------------------------------

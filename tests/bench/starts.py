@@ -30,9 +30,9 @@ from tuner.declarations import KnobValue, PolicyDecl
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
 from tuner.documents.space import SpaceSpec
-from tuner.optimize import jobs
-from tuner.optimize.jobs import Job, Result
-from tuner.run import pool, runner, settings, streams
+from tuner.experiment import jobs
+from tuner.experiment.jobs import Job, Result
+from tuner.run import pools, runner, settings, streams
 from tuner.run.trial import Trial, TrialResult
 from tuner.terminal import progress, say
 
@@ -113,7 +113,7 @@ def done(wanted: Sequence[Job], workers: int, what: str) -> dict[str, Result]:
     if not missing:
         return found
     count = 0
-    workers_pool = pool.open_pool(runner.run, workers=min(workers, len(missing)))
+    workers_pool = pools.open_pool(runner.run, workers=min(workers, len(missing)))
     try:
         with progress(what) as update:
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import secrets
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from tuner.emulate.trials import runner_in
 from tuner.files import write_file
 from tuner.run import settings, streams
 from tuner.run.isolation import Isolation, default_image
-from tuner.run.pool import Pool, open_pool
+from tuner.run.pool import Pool
+from tuner.run.pools import open_pool
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.terminal import say
 
@@ -113,9 +115,11 @@ def on_cluster(workers: int, trials: int) -> dict[str, Any]:
     """The same with the driver and each worker in containers of docker/compose.yaml."""
     words = ["docker-compose", "--project-name", "tiertune-bench"]
     words += ["--file", "docker/compose.yaml"]
+    folder = tempfile.mkdtemp()
+    subprocess.run([ROOT / "docker/secrets", folder], check=True)
     environment = os.environ | {
         "TIERTUNE_IMAGE": default_image(),
-        "TIERTUNE_SECRET": secrets.token_hex(16),
+        "TIERTUNE_SECRETS": folder,
         "MLFLOW_PORT": "0",
     }
 
@@ -147,6 +151,7 @@ def on_cluster(workers: int, trials: int) -> dict[str, Any]:
         return found
     finally:
         compose("down", "--volumes", "--timeout", "1")
+        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

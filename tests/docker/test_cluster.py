@@ -11,7 +11,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -60,6 +64,8 @@ def lacking() -> str | None:
     return None
 
 
+LABEL = "com.docker.compose"
+NUMBER = f"{LABEL}.container-number"
 COMPOSE = compose()
 pytestmark = pytest.mark.skipif(bool(reason := lacking()), reason=str(reason))
 
@@ -69,10 +75,13 @@ class Cluster:
 
     def __init__(self, name: str, client: Any) -> None:
         self.name, self.client = name, client
-        self.secret = secrets.token_hex(16)
+        self.folder = Path(tempfile.mkdtemp(prefix="tt-"))
+        self.secrets = self.folder / "secrets"
+        subprocess.run([ROOT / "docker/secrets", self.secrets], check=True)
         self.environment = os.environ | {
             "TIERTUNE_IMAGE": default_image(),
-            "TIERTUNE_SECRET": self.secret,
+            "TIERTUNE_SECRETS": str(self.secrets),
+            "TIERTUNE_PROJECT": name,
             "MLFLOW_PORT": "0",  # any
         }
         self.words = [*COMPOSE, "--project-name", name, "--file", "docker/compose.yaml"]
@@ -95,20 +104,33 @@ class Cluster:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
-    def containers(self, part: str = "") -> list[Any]:
-        label = f"com.docker.compose.project={self.name}"
-        found = self.client.containers.list(all=True, filters={"label": label})
-        return sorted((c for c in found if part in c.name), key=lambda c: str(c.name))
+    def containers(self, **labels: str) -> list[Any]:
+        """By Compose's labels: its versions name containers differently."""
+        wanted = [
+            f"{LABEL}.{name}={value}" for name, value in ({"project": self.name} | labels).items()
+        ]
+        found = self.client.containers.list(all=True, filters={"label": wanted})
+        return sorted(found, key=lambda c: int(c.labels.get(NUMBER, 0)))
+
+    def service(self, name: str) -> list[Any]:
+        return self.containers(service=name, oneoff="False")
 
     @property
     def network(self) -> str:
-        return f"{self.name}_cluster"
+        (worker, *_) = self.service("worker")
+        (name,) = worker.attrs["NetworkSettings"]["Networks"]
+        return str(name)
 
     def odd_worker(self, name: str, **changes: Any) -> None:
         """A worker with something about it, beside those of the file."""
-        worker = self.containers("_worker_")[0]
+        worker = self.service("worker")[0]
         config = worker.attrs["Config"]
         environment = dict(each.split("=", 1) for each in config["Env"])
+        binds = {
+            mount["Source"]: {"bind": mount["Destination"], "mode": "ro"}
+            for mount in worker.attrs["Mounts"]
+            if mount["Type"] == "bind"
+        }
         self.client.containers.run(
             config["Image"],
             name=f"{self.name}_odd_{name}",
@@ -116,8 +138,9 @@ class Cluster:
             command=config["Cmd"],
             environment=environment | changes.pop("environment", {}),
             network=self.network,
-            labels={"com.docker.compose.project": self.name},
+            labels={f"{LABEL}.project": self.name, f"{LABEL}.service": "odd"},
             init=True,
+            volumes=binds | changes.pop("volumes", {}),
             shm_size=worker.attrs["HostConfig"]["ShmSize"],
             restart_policy={"Name": "always"},
             detach=True,
@@ -160,34 +183,66 @@ def cluster(engine_client: Any) -> Iterator[Cluster]:
         started("up", "--detach", "--no-build", "--scale", f"worker={WORKERS}")
         yield started
     finally:
-        for odd in started.containers("_odd_") + started.containers("_drive_"):
+        for odd in started.containers(service="odd") + started.containers(service="driver"):
             odd.remove(force=True)
         started("down", "--volumes", "--timeout", "1", check=False)
+        shutil.rmtree(started.folder)
 
 
-def test_nothing_listens_beyond_the_host(cluster: Cluster) -> None:
+def test_nothing_listens_beyond_the_host_and_all_networks_but_one_are_closed(
+    cluster: Cluster,
+) -> None:
     every = cluster.containers()
-    assert len(every) == 3 + WORKERS
+    assert len(every) == 4 + WORKERS
     for each in every:
         networks = each.attrs["NetworkSettings"]["Networks"]
         ports = [
             p for found in each.attrs["NetworkSettings"]["Ports"].values() for p in found or ()
         ]
         assert each.attrs["HostConfig"]["CapDrop"] == ["ALL"]
-        if "_mlflow_" in each.name:
+        if each.labels[f"{LABEL}.service"] == "ui":
             assert {port["HostIp"] for port in ports} == {"127.0.0.1"}
             continue
         assert not ports
-        (network,) = networks
-        assert cluster.client.networks.get(network).attrs["Internal"]
+        for network in networks:
+            assert cluster.client.networks.get(network).attrs["Internal"]
+
+
+def test_no_container_shows_a_secret(cluster: Cluster) -> None:
+    words = {path.name: path.read_text() for path in cluster.secrets.iterdir()}
+    assert len(set(words.values())) == 5
+    for each in cluster.containers():
+        shown = json.dumps(each.attrs)
+        assert not [name for name, word in words.items() if word in shown]
+    (worker, *_) = cluster.service("worker")
+    assert worker.exec_run(["ls", "/run/secrets"]).output.split() == [b"ray"]
+
+
+def test_the_ui_is_reached_from_the_host_alone(cluster: Cluster) -> None:
+    (ui,) = cluster.service("ui")
+    ui.reload()
+    (port,) = ui.attrs["NetworkSettings"]["Ports"]["5000/tcp"]
+    until = time.monotonic() + 120
+    while True:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port['HostPort']}/", timeout=10)
+        except urllib.error.HTTPError as error:
+            assert error.code == 401
+            return
+        except OSError:  # MLflow is not up yet
+            assert time.monotonic() < until
+            threading.Event().wait(0.5)
 
 
 def test_without_the_secret_nobody_gets_in(cluster: Cluster) -> None:
     words = [*RUN, "-e", "RAY_AUTH_TOKEN=another", "driver", *STUDY]
     done = cluster(*words, "--budget", "1", *ON_CLUSTER, "--name", "refused", check=False)
     assert done.returncode == 2
-    assert "no Ray cluster lets this machine join at head:6379" in done.stdout + done.stderr
-    (mlflow,) = cluster.containers("_mlflow_")
+    said = done.stdout + done.stderr
+    assert "the Ray cluster at head:6379 does not take the token of RAY_AUTH_TOKEN" in said
+    listed = cluster(*RUN, "--entrypoint", "ls", "driver", "results").stdout
+    assert "refused" not in listed
+    (mlflow,) = cluster.service("mlflow")
     ask = (
         "import urllib.request as r, threading\n"
         "for _ in range(600):\n"
@@ -218,6 +273,17 @@ def fetch(cluster: Cluster, study: str, to: Path) -> StudyData:
     return log.load(to / study)
 
 
+def test_studies_that_are_copied_out_belong_to_who_copies(cluster: Cluster, tmp_path: Path) -> None:
+    touch = "mkdir -p results/mine && touch results/mine/file && chmod 700 results"
+    cluster(*RUN, "--entrypoint", "sh", "driver", "-c", touch)
+    out = tmp_path / "out"
+    out.mkdir(mode=0o755)
+    subprocess.run([ROOT / "docker/fetch", out], env=cluster.environment, check=True)
+    assert (out / "mine/file").exists()
+    assert {path.stat().st_uid for path in [out, *out.rglob("*")]} == {os.getuid()}
+    assert out.stat().st_mode & 0o777 == 0o755
+
+
 def trials(data: StudyData) -> list[tuple[int, str, float | None]]:
     assert not data.damage
     return [(t.number, str(t.knobs), t.objective) for t in data.done]
@@ -239,8 +305,9 @@ def tracked(cluster: Cluster, study: str) -> list[str]:
         "trials = f'tags.`mlflow.parentRunId` = \"{p.info.run_id}\"'\n"
         "for run in c.search_runs(e, trials, max_results=1000): print(run.info.run_name)\n"
     )
-    login = {"MLFLOW_TRACKING_USERNAME": "admin", "MLFLOW_TRACKING_PASSWORD": cluster.secret}
-    (mlflow,) = cluster.containers("_mlflow_")
+    password = (cluster.secrets / "mlflow").read_text()
+    login = {"MLFLOW_TRACKING_USERNAME": "admin", "MLFLOW_TRACKING_PASSWORD": password}
+    (mlflow,) = cluster.service("mlflow")
     found = mlflow.exec_run(["python3", "-c", ask], environment=login, demux=True)
     assert found.exit_code == 0, found.output
     return sorted(found.output[0].decode().split("\n")[:-1])
@@ -258,14 +325,14 @@ def test_hosts_with_a_fault_of_their_own_cost_no_trial(cluster: Cluster, tmp_pat
         volumes={str(library): {"bind": "/clock.so", "mode": "ro"}},
     )
     cluster.odd_worker("full", tmpfs={"/home/tiertune/.cache": "size=4k,uid=10001"})
-    spared = cluster.containers("_worker_")[1:]
+    spared = cluster.service("worker")[1:]
     for worker in spared:
         worker.stop(timeout=0)
     try:
         driver = cluster.driver(*STUDY, "--budget", "12", "--name", "odd", *ON_CLUSTER)
         assert driver.wait() == 0, driver.said
     finally:
-        for odd in cluster.containers("_odd_"):
+        for odd in cluster.containers(service="odd"):
             odd.remove(force=True)
         for worker in spared:
             worker.start()
@@ -290,10 +357,7 @@ def test_two_drivers_share_a_cluster(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_a_fleet_is_the_same_on_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
     plan = tmp_path / "small.yaml"
-    plan.write_text(
-        "workloads: [gups:smoke, drift:smoke]\npolicies: [hybridtier]\nbudget: 12\n"
-        "per_study: {least: 3, batch: 3}\n"
-    )
+    plan.write_text("workloads: [gups:smoke, drift:smoke]\npolicies: [hybridtier]\nbudget: 12\n")
     options = ["--workers", str(WORKERS)]
     driver = cluster.driver(
         *("fleet", plan.name, *options, *ON_CLUSTER), volume=f"{plan}:/home/tiertune/{plan.name}:ro"
@@ -323,8 +387,8 @@ def test_a_study_survives_the_faults_of_every_part(cluster: Cluster, tmp_path: P
     budget = 100
     alone = undisturbed(budget, tmp_path)
     words = [*STUDY, "--budget", str(budget), "--name", "faults", *ON_CLUSTER]
-    first, second, slow = cluster.containers("_worker_")
-    (head,), (database,) = cluster.containers("_head_"), cluster.containers("_database_")
+    first, second, slow = cluster.service("worker")
+    (head,), (database,) = cluster.service("head"), cluster.service("database")
     slow.update(cpu_period=100_000, cpu_quota=50_000)
     driver = cluster.driver(*words)
     driver.wait_for("(5/100)")

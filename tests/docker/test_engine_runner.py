@@ -216,6 +216,31 @@ def test_a_killed_worker_leaves_no_container(
     assert all_gone(left)
 
 
+def test_a_killed_driver_leaves_no_container(
+    tmp_path: Path, ours: Callable[[], set[str]], all_gone: Callable[[set[str]], bool]
+) -> None:
+    """Its workers are ended by the guard of their Ray instance, and are then gone from the guards
+    of their containers as well."""
+    before = ours()
+    words = ["run", "--workload", "gups", "--input", "smoke", "--budget", "500", "--no-explain"]
+    words += ["--runner", "container", "--workers", "2", "--out", str(tmp_path)]
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "tuner", *words],
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert driver.stderr is not None
+    try:
+        # Two have run on each of two workers, or nearly so.
+        assert any(line.split()[:2] == ["trial", "3"] for line in driver.stderr)
+        left = ours() - before
+        assert len(left) == 2
+    finally:
+        driver.kill()
+        driver.wait()
+        driver.stderr.close()
+    assert all_gone(left)
+
+
 def guard_of(worker: int) -> int:
     """The guard is no child of its worker, but reads from its pipe."""
     pipes = {str(end.readlink()) for end in Path(f"/proc/{worker}/fd").iterdir()}

@@ -4,6 +4,8 @@
 // as Linux 6.12 and 7.3 were seen to behave in guests with two nodes. Any call can be made to fail.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -13,10 +15,12 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "emulate/ring.hpp"
 #include "live/kernel_calls.hpp"
+#include "live/live_memory.hpp"
 
 namespace tt::test {
 
@@ -37,6 +41,7 @@ class FakeKernel final : public live::KernelCalls {
     std::set<std::uint64_t> parts;                    // of those that are mapped in parts
     std::set<int> nodes{0, 1};                        // its cpuset
     bool foreign = false;                             // another user's
+    std::set<std::uint64_t> dirty;                    // pages written to since that was cleared
     int parent = 1;
     std::uint64_t started = 0;
     std::set<int> threads;  // beside the first
@@ -52,6 +57,7 @@ class FakeKernel final : public live::KernelCalls {
     map_device,
     hint,
     populated,
+    soft_dirty,
     move,
     query
   };
@@ -63,10 +69,20 @@ class FakeKernel final : public live::KernelCalls {
   std::map<int, Process> processes;
   std::vector<std::uint64_t> sizes;  // pages of each node
   bool has_scan = true;              // tells huge pages and zeros
+  bool has_soft_dirty = true;        // else it takes that they be cleared, and tells of none
   std::function<int(Call)> fail;     // an errno instead of the call, or 0
   std::string asked;                 // the file of the last read or write
   Nanos clock{};
 
+  /// Turns for so many seconds, and what happens while each waits, for a millisecond or more.
+  template <typename Turn, typename Meanwhile>
+  void run(double time, const Turn& turn, const Meanwhile& meanwhile) {
+    for (const Nanos end = clock + from_seconds(time); clock < end;) {
+      const Nanos wait = std::max(turn(), from_millis(1));
+      clock += wait;
+      meanwhile(seconds(wait));
+    }
+  }
   void map(int pid, std::uint64_t begin, std::uint64_t end) {
     processes[pid].mappings[begin] = end;
   }
@@ -192,6 +208,7 @@ class FakeKernel final : public live::KernelCalls {
   int write(const std::string& path, const std::string& text) override {
     asked = path;
     if (const int error = failed(Call::write)) return error;
+    if (path.ends_with("/clear_refs")) return clear(std::stoi(path.substr(6)), text);
     if (!files.contains(path) && !is_below_a_kdamond(path)) return ENOENT;
     std::string held = text;
     if (const int error = judge ? judge(path, held) : 0) return error;
@@ -377,6 +394,21 @@ class FakeKernel final : public live::KernelCalls {
     return 0;
   }
 
+  int soft_dirty(int pid, std::uint64_t begin, std::uint64_t end,
+                 std::vector<live::Populated>& out) override {
+    if (const int error = failed(Call::soft_dirty)) return error;
+    if (pid == ::getpid()) {  // which writes to its page between two questions
+      if (std::exchange(own_is_written_, true) && has_soft_dirty) out.push_back({begin, end});
+      return 0;
+    }
+    const auto at = processes.find(pid);
+    if (at == processes.end()) return ENOENT;
+    const std::set<std::uint64_t>& dirty = at->second.dirty;
+    for (auto each = dirty.lower_bound(begin); each != dirty.end() && *each < end; ++each)
+      if (has_soft_dirty && at->second.pages.contains(*each)) out.push_back({*each, *each + page});
+    return 0;
+  }
+
   long move_pages(int pid, std::span<const std::uint64_t> addresses, std::span<const int> nodes,
                   std::span<int> statuses) override {
     const bool asks = nodes.empty();
@@ -411,6 +443,19 @@ class FakeKernel final : public live::KernelCalls {
   }
 
  private:
+  int clear(int pid, const std::string& text) {
+    if (text != "4") return EINVAL;
+    if (pid == ::getpid()) {
+      own_is_written_ = false;
+      return 0;
+    }
+    const auto at = processes.find(pid);
+    if (at == processes.end()) return ENOENT;
+    if (at->second.foreign) return EACCES;
+    at->second.dirty.clear();
+    return 0;
+  }
+  bool own_is_written_ = true;
   class FakeRing final : public live::TraceRing {
    public:
     explicit FakeRing(std::shared_ptr<Trace> trace) : trace_(std::move(trace)) {}
@@ -511,5 +556,13 @@ class FakeKernel final : public live::KernelCalls {
     return node;
   }
 };
+
+/// A look at all processes, of which the policy is told, as by a loop of one step.
+inline int look_at(live::LiveMemory& memory, Policy& policy, Nanos now) {
+  live::BlockChanges changes;
+  const int error = memory.look(changes);
+  memory.tell(changes, policy, now);
+  return error;
+}
 
 }  // namespace tt::test

@@ -146,17 +146,17 @@ TEST("live session: what a running process does not offer is refused by name") {
                                           {"offline-optimal", "accesses of the whole run"},
                                           {"lru", "unknown policy"}}) {
     options.policy = name;
-    CHECK_THROWS((Session{kernel, options, nullptr}), need);
+    CHECK_THROWS((Session{kernel, options, {}}), need);
   }
   options.policy = "hybridtier";
   options.knobs = {{"sample_batch", -1.0}};
-  CHECK_THROWS((Session{kernel, options, nullptr}), "sample_batch");
+  CHECK_THROWS((Session{kernel, options, {}}), "sample_batch");
   options.knobs = {{"aol.enabled", true}};
-  CHECK_THROWS((Session{kernel, options, nullptr}), "outstanding reads");
+  CHECK_THROWS((Session{kernel, options, {}}), "outstanding reads");
   for (const char* const name : {"unified", "hybridtier"}) {
     options.policy = name;
     options.knobs.clear();
-    const Session offered{kernel, options, nullptr};
+    const Session offered{kernel, options, {}};
     CHECK(offered.summary().find("shares of accesses, were estimated") != std::string::npos);
   }
 }
@@ -172,7 +172,7 @@ TEST("live session: DAMON and the kernel's balancing are taken, and given back")
   options.policy = "hemem";
   options.nodes.of = {std::vector{0}, std::vector{1}};
   {
-    Session session{kernel, options, nullptr};
+    Session session{kernel, options, {}};
     session.start(Target::processes({7}));
     CHECK_EQ(kernel.files[balancing], std::string{"0"});
     CHECK(!session.over());
@@ -201,7 +201,7 @@ TEST("live session: hinting faults take the kernel's balancing, which is given b
     options.source = "hints";
     options.nodes.of = {std::vector{0}, std::vector{1}};
     {
-      Session session{kernel, options, nullptr};
+      Session session{kernel, options, {}};
       session.start(Target::processes({7}));
       CHECK_EQ(kernel.files[balancing].substr(0, 1), std::string{"1"});
       CHECK_EQ(kernel.files[live::scan_period_file], std::string{"1000"});
@@ -213,7 +213,7 @@ TEST("live session: hinting faults take the kernel's balancing, which is given b
     CHECK(kernel.files[live::scan_period_file].starts_with("60000"));
     CHECK_EQ(kernel.files[balancing].substr(0, 1), std::string{before}.substr(0, 1));
     {
-      Session session{kernel, options, nullptr};
+      Session session{kernel, options, {}};
       kernel.files.erase(live::scan_period_file);
       session.start(Target::processes({7}));
       CHECK(session.summary().find("as seldom as once a minute") != std::string::npos);
@@ -225,7 +225,7 @@ TEST("live session: hinting faults take the kernel's balancing, which is given b
       CHECK(prometheus_of(status).find("\ntierd_scan_period_error " + error + "\n") !=
             std::string::npos);
     }
-    Session session{kernel, options, nullptr};
+    Session session{kernel, options, {}};
     kernel.files.erase(balancing);
     CHECK_THROWS(session.start(Target::processes({7})), "sysctl kernel.numa_balancing=1");
   }
@@ -239,7 +239,7 @@ TEST("live session: a process that may not be looked at is told, and so is a loo
     Session::Options options;
     options.policy = "hemem";
     options.nodes.of = {std::vector{0}, std::vector{1}};
-    Session session{kernel, options, nullptr};
+    Session session{kernel, options, {}};
     session.start(Target::processes({7}));
     kernel.fail = [error](FakeKernel::Call call) {
       return call == FakeKernel::Call::populated ? error : 0;
@@ -274,9 +274,9 @@ TEST("live probe: what is missing is told with what would help") {
   CHECK(named("memory tiers").what.starts_with("all memory nodes stand in one memory tier"));
   CHECK(named("memory tiers").cure.starts_with("--fast 0 --slow 1"));
   // The second of two CXL devices, whose memory nobody has put online.
-  CHECK_EQ(live::probe(kernel).size(), 7u);
-  kernel.files["/sys/devices/system/node/possible"] = "0-2\n";
   CHECK_EQ(live::probe(kernel).size(), 8u);
+  kernel.files["/sys/devices/system/node/possible"] = "0-2\n";
+  CHECK_EQ(live::probe(kernel).size(), 9u);
   CHECK_EQ(named("nodes without memory").what, std::string{"2, which could have some"});
   CHECK(named("nodes without memory").cure.find("daxctl") != std::string::npos);
   kernel.files["/sys/devices/system/node/possible"] = "none\n";
@@ -295,12 +295,15 @@ TEST("live probe: what is missing is told with what would help") {
   kernel.have_hints();
   kernel.sampling = [](FakeKernel::Sampled& on) { test::fault(on.bytes, ::getpid(), 4096, 1); };
   CHECK(named("hinting faults").kind == Finding::Kind::works);
+  CHECK(named("written pages").kind == Finding::Kind::works);
+  kernel.has_soft_dirty = false;  // it takes the request all the same
+  CHECK(named("written pages").what.find("CONFIG_MEM_SOFT_DIRTY") != std::string::npos);
   const std::string json = live::json_of(live::probe(kernel));
   CHECK(json.find("{\"subject\": \"memory tiers\", \"works\": true, \"found\": \"fast 0, slow 1\", "
                   "\"cure\": null}") != std::string::npos);
   // On the machine that runs this, whatever it is.
   live::Linux machine;
-  CHECK(live::probe(machine).size() >= 7u);
+  CHECK(live::probe(machine).size() >= 8u);
 }
 
 TEST("live launcher: a program's end is told, and one that cannot run is an error") {

@@ -201,7 +201,7 @@ TEST("live session: status and series tell what was seen and moved, second by se
   options.nodes.of = {std::vector{0}, std::vector{1}};
   options.fast_limit = 50;
   std::ostringstream series;
-  live::Session session{kernel, options, nullptr, &series};
+  live::Session session{kernel, options, {}, &series};
   session.start(live::Target::processes({7}));
   for (int turn = 0; turn < 25; ++turn) {
     (void)session.turn();
@@ -248,7 +248,7 @@ TEST("live session: processes share the fast tier by how hot their pages are") {
     for (std::uint64_t i = 0; i < 1024; ++i) kernel.touch(pid, heap + i * FakeKernel::page, 1);
   }
   kernel.processes[8].parent = 7;
-  live::Session session{kernel, options, nullptr};
+  live::Session session{kernel, options, {}};
   session.start(live::Target::processes({7}));
   for (int turn = 0; turn < 800; ++turn) {
     if (turn % 10 == 0) {

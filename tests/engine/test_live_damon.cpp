@@ -136,7 +136,7 @@ TEST("live samples: estimated ones fall where DAMON found accesses, as often as 
   kernel.map(pid, heap, heap + 1000 * FakeKernel::page);
   for (std::uint64_t i = 0; i < 900; ++i) kernel.touch(pid, heap + i * FakeKernel::page, 1);
   memory.follow(std::vector{pid});
-  CHECK_EQ(memory.look(*rig.policy, {}), 0);
+  CHECK_EQ(test::look_at(memory, *rig.policy, {}), 0);
 
   using Mode = SamplingRequest::Mode;
   SamplingRequest asked;
@@ -285,7 +285,7 @@ TEST("live samples: processes share what is granted by how much they access") {
     for (std::uint64_t i = 0; i < 100; ++i) kernel.touch(pid, heap + i * FakeKernel::page, 1);
   }
   memory.follow(std::vector{7, 8});
-  CHECK_EQ(memory.look(*rig.policy, {}), 0);
+  CHECK_EQ(test::look_at(memory, *rig.policy, {}), 0);
   SamplingRequest asked;
   asked.loads = {SamplingRequest::Mode::frequency, 20000};
   (void)memory.set_sampling(asked);
@@ -366,8 +366,8 @@ struct HotSet {
         source.draw(each, damon.pid(each), 0.1, from, out);
     };
     loop = std::make_unique<live::Loop>(
-        kernel, memory, *policy, collect, [](live::LiveMemory&) { return false; },
-        live::Loop::Options{}, kernel.clock);
+        kernel, std::vector<live::Loop::Step>{{memory, *policy}}, collect,
+        [](live::LiveMemory&) { return false; }, live::Loop::Options{}, kernel.clock);
   }
   static live::Nodes nodes() {
     live::Nodes out;

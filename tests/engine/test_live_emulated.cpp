@@ -73,7 +73,7 @@ struct Seen {
     for (std::uint64_t i = 0; i < 100; ++i) kernel.touch(pid, heap + i * page, 1);
     memory->follow(std::vector{pid});
     test::Rig rig{"first-touch", {}, 1, 1};
-    CHECK_EQ(memory->look(*rig.policy, {}), 0);
+    CHECK_EQ(test::look_at(*memory, *rig.policy, {}), 0);
   }
   void start() { source->start(std::vector{pid}); }
   std::vector<Sample> collect(double time = 1) {
@@ -529,7 +529,8 @@ struct Program {
     options.policy = policy;
     options.nodes = two_nodes();
     options.fast_limit = limit;
-    session = std::make_unique<live::Session>(kernel, options, &journal, &series);
+    session = std::make_unique<live::Session>(kernel, options, std::vector<std::ostream*>{&journal},
+                                              &series);
     session->start(live::Target::processes({pid}));
   }
   [[nodiscard]] std::uint64_t fast() const { return kernel.fast(pid, heap + hot * page, 512); }
@@ -555,11 +556,7 @@ struct Program {
     }
   }
   void run(double time) {
-    for (const Nanos end = kernel.clock + from_seconds(time); kernel.clock < end;) {
-      const Nanos wait = std::max(session->turn(), from_millis(1));
-      kernel.clock += wait;
-      misses(seconds(wait));
-    }
+    kernel.run(time, [this] { return session->turn(); }, [this](double wait) { misses(wait); });
   }
 };
 

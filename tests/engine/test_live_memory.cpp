@@ -10,6 +10,7 @@
 #include "core/rng.hpp"
 #include "fake_kernel.hpp"
 #include "fake_memory.hpp"
+#include "listener.hpp"
 #include "live/live_memory.hpp"
 #include "live/mappings.hpp"
 #include "live/nodes.hpp"
@@ -22,6 +23,7 @@ using live::Mover;
 using live::Nodes;
 using live::Populated;
 using test::FakeKernel;
+using test::Listener;
 
 namespace {
 
@@ -31,40 +33,9 @@ constexpr int pid = 100;
 
 Nodes two_nodes() {
   Nodes nodes;
-  nodes.of[index(Tier::fast)] = {0};
-  nodes.of[index(Tier::slow)] = {1};
+  nodes.of = {std::vector{0}, std::vector{1}};
   return nodes;
 }
-
-/// Remembers what it is told, and asks for nothing by itself.
-class Listener final : public Policy {
- public:
-  std::vector<PageRange> mapped, unmapped;
-  std::vector<MigrationResult> results;
-  int pressed = 0, budgets = 0;
-
-  void on_map(PageRange range, std::uint32_t, Nanos) override { mapped.push_back(range); }
-  void on_unmap(PageRange range, Nanos) override { unmapped.push_back(range); }
-  Tier placement(PageRange) const override { return Tier::fast; }
-  void on_samples(std::span<const Sample>, Nanos) override {}
-  void on_pressure(Tier, Nanos) override { ++pressed; }
-  void on_capacity(Tier, Nanos) override { ++budgets; }
-  void tick(Nanos) override {}
-  Nanos tick_period() const override { return from_millis(10); }
-  void on_migrated(std::span<const MigrationResult> told, Nanos) override {
-    results.insert(results.end(), told.begin(), told.end());
-  }
-  std::uint64_t metadata_bytes() const override { return 0; }
-  void gauges(Gauges&) const override {}
-  Heat heat(PageId) const override { return Heat::cold; }
-
-  [[nodiscard]] std::vector<std::uint64_t> with(Outcome outcome) const {
-    std::vector<std::uint64_t> pages;
-    for (const MigrationResult& result : results)
-      if (result.outcome == outcome) pages.push_back(result.page.value);
-    return pages;
-  }
-};
 
 /// A process on a machine of two nodes, and what watches it.
 struct Scene {
@@ -88,7 +59,7 @@ struct Scene {
     kernel.map(process, begin, begin + pages * page);
     for (std::uint64_t i = 0; i < pages; ++i) kernel.touch(process, begin + i * page, node);
   }
-  int look() { return memory.look(policy, kernel.clock); }
+  int look() { return test::look_at(memory, policy, kernel.clock); }
   [[nodiscard]] PageId id(std::uint64_t address, int process = pid) const {
     PageId found{};
     CHECK(memory.blocks().find(process, address, found));
@@ -187,8 +158,8 @@ TEST("live nodes: lists and tiers as the kernel writes them") {
   kernel.files[tiers + "4/nodelist"] = "0\n";
   kernel.files[tiers + "22/nodelist"] = "1-2\n";
   CHECK_EQ(live::find_nodes(kernel).text(), std::string{"fast 0, slow 1 2"});
-  CHECK_EQ(live::nodes_of({0, 3}, {1}).text(), std::string{"fast 0 3, slow 1"});
-  CHECK_THROWS(live::nodes_of({0, 1}, {1, 2}), "node 1 is in both tiers");
+  CHECK_EQ(live::nodes_of({{0, 3}, {1}}).text(), std::string{"fast 0 3, slow 1"});
+  CHECK_THROWS(live::nodes_of({{0, 1}, {1, 2}}), "node 1 is in two tiers");
   kernel.files["/sys/devices/system/node/node1/meminfo"] = "";
   live::NodePages pages;
   CHECK_EQ(live::node_pages(kernel, 1, pages), 0);
@@ -210,8 +181,8 @@ TEST("live blocks: numbers are dense, and are given again") {
                 changes);
   CHECK(changes.mapped == (std::vector<PageRange>{{{0}, 512}, {{512}, 512}}));
   CHECK_EQ(changes.unplaced.size(), 4u);
-  for (const PageId each : changes.unplaced) blocks.place(each, Residency::slow);
-  CHECK_EQ(blocks.used(Tier::slow), 4u);
+  for (const PageId each : changes.unplaced) blocks.place(each, 1);
+  CHECK_EQ(blocks.used(1), 4u);
   PageId found{};
   CHECK(blocks.find(1, heap + huge + 17, found));
   CHECK_EQ(found.value, 512u);
@@ -225,14 +196,14 @@ TEST("live blocks: numbers are dense, and are given again") {
   blocks.update(1, std::vector<Populated>{{heap + huge, heap + huge + page}}, changes);
   CHECK(changes.unmapped == (std::vector<PageRange>{{{0}, 512}}));
   CHECK(changes.mapped.empty() && changes.unplaced.empty());
-  CHECK_EQ(blocks.used(Tier::slow), 1u);
-  CHECK(!blocks.known({5}) && blocks.at({5}) == Residency::absent);
+  CHECK_EQ(blocks.used(1), 1u);
+  CHECK(!blocks.known({5}) && blocks.at({5}) == live::nowhere);
   changes = {};
   blocks.update(2, std::vector<Populated>{{heap, heap + page}, {heap + huge, heap + huge + page}},
                 changes);
   CHECK(changes.mapped == (std::vector<PageRange>{{{0}, 512}}));
   blocks.update(1, {}, changes);
-  CHECK_EQ(blocks.used(Tier::slow), 0u);
+  CHECK_EQ(blocks.used(1), 0u);
   CHECK(blocks.consistent());
 }
 
@@ -243,14 +214,14 @@ TEST("live blocks: a huge page is a unit for as long as it is one") {
   blocks.update(1, whole, changes);
   CHECK(changes.unplaced == (std::vector<PageId>{{0}}));
   CHECK(blocks.unit({77}) == (PageRange{{0}, 512}));
-  blocks.place({9}, Residency::fast);
-  CHECK_EQ(blocks.used(Tier::fast), 512u);
+  blocks.place({9}, 0);
+  CHECK_EQ(blocks.used(0), 512u);
   changes = {};
   blocks.update(1, small, changes);  // split: a part of it may have moved
   CHECK_EQ(changes.unplaced.size(), 512u);
   CHECK(blocks.unit({77}) == (PageRange{{77}, 1}));
-  blocks.place({9}, Residency::slow);
-  CHECK_EQ(blocks.used(Tier::fast), 511u);
+  blocks.place({9}, 1);
+  CHECK_EQ(blocks.used(0), 511u);
   changes = {};
   blocks.update(1, whole, changes);  // collapsed
   CHECK(changes.unplaced == (std::vector<PageId>{{0}}));
@@ -263,7 +234,7 @@ TEST("live memory: what is populated is told, block by block, and what is gone")
   scene.kernel.map(pid, heap + (1 << 30), heap + (1 << 30) + 100 * huge);  // untouched
   CHECK_EQ(scene.look(), 0);
   CHECK_EQ(scene.policy.mapped.size(), 2u);
-  CHECK_EQ(scene.memory.blocks().used(Tier::slow), 600u);
+  CHECK_EQ(scene.memory.used(Tier::slow), 600u);
   CHECK(scene.at(scene.id(heap)) == Residency::slow);
   Sample sample{};
   CHECK(scene.memory.sample(pid, heap + 3 * page + 8, AccessKind::store, sample));
@@ -291,7 +262,7 @@ TEST("live memory: pages that others move are found and counted") {
   CHECK_EQ(scene.memory.counters().moved_by_others, 20.0);
   scene.memory.verify(1000);
   CHECK_EQ(scene.memory.counters().moved_by_others, 30.0);
-  CHECK_EQ(scene.memory.blocks().used(Tier::fast), 30u);
+  CHECK_EQ(scene.memory.used(Tier::fast), 30u);
 }
 
 TEST("live memory: what it cannot do it does not grant") {
@@ -330,7 +301,7 @@ TEST("live moves: a call has one target and one process, and names a huge page o
   CHECK_EQ(scene.policy.with(Outcome::done).size(), 5u);
   CHECK_EQ(scene.memory.moves().moved[index(Tier::fast)], 515u);
   CHECK_EQ(scene.memory.pending(Tier::fast) + scene.memory.pending(Tier::slow), 0u);
-  CHECK_EQ(scene.memory.blocks().used(Tier::fast), scene.kernel.used(0));
+  CHECK_EQ(scene.memory.used(Tier::fast), scene.kernel.used(0));
   CHECK_EQ(scene.policy.results.front().cost.count(), 20000);
 }
 
@@ -352,7 +323,7 @@ TEST("live moves: a huge page that a fork has left mapped in parts exceeds no bu
   scene.ask(Tier::fast, {scene.id(heap + huge), scene.id(heap, pid + 1)});
   scene.move_all();
   CHECK_EQ(scene.kernel.used(0), 512u);
-  CHECK_EQ(scene.memory.blocks().used(Tier::fast), 512u);
+  CHECK_EQ(scene.memory.used(Tier::fast), 512u);
   CHECK(scene.at(scene.id(heap)) == Residency::fast);
   CHECK_EQ(scene.policy.with(Outcome::no_space).size(), 2u);
   CHECK_EQ(scene.memory.moves().moved[index(Tier::fast)], 512u);
@@ -360,7 +331,7 @@ TEST("live moves: a huge page that a fork has left mapped in parts exceeds no bu
   scene.kernel.processes[pid].parts.clear();
   scene.ask(Tier::slow, {scene.id(heap)});
   scene.move_all();
-  CHECK_EQ(scene.memory.blocks().used(Tier::fast), 511u);
+  CHECK_EQ(scene.memory.used(Tier::fast), 511u);
   scene.kernel.processes[pid].huge = {heap + huge};
   scene.look();
   CHECK(!scene.memory.blocks().in_parts(scene.id(heap + huge)));
@@ -422,7 +393,7 @@ TEST("live moves: a pinned page hides nobody's outcome") {
         (std::vector<std::uint64_t>{scene.id(heap).value + 30}));
   CHECK_EQ(scene.policy.with(Outcome::done).size(), 57u);
   CHECK_EQ(scene.memory.moves().failed.at(EBUSY), 2u);
-  CHECK_EQ(scene.memory.blocks().used(Tier::fast), 57u);
+  CHECK_EQ(scene.memory.used(Tier::fast), 57u);
 }
 
 TEST("live moves: a shared page that is told of stays where it is") {
@@ -506,7 +477,7 @@ struct OnNodes {
       kernel.touch(pid, heap + i * page, on);
       all.push_back({i});
     }
-    memory.look(policy, {});
+    test::look_at(memory, policy, {});
   }
   static Nodes nodes(const FakeKernel& kernel) {
     Nodes made = two_nodes();
@@ -597,7 +568,7 @@ TEST("live moves: of a page whose outcome is not known the budget is kept") {
   CHECK(scene.kernel.most_on_node_0 <= 40);
   deaf = false;
   scene.look();
-  CHECK_EQ(scene.memory.blocks().used(Tier::fast), scene.kernel.used(0));
+  CHECK_EQ(scene.memory.used(Tier::fast), scene.kernel.used(0));
 }
 
 TEST("live moves: pressure is told below the policy's watermark") {
@@ -684,7 +655,7 @@ Life live_on(const PolicyInfo& info, std::uint64_t seed, int error) {
         for (int i = 0; i < 20; ++i) kernel.touch(process, mapping + rng.below(1024) * page, 1);
     }
     kernel.clock += from_millis(10);
-    if (turn % 4 == 0) (void)memory.look(*policy, kernel.clock);
+    if (turn % 4 == 0) (void)test::look_at(memory, *policy, kernel.clock);
     std::vector<Sample> samples;
     for (int i = 0; i < 200; ++i) {
       Sample sample{};
@@ -704,10 +675,10 @@ Life live_on(const PolicyInfo& info, std::uint64_t seed, int error) {
   failing = false;
   memory.follow(std::vector{pid, pid + 1});  // again, where an error said that they had ended
   kernel.clock += from_millis(2000);
-  (void)memory.look(*policy, kernel.clock);
+  (void)test::look_at(memory, *policy, kernel.clock);
   memory.verify(memory.blocks().numbers());
   for (const Tier tier : {Tier::fast, Tier::slow})
-    CHECK_EQ(memory.blocks().used(tier), kernel.used(static_cast<int>(index(tier))));
+    CHECK_EQ(memory.used(tier), kernel.used(static_cast<int>(index(tier))));
   CHECK(memory.blocks().consistent());
   CHECK(placed <= limit);
   const live::MoveCounts& moves = memory.moves();

@@ -355,7 +355,7 @@ struct Program {
     memory->follow(std::vector{pid});
     source->start(std::vector{pid});
     loop = std::make_unique<live::Loop>(
-        kernel, *memory, *policy,
+        kernel, std::vector<live::Loop::Step>{{*memory, *policy}},
         [this](const live::LiveMemory& from, Nanos now, std::vector<Sample>& out) {
           source->collect(from, now, out);
         },
@@ -484,7 +484,7 @@ TEST("live perf: a hinting fault on a huge page tells of all of its parts") {
   kernel.touch(pid, heap + FakeKernel::huge, 1);
   test::Rig rig{"first-touch", {}, 1, 1};
   memory.follow(std::vector{pid});
-  CHECK_EQ(memory.look(*rig.policy, {}), 0);
+  CHECK_EQ(test::look_at(memory, *rig.policy, {}), 0);
   SamplingRequest asked;
   asked.loads = {Mode::period, 1};
   (void)memory.set_sampling(asked);
@@ -619,7 +619,7 @@ TEST("live perf: a cgroup that is empty at first is sampled when a process comes
   options.policy = "hemem";
   options.source = "pebs";
   options.nodes.of = {std::vector{0}, std::vector{1}};
-  live::Session session{kernel, options, nullptr};
+  live::Session session{kernel, options, {}};
   kernel.sampled.clear();
   session.start(live::Target::cgroup("some"));
   const auto looks_twice = [&] {  // one that is new is followed then

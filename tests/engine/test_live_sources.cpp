@@ -12,6 +12,7 @@
 #include "live/access_source.hpp"
 #include "live/cpu_share.hpp"
 #include "live/session.hpp"
+#include "live/written_pages.hpp"
 #include "perf_bytes.hpp"
 
 using namespace tt;
@@ -36,7 +37,7 @@ struct Watched {
     }
     memory.follow(std::vector{7, 8});
     test::Rig rig{"first-touch", {}, 1, 1};
-    CHECK_EQ(memory.look(*rig.policy, {}), 0);
+    CHECK_EQ(test::look_at(memory, *rig.policy, {}), 0);
     SamplingRequest asked;
     asked.loads = {SamplingRequest::Mode::frequency, 1000};
     (void)memory.set_sampling(asked);
@@ -161,7 +162,7 @@ TEST("live cpu share: DAMON's intervals become longer, by the time of its own th
   options.nodes = Watched::nodes();
   options.source = "damon";
   options.cpu = 0.03;
-  live::Session session{kernel, options, nullptr};
+  live::Session session{kernel, options, {}};
   const std::string stat = "/proc/4711/stat";
   const auto thread_has_used = [&](int ticks) {
     kernel.files[stat] = "4711 (kdamond.0) x) S 2 0 0 0 -1 2129984 0 0 0 0 " +
@@ -196,4 +197,151 @@ TEST("live cpu share: DAMON's intervals become longer, by the time of its own th
   kernel.worked += from_seconds(1);
   kernel.fail = [](FakeKernel::Call call) { return call == FakeKernel::Call::write ? EINVAL : 0; };
   CHECK_THROWS(window(), "sample_us: Invalid argument");
+}
+
+// --- Writes --------------------------------------------------------------------------------------
+
+TEST("live writes: help is refused where a source tells of stores itself, or the kernel of none") {
+  FakeKernel kernel{{100, 100}};
+  live::Changes changes{kernel, {}};
+  const auto made = [&](std::string_view name, std::string_view writes) {
+    return live::make_source(name, kernel, changes, {}, 1, writes);
+  };
+  CHECK_THROWS(made("damon", "dirty"), "unknown help with writes dirty; known: none, soft-dirty");
+  CHECK_EQ(std::string{made("damon", "soft-dirty")->name()}, std::string{"damon"});
+  kernel.has_soft_dirty = false;
+  CHECK_THROWS(made("damon", "soft-dirty"), "CONFIG_MEM_SOFT_DIRTY");
+  CHECK(made("damon", "none") != nullptr);
+  kernel.fail = [](FakeKernel::Call call) {
+    return call == FakeKernel::Call::soft_dirty ? EACCES : 0;
+  };
+  CHECK_THROWS(made("damon", "soft-dirty"), "Permission denied");
+  kernel.fail = {};
+  kernel.have_ring();
+  CHECK_THROWS(made("auto", "soft-dirty"), "emulated tells of stores itself");
+}
+
+TEST("live writes: pages count as written between two looks, whatever their process does else") {
+  FakeKernel kernel{{8192, 8192}};
+  constexpr std::uint64_t page = FakeKernel::page;
+  for (const int pid : {7, 8}) {
+    kernel.map(pid, heap, heap + 2048 * page);
+    for (std::uint64_t i = 0; i < 2048; ++i) kernel.touch(pid, heap + i * page, 1);
+  }
+  live::WrittenPages pages{kernel, {}};
+  const std::vector both{7, 8};
+  kernel.processes[7].dirty = {heap, heap + page};
+  pages.look(both);  // what was written before the first look says nothing of now
+  CHECK(!pages.contains(7, heap));
+  CHECK(kernel.processes[7].dirty.empty());
+  kernel.processes[7].dirty = {heap + page, heap + 700 * page};
+  kernel.processes[8].dirty = {heap + 5 * page};
+  pages.look(both);  // not due yet
+  CHECK(!pages.contains(7, heap + page));
+  kernel.clock += from_seconds(1);
+  pages.look(both);
+  CHECK(pages.contains(7, heap + page + 17) && pages.contains(7, heap + 700 * page));
+  CHECK(!pages.contains(7, heap) && !pages.contains(8, heap + page) && !pages.contains(9, heap));
+  CHECK(pages.contains(8, heap + 5 * page));
+  kernel.clock += from_seconds(1);
+  kernel.processes.erase(8);
+  pages.look(both);  // nothing was written since, and one has ended
+  CHECK(!pages.contains(7, heap + page) && !pages.contains(8, heap + 5 * page));
+  CHECK_EQ(pages.error(), 0);
+  kernel.processes[7].foreign = true;
+  kernel.clock += from_seconds(1);
+  pages.look(both);
+  CHECK_EQ(pages.error(), EACCES);
+  kernel.processes[7].foreign = false;
+  kernel.clock += from_seconds(1);
+  pages.look(both);
+  CHECK_EQ(pages.error(), 0);
+}
+
+TEST("live writes: a look that takes long is made more seldom") {
+  FakeKernel kernel{{8192, 8192}};
+  kernel.map(7, heap, heap + 10 * FakeKernel::page);
+  std::size_t looks = 0;
+  kernel.fail = [&](FakeKernel::Call call) {
+    if (call == FakeKernel::Call::write) {
+      ++looks;
+      kernel.clock += from_millis(50);
+    }
+    return 0;
+  };
+  live::WrittenPages pages{kernel, {}};
+  for (int second = 0; second < 50; ++second) {
+    pages.look(std::vector{7});
+    kernel.clock += from_seconds(1);
+  }
+  CHECK_EQ(looks, 10u);  // a hundredth of the time: 50 ms in five seconds
+}
+
+TEST("live writes: estimated samples of pages that were written to are stores, if asked for") {
+  Watched watched;
+  watched.source = live::make_source("damon", watched.kernel, watched.changes, {}, 1, "soft-dirty");
+  watched.source->start(std::vector{7});
+  SamplingRequest asked;
+  asked.loads = {SamplingRequest::Mode::period, 100};
+  asked.stores = {SamplingRequest::Mode::period, 40};
+  const SamplingRequest granted = watched.source->grant(asked);
+  CHECK_EQ(granted.loads.value, 1000.0);  // at most 100,000 of an assumed 100 million a second
+  CHECK_EQ(granted.stores.value, 400.0);  // as much coarser
+  const auto stores = [&] {
+    test::region(watched.kernel.traced->bytes, 1, 0, 1,
+                 {heap, heap + 100 * FakeKernel::page, 20, 1});
+    std::vector<Sample> out;
+    watched.source->collect(watched.memory, {}, out);
+    CHECK(out.size() > 1000);
+    std::size_t count = 0;
+    for (const Sample& each : out) {
+      const bool is_store = each.kind == AccessKind::store;
+      CHECK(!is_store || each.page.value < 50);
+      count += is_store ? 1 : 0;
+    }
+    return static_cast<double>(count) / static_cast<double>(out.size());
+  };
+  CHECK_EQ(stores(), 0.0);  // the first look
+  for (std::uint64_t i = 0; i < 50; ++i)
+    watched.kernel.processes[7].dirty.insert(heap + i * FakeKernel::page);
+  watched.kernel.clock += from_seconds(1);
+  CHECK_NEAR(stores(), 0.5, 0.01);
+  CHECK(watched.source->text().find(" of them count as stores") != std::string::npos);
+  asked.stores = {};
+  CHECK(watched.source->grant(asked).stores.mode == SamplingRequest::Mode::off);
+  CHECK_EQ(stores(), 0.0);
+  CHECK(watched.source->text().find("stores") == std::string::npos);
+}
+
+TEST("live writes: with them a policy finds what is written to sooner than what is read") {
+  // HeMem has a threshold for either (Raybuck et al., SOSP'21, 3.1). Ten samples of each
+  // page come at a time.
+  FakeKernel kernel{{8192, 8192}};
+  kernel.have_damon();
+  kernel.map(7, heap, heap + 100 * FakeKernel::page);
+  for (std::uint64_t i = 0; i < 100; ++i) kernel.touch(7, heap + i * FakeKernel::page, 1);
+  live::Session::Options options;
+  options.policy = "hemem";
+  options.knobs["sampling_period"] = std::int64_t{10000};
+  options.knobs["read_hot_threshold"] = std::int64_t{30};
+  options.nodes = Watched::nodes();
+  options.source = "damon";
+  options.writes = "soft-dirty";
+  live::Session session{kernel, options, {}};
+  session.start(live::Target::processes({7}));
+  const auto fast = [&](std::uint64_t first) {
+    return kernel.fast(7, heap + first * FakeKernel::page, 50);
+  };
+  bool apart = false;
+  for (int turn = 0; turn < 4000 && !apart; ++turn) {
+    kernel.clock += from_millis(10);
+    for (std::uint64_t i = 0; i < 50; ++i)
+      kernel.processes[7].dirty.insert(heap + i * FakeKernel::page);
+    if (turn % 50 == 0 && turn > 200)
+      test::region(kernel.traced->bytes, 1, 0, 1, {heap, heap + 100 * FakeKernel::page, 1, 1});
+    (void)session.turn();
+    apart = fast(0) >= 45 && fast(50) <= 25;
+    if (fast(50) > 25) break;
+  }
+  CHECK(apart);
 }

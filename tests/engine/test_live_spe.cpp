@@ -269,7 +269,7 @@ struct Rig {
     for (std::uint64_t i = 0; i < 16; ++i) kernel.touch(pid, heap + i * page, 1);
     kernel.processes[pid].threads = {other_thread};
     memory->follow(std::vector{pid});
-    CHECK_EQ(memory->look(*policy.policy, {}), 0);
+    CHECK_EQ(test::look_at(*memory, *policy.policy, {}), 0);
     source->start(std::vector{pid});
     SamplingRequest asked;
     asked.loads = asked.stores = {Mode::period, static_cast<double>(period)};

@@ -63,6 +63,40 @@ TEST("traps: the accesses within a share of the block are binomial") {
   CHECK_EQ(accesses_within(60000, 0.5, 0.5), 30000u);  // where (1 - x)^n is 0
 }
 
+TEST("pages: where a range is, is where each of its pages is") {
+  constexpr std::uint64_t size = 200;
+  PageTable table({.base_pages = size,
+                   .page_bytes = 4096,
+                   .footprint = size,
+                   .slow_pages = size,
+                   .fast_pages = 60});
+  const Hooks none;
+  hooks = &none;
+  test::FakeMemory memory(1, 1);
+  const Knobs knobs;
+  Hooked policy({memory, knobs, nullptr, 0});
+  Rng rng{5};
+  std::set<Residency> seen;
+  for (int step = 0; step < 60; ++step) {
+    const auto first = static_cast<std::uint32_t>(rng.below(size));
+    const auto count = static_cast<std::uint32_t>(1 + rng.below(size - first));
+    if (rng.below(3) == 0) {
+      table.remove({PageId{first}, count});
+    } else {
+      table.place({trace::EventType::touch, 0, first, 1 + count / 4}, policy, {});
+    }
+    for (std::uint64_t from = 0; from < size; from += 1 + rng.below(40)) {
+      std::vector<Residency> found(1 + rng.below(size + 20 - from));
+      table.residency(PageId{from}, found);
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        CHECK(found[i] == table.where(from + i));
+        seen.insert(found[i]);
+      }
+    }
+  }
+  CHECK_EQ(seen.size(), 3u);
+}
+
 TEST("traps: the planes of the page table are what single pages say") {
   constexpr std::uint64_t size = 300;
   PageTable table({.base_pages = size,

@@ -72,7 +72,7 @@ std::vector<Bytes> seeds() {
            "7f31c8000ec0\n"
            "I/O work 4711/4711 [003] 5123.402228: 5 stores: 7f31c80077c0 68100142 |OP STORE|LVL "
            "N/A|\n"
-           "x 9 5123.5: 7 loads: 1000 |OP LOAD|LVL L1 hit|\n"
+           "x 9 5123.5: 7 loads: 1000 681 |OP LOAD|LVL L1 hit|\n"
            "x 9 5124.5: 7 loads: 0\n"),
       made(ImportFormat::damon,
            "base_time_absolute: 8 m 59.809 s\n\n"
@@ -85,6 +85,27 @@ std::vector<Bytes> seeds() {
            "94828370427904-94828370493440: 20 4\n"
            " kdamond.0-46568 [003] ..... 79357.946320: damon_aggregated: target_id=1 nr_regions=1 "
            "94828370427904-94828370436096: 7\n"),
+      made(ImportFormat::perf_script,
+           "cpus=4\ns 7/8 [001] 9.1: 1 l1d-miss: aaaae7007b80 1204 |OP LOAD|LVL L1 miss|\n"
+           "\t    401136 main+0x10 (/bin/a)\n\n"
+           "s 7/8 [001] 9.1: 1 llc-miss: aaaae7007b80 1204 |OP LOAD|LVL L3 miss|\n"
+           "s 7/8 [001] 9.2: PERF_RECORD_LOST lost 3\nCPU:1 [LOST 5 EVENTS]\n"),
+      made(ImportFormat::damon,
+           "base_time_absolute: 3 h 12.500 s\ndata source: perf script\n\n"
+           "monitoring_start: 0 ns\nmonitoring_end: 100 ms\ntarget_id: 0\nnr_regions: 1\n"
+           "# start_addr end_addr length nr_accesses age\n"
+           "5581a0000000-5581a0004000 (  16.000 KiB)          18    -1\n"),
+      made(ImportFormat::damon,
+           "[{\"kdamond_idx\": 0, \"snapshots\": [{\"start_time\": \"1,764 d\", \"end_time\": 9,\n"
+           "\"regions\": [{\"start\": \"4,096\", \"end\": 8192, \"nr_accesses\": {\"samples\": "
+           "3}}]}],"
+           "\"target_id\": null}]\n"),
+      made(ImportFormat::damon,
+           "k 2 [003] 5.1: damon:damos_esz: ctx_idx=0\n"
+           "k 2 [003] 5.2: damon:damon_region_aggregated: target_id=0 nr_regions=1 4096-8192: 7 0 "
+           "probe_hits=13\n"),
+      made(ImportFormat::csv,
+           "\xEF\xBB\xBF\"Time\";Address;Kind\n1764000000000000000;\"4096.0\";Read\n5;0;w\n"),
       made(ImportFormat::lackey,
            "==1== Lackey\nI  00401000,5\n L 00403000,1\n S 1fff000760,8\n M 00403fff,4\n"),
       made(ImportFormat::csv,

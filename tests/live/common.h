@@ -60,6 +60,52 @@ static inline char* memory_of(long pages, int huge) {
   return at;
 }
 
+/// Fills these pages on a node, each with bytes of its own behind a count of writes: the counts.
+static inline uint64_t* fill_on(int node, char* memory, long pages) {
+  uint64_t* const counts = calloc((size_t)pages, sizeof *counts);
+  if (counts == NULL) fail("calloc");
+  allocate_on(node);
+  for (long i = 0; i < pages; ++i) {
+    memset(memory + i * page, (int)(i % 251), page);
+    memcpy(memory + i * page, &counts[i], sizeof *counts);
+  }
+  allocate_on(-1);
+  return counts;
+}
+
+/// Writes to one of them.
+static inline void count_up(char* memory, uint64_t* counts, long which) {
+  ++counts[which];
+  memcpy(memory + which * page, &counts[which], sizeof *counts);
+}
+
+/// Whether all of them hold what was written, and says so: 0, or 1 for a wrong byte.
+static inline int check_counted(const char* memory, const uint64_t* counts, long pages) {
+  for (long i = 0; i < pages; ++i) {
+    const char* const at = memory + i * page;
+    uint64_t count;
+    memcpy(&count, at, sizeof count);
+    for (int b = sizeof count; b < page; ++b)
+      if (count != counts[i] || at[b] != (char)(i % 251)) {
+        printf("page %ld: wrong byte %d\n", i, b);
+        return 1;
+      }
+  }
+  printf("every byte is right\n");
+  return 0;
+}
+
+/// Of so many pages of this process, those on a node.
+static inline long pages_on(int node, char* first, long pages) {
+  static void* at[65536];
+  static int status[65536];
+  long found = 0;
+  for (long i = 0; i < pages; ++i) at[i] = first + i * page;
+  if (syscall(SYS_move_pages, 0, pages, at, NULL, status, 0) != 0) return -1;
+  for (long i = 0; i < pages; ++i) found += status[i] == node;
+  return found;
+}
+
 /// Pages of a process's own memory on node 0, as /proc/PID/numa_maps tells: files are left out, but
 /// for shared memory. -1 when it has ended.
 static inline long fast_pages(int pid) {

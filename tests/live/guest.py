@@ -7,12 +7,13 @@ Emulation proves behaviour, not speed: both nodes are equally fast, and time is 
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from tuner.emulate.debian import STABLE, Suite, Unusable, run
 from tuner.emulate.guest import Failed, Ran, Tools, boot
 
-__all__ = ["Failed", "Ran", "Tools", "Unusable", "boot", "built", "program"]
+__all__ = ["Failed", "Ran", "Tools", "Unusable", "boot", "built", "program", "python"]
 
 
 def program(package: str, *paths: str) -> dict[str, bytes]:
@@ -34,6 +35,35 @@ def program(package: str, *paths: str) -> dict[str, bytes]:
         for name, found in re.findall(r"^\s*([^/\s]+) => (/\S+) ", said, re.MULTILINE):
             files[f"/lib/x86_64-linux-gnu/{name}"] = Path(found).read_bytes()
     return files
+
+
+LISTS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import encodings.ascii, encodings.latin_1, ntpath
+for module in sys.argv[2:]:
+    __import__(module)
+for module in list(sys.modules.values()):
+    print(getattr(module, "__file__", None) or "")
+"""
+
+
+def python(*modules: str) -> dict[str, bytes]:
+    """The Python that runs the tests, as /python, with modules of ours and what they import, by
+    their paths in the guest: the same as here."""
+    root = str(Path(__file__).resolve().parents[2])
+    own = Path(sys.executable).resolve()
+    said = run(str(own), "-I", "-S", "-c", LISTS, root, *modules)
+    libraries = [own, *(path for path in map(Path, said.split()) if path.suffix == ".so")]
+    paths = {path: path for path in map(Path, said.split()) if path.is_absolute()}
+    for library in libraries:
+        paths |= {Path(p): Path(p) for p in re.findall(r"(/\S+) \(0x", run("ldd", str(library)))}
+    for path in list(paths):  # of `import a.b` also a
+        if path.suffix == ".py" and (first := path.parent / "__init__.py").is_file():
+            paths[first] = first
+    files = {str(path): path.read_bytes() for path in paths}
+    words = f'#!/bin/sh\nexport PYTHONPATH={root}\nexec {own} "$@"\n'
+    return {**files, str(own): own.read_bytes(), "/python": words.encode()}
 
 
 def built(work: Path) -> dict[str, bytes]:

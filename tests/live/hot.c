@@ -14,16 +14,6 @@
 #include <signal.h>
 
 static uint64_t state = 88172645463325252ULL;
-/// Of so many pages, those on node 0.
-static long fast(char* first, long pages) {
-  static void* at[65536];
-  static int status[65536];
-  long found = 0;
-  for (long i = 0; i < pages; ++i) at[i] = first + i * page;
-  if (syscall(SYS_move_pages, 0, pages, at, NULL, status, 0) != 0) return -1;
-  for (long i = 0; i < pages; ++i) found += status[i] == 0;
-  return found;
-}
 
 /// The state of a process whose name is "tierd", as proc(5) has it; else 0.
 static char tierd_state(pid_t pid) {
@@ -55,13 +45,7 @@ int main(int argc, char** argv) {
   double moves = argc > 4 ? atof(argv[4]) : seconds;
   const long share = argc > 5 ? atol(argv[5]) : 101;
   char* const memory = memory_of(all, 1);
-  allocate_on(1);
-  uint64_t* const counts = calloc((size_t)all, sizeof *counts);
-  for (long i = 0; i < all; ++i) {
-    memset(memory + i * page, (int)(i % 251), page);
-    memcpy(memory + i * page, &counts[i], sizeof *counts);
-  }
-  allocate_on(-1);
+  uint64_t* const counts = fill_on(1, memory, all);
   const double began = now();
   long told = 0;
   int has_moved = 0;
@@ -73,13 +57,12 @@ int main(int argc, char** argv) {
     char* const first = has_moved ? memory + (all - hot) * page : memory;
     for (int i = 0; i < 20000; ++i) {
       const long which = (long)(random_of(&state) % (uint64_t)hot) + (first - memory) / page;
-      ++counts[which];
-      memcpy(memory + which * page, &counts[which], sizeof *counts);
+      count_up(memory, counts, which);
     }
     if (at < (double)(told + 1)) continue;
     ++told;
     const pid_t stopped = stop_tierd();
-    const long found = fast(first, hot), found_in_all = fast(memory, all);
+    const long found = pages_on(0, first, hot), found_in_all = pages_on(0, memory, all);
     if (stopped != 0) kill(stopped, SIGCONT);
     printf("second %ld: %ld of %ld MiB fast, %ld in all\n", told, found / mib_pages,
            hot / mib_pages, found_in_all / mib_pages);
@@ -88,16 +71,5 @@ int main(int argc, char** argv) {
     if (has_moved || moves >= seconds) break;
     moves = at;
   }
-  for (long i = 0; i < all; ++i) {
-    char* const at = memory + i * page;
-    uint64_t count;
-    memcpy(&count, at, sizeof count);
-    for (int b = sizeof count; b < page; ++b)
-      if (count != counts[i] || at[b] != (char)(i % 251)) {
-        printf("page %ld: wrong byte %d\n", i, b);
-        return 1;
-      }
-  }
-  printf("every byte is right\n");
-  return 0;
+  return check_counted(memory, counts, all);
 }

@@ -9,6 +9,10 @@ import re
 import pytest
 from guest import Tools, Unusable, boot
 
+from tuner import engine
+from tuner.apply import linux
+from tuner.apply.server import Server
+
 SETTINGS = """
 settings() {
   for file in /proc/sys/kernel/numa_balancing* /sys/kernel/mm/numa/demotion_enabled \\
@@ -162,3 +166,31 @@ restored published
         assert line in lines, line
     assert lines.count("on") == 2
     assert fast(ran.output, "goal") >= FAST
+
+
+def test_the_script_of_tune_apply_does_the_same(tools: Tools, programs: dict[str, bytes]) -> None:
+    """Addresses of nodes, which it finds by itself, are what DAMON needs to move anything."""
+    knobs = engine.resolve(
+        "hmsdk", {"sampling_interval": 100.0, "quota_interval": 1.0, "promote_quota_cores": 1.0}
+    )
+    made = linux.product("hmsdk", knobs, Server(), ["Of a test."], "apply")
+    ran = boot(
+        tools,
+        f"""{SETTINGS}
+sh /script check; echo "check: $?"
+settings > /after; cmp /before /after && echo "check: as before"
+{hot_while("sh /script apply", "script")}
+sh /script status
+sh /script apply; echo "second: $?"
+sh /script undo; echo "undo: $?"
+settings > /after; cmp /before /after && echo "undo: as before"
+""",
+        {**programs, "/script": made.files[made.script].encode()},
+    )
+    print(ran.output)
+    lines = ran.output.splitlines()
+    for line in ("check: 0", "check: as before", "script: applied 0", "second: 1", "undo: 0"):
+        assert line in lines, line
+    assert "undo: as before" in lines
+    moved = re.findall(r"^migrate_hot sz_applied (\d+)$", ran.output, re.MULTILINE)
+    assert sum(map(int, moved)) >> 20 >= FAST

@@ -76,6 +76,27 @@ grep -c 'prefer (many)' /proc/self/numa_maps
     ]
 
 
+def test_pages_that_are_written_to_count_as_such(tools: Tools, programs: dict[str, bytes]) -> None:
+    """The hot set is all that `hot` writes to: samples elsewhere are loads."""
+    ran = boot(
+        tools,
+        f"""
+/tierd probe | grep 'written pages'
+/tierd run --writes soft-dirty --policy hemem --fast-limit {LIMIT}M -- /hot 160 64 120 120 95
+/tierd run --source hints --writes dirty -- true; echo "unknown: $?"
+""",
+        programs,
+    )
+    print(ran.output)
+    assert "yes   written pages: are told by soft-dirty bits" in ran.output
+    assert most_fast(ran.output) >= 61  # 95 %
+    assert "every byte is right" in ran.output
+    stores = re.search(r"(\d+) of them count as stores, of pages that were written to", ran.output)
+    assert stores is not None and int(stores[1]) > 10_000
+    assert "unknown help with writes dirty; known: none, soft-dirty" in ran.output
+    assert "unknown: 2" in ran.output.splitlines()
+
+
 def test_a_programs_end_is_its_own(tools: Tools, programs: dict[str, bytes]) -> None:
     ran = boot(
         tools,

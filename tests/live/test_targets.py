@@ -71,3 +71,39 @@ ls /run/tierd
     assert third[max(third)][1] + fourth[max(fourth)][1] <= 20 + 2  # after the limit
     assert 'capacity_bytes{tier="fast"} 20971520' in ran.output
     assert "fast_hit_ratio" in ran.output
+
+
+def test_pages_of_three_tiers_go_a_step_at_a_time(tools: Tools, programs: dict[str, bytes]) -> None:
+    """The kernel finds three memory tiers in what the firmware tells of latencies."""
+    ran = boot(
+        tools,
+        """
+/tierd run --policy hemem --fast-limit 24M --journal /j -- /tiers 96 16 16 180 > /out &
+tail -f /out & until grep -q 'second 5:' /out; do :; done
+/tierd status | grep '^used_bytes'
+wait %1; echo "exit: $?"
+/tierd replay /j; /tierd replay /j.1
+/tierd run --fast 0 --slow 1 --slow 1-2 -- true
+/tierd run --fast 0 --slow 1 --slow 2 -- true; echo "exit: $?"
+/tierd apply --policy hmsdk --dry-run | grep 'fast 0'
+""",
+        programs,
+        nodes_mib=(384, 256, 384),
+    )
+    print(ran.output)
+    said = re.findall(
+        r"^second \d+: (\d+) of 16 MiB fast, (\d+) of 16 MiB above the last$",
+        ran.output,
+        re.MULTILINE,
+    )
+    hot, warm = said[-1]
+    assert int(hot) >= 15 and int(warm) >= 15
+    assert "every byte is right" in ran.output
+    for tier in ("fast", "slow1", "slow2"):
+        assert f'used_bytes{{tier="{tier}"}} ' in ran.output
+    assert ran.output.count("every decision is the same") == 2
+    assert "tierd: error: node 1 is in two tiers" in ran.output
+    assert ran.output.splitlines().count("exit: 0") == 2
+    assert "fast 0, slow1 1, slow2 2" in ran.output
+    moved = re.search(r"in slow1, \d+ MiB in slow2; moved (\d+) MiB up", ran.output)
+    assert moved is not None and int(moved[1]) >= 2 * 15 + 15  # hot pages twice

@@ -25,15 +25,15 @@ import synthetic
 
 from tuner import cli
 from tuner.commands import run, ui
-from tuner.optimize import checks
-from tuner.optimize.loop import run_study
+from tuner.experiment import checks
+from tuner.experiment.loop import run_study
 from tuner.record import samplers
 from tuner.record.samplers import Launch, Sampler, StreamClass
 from tuner.report import page, store
 from tuner.run import streams
 from tuner.run.pool import Runner, execute
 from tuner.run.trial import Trial, TrialResult
-from tuner.study import log
+from tuner.study import lock, log
 from tuner.study.request import StudyRequest
 
 DATA = Path(synthetic.__file__).parent / "data"
@@ -152,7 +152,7 @@ def study(folder: Path) -> dict[str, Any]:
     found = {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted((folder / STUDY).rglob("*"))
-        if path.is_file() and path.name != log.LOCK
+        if path.is_file() and path.name != lock.LOCK
     }
     return found | {"MLflow": tracked(folder / DATABASE)}
 

@@ -195,7 +195,8 @@ class Hang:
 def hang(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Hang:
     found = Hang(tmp_path_factory.mktemp("hang") / "pipe")
     monkeypatch.setenv("SYNTHETIC_HANGS", str(found.pipe))
-    monkeypatch.setattr("tuner.run.pool.time", found)
+    for name in ("pool", "process_pool", "ray_pool"):
+        monkeypatch.setattr(f"tuner.run.{name}.time", found)
     return found
 
 
@@ -400,6 +401,9 @@ class FakeNative:
 
     def stream_id(self, kernel: str) -> str:
         return "maker-1"
+
+    def is_kernels_own(self, policy: str) -> bool:
+        return False
 
     def estimates(self) -> list[dict[str, Any]]:
         """The engine's own: the machines that are shipped set them."""

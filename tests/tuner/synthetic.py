@@ -18,7 +18,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from tuner.declarations import KnobCondition, KnobDecl, PolicyDecl
 from tuner.documents.machine import MachineSpec
@@ -187,6 +187,18 @@ def smooth(trial: Trial) -> TrialResult:
     return answer(trial)
 
 
+class OnOwnHosts:
+    """As `smooth`, on nodes of a cluster that have what it takes; its host is the node's id."""
+
+    resources: ClassVar[dict[str, float]] = {"own": 1.0}
+
+    def __call__(self, trial: Trial) -> TrialResult:
+        import ray
+
+        node = str(ray.get_runtime_context().get_node_id())
+        return answer(trial).model_copy(update={"host": node})
+
+
 def noisy(trial: Trial) -> TrialResult:
     """As `smooth`, with noise of 0.3 % that depends on the seed and the configuration. References
     do not sample, so they have none."""
@@ -237,7 +249,7 @@ def logs(trial: Trial) -> TrialResult:
         return smooth(trial)
     return TrialResult(
         study=trial.study, number=1, status=Status.crashed, error="it exited with 3",
-        log="<first>\nlast\n",
+        log="<first>\n\x1b[1mlast\n",
     )  # fmt: skip
 
 
@@ -301,7 +313,7 @@ def die_at_write(number: int) -> None:
 
 def main(runner: str, out: str, *changes: str) -> int:
     from tuner.errors import UserError
-    from tuner.optimize.loop import run_study
+    from tuner.experiment.loop import run_study
     from tuner.stop import Terminated, terminable
 
     fields = {name: json.loads(value) for name, value in (c.split("=", 1) for c in changes)}

@@ -21,9 +21,9 @@ from conftest import FakeNative, python_path
 from synthetic import answer, request, smooth
 
 from tuner.errors import UserError
-from tuner.optimize.loop import run_study
+from tuner.experiment.loop import run_study
 from tuner.report import archive
-from tuner.study import best, log
+from tuner.study import best, lock, log
 from tuner.study.log import StudyHeader, StudyLog
 
 HERE = Path(__file__).parent
@@ -129,7 +129,7 @@ def test_a_study_that_is_written_is_refused(study: Path, tmp_path: Path, run: An
 
 
 def test_nobody_writes_a_study_while_it_is_exported(study: Path) -> None:
-    with log.undisturbed(study), pytest.raises(UserError, match="is working on the study"):
+    with lock.undisturbed(study), pytest.raises(UserError, match="is working on the study"):
         StudyLog(study)
 
 

@@ -17,8 +17,7 @@ from tuner import cli
 from tuner.documents import catalog
 from tuner.documents.catalog import MOST_BASES, Kind
 from tuner.errors import UserError
-from tuner.files import shipped
-from tuner.optimize.studies import _depends_on, _differences
+from tuner.experiment.studies import _depends_on, _differences
 from tuner.report import archive
 from tuner.study.request import StudyRequest
 
@@ -47,28 +46,6 @@ def refusal(name: str) -> str:
     with pytest.raises(UserError) as caught:
         catalog.machine(name)
     return str(caught.value)
-
-
-def test_results_of_the_shipped_machines_keep_their_names() -> None:
-    """Studies, caches and published results go by these; a changed figure changes its machine's."""
-    assert {
-        name: catalog.machine(
-            str(shipped("engine/machines", "machines") / f"{name}.yaml")
-        ).spec.fingerprint()
-        for name in catalog.names(Kind.machine)
-    } == {
-        "emulated": "a3716676a2687e58",
-        "freqtier-cxl1": "5823a75a74e8e4da",
-        "freqtier-cxl2": "6f2fc54115f931c3",
-        "hybridtier-cxl": "964a3c035f17f625",
-        "memtis-cxl": "d7f4dbbca99c1236",
-        "memtis-nvm": "81a7900edb3f9462",
-        "numa": "578f1fec0832922b",
-        "pmem-large": "99ab8c96949f1dc1",
-        "pmem-small": "ba6ae19536b2f15c",
-        "skx": "1bc1f5de76e910a1",
-        "spr-cxl": "5ec08b05fd082898",
-    }
 
 
 def test_what_it_states_wins_and_the_rest_is_its_bases(user_folder: Path) -> None:

@@ -201,6 +201,23 @@ def test_machine_mistakes(user_folder: Path, old: str, new: str, expected: str) 
         ("max: 50", "max: 500", ":4: knobs.threshold.max: found 500; outside the declared limits"),
         ("max: 50", "max: 4", ":4: knobs.threshold: the range 1 to 4 leaves out the default 5"),
         ("max: 50", "min: 7, max: 6", ":4: knobs.threshold: the range 7 to 6 is empty"),
+        (
+            "max: 50",
+            "min: 5, max: 5",
+            ":4: knobs.threshold: the range 5 to 5 has one value; pin it: { value: 5",
+        ),
+        (
+            "max: 50",
+            "value: 5.5",
+            ":4: knobs.threshold.value: found 5.5; must be an integer",
+        ),
+        ("max: 50", "value: 0", ":4: knobs.threshold.value: found 0; must be from"),
+        ("max: 50", "max: 50, value: 7", ":4: knobs.threshold: has a value and a range"),
+        (
+            "enabled: {}",
+            "enabled: {value: false}",
+            ":8: knobs.aol.low: acts only while aol.enabled is",
+        ),
         ("max: 50", "max: 50.5", ":4: knobs.threshold.max: found 50.5; must be an integer"),
         ("max: 50", "choices: [a]", ":4: knobs.threshold.choices: threshold is a number; use min"),
         ("[paper, both]", "[paper, bth]", ":6: knobs.mode.choices: no choice 'bth'; did you mean"),
@@ -254,6 +271,21 @@ def test_starts_have_a_value_for_each_tuned_knob(user_folder: Path) -> None:
     defaults = {knob.name: knob.default for knob in catalog.tuned_knobs(space, policy)}
     assert start == defaults | {"period": 3.0, "mode": "both"}
     assert isinstance(start["period"], float)
+
+
+def test_a_pinned_knob_is_not_searched_and_has_its_value(user_folder: Path) -> None:
+    path = user_folder / "spaces" / "toy.yaml"
+    policy, before = engine.policies()["toy"], catalog.space("toy").spec
+    edit(path, "max: 50", "value: 7")
+    space = catalog.space("toy").spec
+    assert [k.name for k in catalog.tuned_knobs(space, policy)] == [
+        k.name for k in catalog.tuned_knobs(before, policy) if k.name != "threshold"
+    ]
+    pinned = {knob.name: knob.default for knob in catalog.pinned(space, policy).knobs}
+    assert pinned == {knob.name: knob.default for knob in policy.knobs} | {"threshold": 7}
+    assert space.fingerprint() != before.fingerprint()
+    edit(path, "enabled: {}", "enabled: {value: true}")  # what acts while it is true is searched
+    assert "aol.low" in [k.name for k in catalog.tuned_knobs(catalog.space("toy").spec, policy)]
 
 
 def test_a_choice_may_be_a_number(user_folder: Path) -> None:

@@ -21,8 +21,8 @@ from tuner.claims.document import Claim
 from tuner.claims.runs import Plan
 from tuner.claims.verdict import Outcome
 from tuner.errors import UserError
-from tuner.optimize import jobs
-from tuner.optimize.jobs import Job, Result
+from tuner.experiment import jobs
+from tuner.experiment.jobs import Job, Result
 from tuner.run import cache
 from tuner.run.trial import Trial
 

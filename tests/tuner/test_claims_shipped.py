@@ -14,7 +14,7 @@ from tuner.claims import document
 from tuner.claims.document import Claim
 from tuner.claims.runs import Plan
 from tuner.claims.standing import standing
-from tuner.optimize.jobs import study
+from tuner.experiment.jobs import study
 
 
 @pytest.fixture(scope="module")

@@ -64,6 +64,25 @@ def test_expressions(text: str, value: Any) -> None:
     assert expression.evaluate(text, families) == pytest.approx(value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "perf()",
+        "perf('a')",
+        "perf(a, 'x')",
+        "perf(a, b)",
+        "perf(a, n=-7)",
+        "perf(a, **n)",
+        "metric(a)",
+        "metric(a, x)",
+    ],
+)
+def test_an_argument_that_a_function_does_not_take_is_an_error(text: str) -> None:
+    name = text.partition("(")[0]
+    with pytest.raises(ValueError, match=rf"found '.*'; {name} needs the name of a run, \d quoted"):
+        expression.check(text, {"a": (), "b": ()})
+
+
 # --- Verdicts -------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ from conftest import FakeNative, python_path
 
 from tuner import cli, engine, output
 from tuner.commands.run import study_request
+from tuner.documents import rivals
 from tuner.errors import UserError
 from tuner.run import runner
 from tuner.run.trial import StreamRequest
@@ -54,6 +55,17 @@ def test_without_arguments_it_prints_help(tmp_path: Path) -> None:
     assert done.stdout == tune("--help", cwd=tmp_path).stdout
 
 
+def in_a_process(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": python_path(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     code = (
         "import sys, tuner.cli\n"
@@ -62,16 +74,20 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
         "heavy = {'pydantic', 'yaml', 'rich', 'numpy', 'ray', 'smac', 'mlflow', 'tuner._engine'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": python_path(ROOT)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = in_a_process(code, tmp_path)
     assert "--budget" in done.stdout
     assert done.stderr.strip() == "[]"
+
+
+def test_nothing_is_looked_through_at_the_end(tmp_path: Path) -> None:
+    """Python would collect all that a study has imported, after the last line."""
+    code = (
+        "import atexit, gc, sys\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0))\n"
+        "import tuner.cli"
+    )
+    done = in_a_process(code, tmp_path)
+    assert done.stdout == "True\n"
 
 
 def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,6 +98,7 @@ def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "exec",
         "report",
         "check",
+        "gate",
         "doctor",
         "smoke",
         "claims",
@@ -497,6 +514,7 @@ def test_wrong_usage_is_an_object(
     assert error["message"].startswith(message)
     assert error["exit"] == left.value.code == 2
     assert f"error: {message}" in captured.err
+    assert captured.err.count("\n") == 1 and captured.err.endswith(" --help`)\n")
     with pytest.raises(SystemExit):
         cli.main([word for word in words if word != "--json"] + ["--wrong"])
     assert capsys.readouterr().out == ""
@@ -546,6 +564,17 @@ def request_of(*arguments: str) -> StudyRequest:
     return study_request(cli.parser_for(words).parse_args(words))
 
 
+def test_run_says_what_the_space_pins(
+    fake: FakeNative, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = tmp_path / "pinned.yaml"
+    space.write_text("policy: toy\nsummary: s\nknobs: {threshold: {value: 7}, period: {}}\n")
+    request = request_of("--workload", "walker", "--policy", "toy", "--space", str(space))
+    assert [knob.name for knob in request.tuned] == ["period"]
+    assert request.trial(0, {}).knobs["threshold"] == 7
+    assert "the study calls the default: threshold 7 (default 5)" in capsys.readouterr().err
+
+
 def test_run_resolves_everything(fake: FakeNative) -> None:
     request = request_of("--workload", "walker", "--policy", "toy", "--budget", "7")
     assert request.study == "walker-big-toy-testbed-1to8-throughput-seed0"
@@ -580,9 +609,22 @@ def test_run_compares_with_what_the_engine_has(
         declared[name] = toy.model_copy(update={"name": name, "knobs": []})
     declared["rival"] = toy.model_copy(update={"name": "rival"})
     monkeypatch.setattr(engine, "policies", lambda: declared)
+    few = {"walker": {"1:8": {"toy": 0.0, "rival": 0.1, "slow": 0.2}}}
+    monkeypatch.setattr(
+        rivals,
+        "published",
+        lambda: rivals.Published(source="here", engine_build="b", shortfalls=few),
+    )
+    declared["slow"] = toy.model_copy(update={"name": "slow"})
     request = request_of("--workload", "walker", "--policy", "toy")
     assert [p.name for p in request.references] == ["first-touch", "all-fast", "static-hot"]
     assert [p.name for p in request.alternatives] == ["rival"]
+    assert request.not_run == ["slow"] and request.rivals is None
+    request = request_of("--workload", "walker", "--policy", "toy", "--rivals", "all")
+    assert [p.name for p in request.alternatives] == ["rival", "slow"]
+    assert request.not_run == [] and request.rivals == "all"
+    request = request_of("--workload", "walker", "--policy", "toy", "--rivals", "none")
+    assert request.alternatives == [] and request.not_run == ["rival", "slow"]
     assert request.explain and not request.held_out_streams
     request = request_of("-w", "walker", "--policy", "toy", "--no-explain", "--held-out-streams")
     assert not request.explain and request.held_out_streams
@@ -640,7 +682,7 @@ def test_several_policies_are_tuned_and_compared(
     assert found["verdict"]["headline"] == first.replace(name.format("rival"), "mine-rival")
     assert [study["study"] for study in found["studies"]] == ["mine-toy", "mine-rival"]
     outcome = run(*command, "--policy", "toy,rival", "--space", "toy")
-    assert outcome.err.startswith("tune: error: --space is of one policy")
+    assert outcome.err.startswith("tune: error: --space applies to one policy")
 
 
 def test_run_takes_every_option(fake: FakeNative) -> None:
@@ -808,6 +850,7 @@ def test_best_prints_the_best_study(run: Any, fake: FakeNative) -> None:
     Path("printed.yaml").write_text(outcome.out)
     assert best_file.read(Path("printed.yaml")) == best
     assert "better/best.yaml" in outcome.err
+    assert "# for a server: tune apply " in outcome.err
     assert (
         "tune: note: not compared with configurations that differ in --ratio, --threads, "
         "--page-bytes\n"

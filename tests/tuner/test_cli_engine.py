@@ -18,7 +18,7 @@ from tuner import cli, engine
 from tuner.commands.run import study_request
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
-from tuner.optimize.checks import REFERENCES
+from tuner.experiment.checks import REFERENCES
 from tuner.report import page as report
 from tuner.run import runner
 from tuner.run.trial import Status

@@ -16,8 +16,8 @@ from conftest import POLICIES, FakeNative
 
 from tuner import cli, engine
 from tuner.declarations import PolicyDecl
-from tuner.optimize import jobs
-from tuner.run import cache, pool, runner, settings
+from tuner.experiment import jobs
+from tuner.run import cache, pool, pools, runner, settings
 from tuner.run.trial import Status, Trial, TrialResult
 
 HUGE = 2 << 20
@@ -77,7 +77,7 @@ def declare(monkeypatch: pytest.MonkeyPatch, **traits: Any) -> None:
 def native(fake: FakeNative, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Native:
     found = Native(tmp_path)
     monkeypatch.setattr(engine, "native", lambda: found)
-    monkeypatch.setattr(pool, "open_pool", Inline)
+    monkeypatch.setattr(pools, "open_pool", Inline)
     monkeypatch.setattr(Inline, "opened", 0)
     monkeypatch.setattr("tuner.commands.compare.track", lambda *_, **__: None)
     declare(monkeypatch)
@@ -282,7 +282,7 @@ def test_a_file_that_lacks_figures_is_refused(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["compare", "--workloads", "walker", "--update"], "say with --name"),
+        (["compare", "--workloads", "walker", "--update"], "--update: needs --name"),
         (
             ["compare", "--workloads", "walker", "--update", "--name", "x"],
             "compare.json: not a compare.json: cells[0]: found 1; must be a mapping",
@@ -370,7 +370,7 @@ def test_a_crash_fails_the_command_but_not_the_rest(
             return pool.without_result(trial, status, "its worker died", 1.0)
         return runner.run(trial)
 
-    monkeypatch.setattr(pool, "open_pool", lambda _, **__: Inline(work))
+    monkeypatch.setattr(pools, "open_pool", lambda _, **__: Inline(work))
     assert compare() == 1
     said = capsys.readouterr()
     assert f"toy on walker at 1:8: {status}: its worker died" in said.err
@@ -508,7 +508,7 @@ def test_what_does_not_succeed_is_not_kept(native: Native) -> None:
         (["--tuned", "2", "--tune-ratio", "1:0"], "--tune-ratio: found '1:0'; must be"),
         (["--workloads", "walker:huge"], "no input of workload walker 'huge'"),
         (["--workloads", "wolker"], "no workload 'wolker'"),
-        (["--workloads", "walker,walker:big"], "--workloads: 'walker' is there twice"),
+        (["--workloads", "walker,walker:big"], "--workloads: 'walker' is given twice"),
         (["--objective", "p99"], "no objective of workload walker 'p99'"),
         (["--machine", "test"], "no machine 'test'"),
         (["--name", "a/b"], "--name: found 'a/b'"),

@@ -79,6 +79,24 @@ def test_performance_is_over_the_base_and_higher_is_better() -> None:
     assert lines(found)[BASE].figures["time"] == Figure(1.0, None)
 
 
+def test_all_fast_is_called_an_upper_bound_only_where_it_is_one() -> None:
+    def said(fast: float, *others: tuple[str, Row, float]) -> str:
+        rows = [measured(name, row, value) for name, row, value in others]
+        bases = [measured(name, BASE, 10.0) for name in ("a", "b")]
+        bounds = [measured("a", FAST, fast), measured("b", FAST, 1.0)]
+        (note,) = page._all_fast(figures(*bases, *bounds, *rows))
+        return note
+
+    bound = "all-fast has everything in fast memory, an upper bound: nothing is ahead of it"
+    assert said(5.0, ("a", ONE, 6.0), ("b", ONE, 1.0)) == bound
+    assert said(9.99, ("a", ONE, 10.0), ("b", ONE, 1.0)) == bound  # no more than noise
+    no = "all-fast has everything in fast memory and is no upper bound here; ahead of it: "
+    assert said(11.0, ("a", ONE, 12.0), ("b", ONE, 9.0)) == no + "first-touch on a at 1:8"
+    assert said(11.0, ("a", ONE, 9.0), ("b", ONE, 0.5), ("a", TWO, 5.0), ("b", TWO, 5.0)) == (
+        no + "first-touch on a at 1:8; one on a at 1:8; one on b at 1:8 and 1 more"
+    )
+
+
 def test_the_interval_is_over_seeds_and_paired() -> None:
     """Half of a 95 % t interval of 1, 2, 3 is 4.3027 / sqrt(3)."""
     alone = figure([[1.0, 2.0, 3.0]])

@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -19,6 +20,10 @@ import yaml
 from conftest import ROOT
 
 from tuner import engine
+from tuner.cli import parser_for
+from tuner.commands.run import study_request
+from tuner.experiment.robust import LOSS
+from tuner.objective import OBJECTIVES
 from tuner.study.explanation import KEEP
 from tuner.study.verdict import CONFIDENCE
 
@@ -72,11 +77,11 @@ def test_every_part_that_can_be_made_is_in_a_document(tables: ModuleType) -> Non
 def test_a_changed_result_makes_its_table_out_of_date(
     tables: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = tables.results("workloads.json")
+    before = tables.measured.results("workloads.json")
     row = before["workloads"]["gups"]
     other = {**row, "hemem": {**row["hemem"], "gain": 7.77}}
     after = {"workloads": {**before["workloads"], "gups": other}}
-    monkeypatch.setattr(tables, "results", lambda name: after)
+    monkeypatch.setattr(tables.measured, "results", lambda name: after)
     text = "<!-- made: tuned-workloads -->\nold\n<!-- end -->\n"
     made = tables.rewritten(text)
     assert "+777.0 %" in made
@@ -99,15 +104,15 @@ def test_scales_are_compared_page_size_by_page_size(
     base = {"1": at(64, 900, a=100.0, b=50.0), "2": at(128, 450, a=103.1, b=50.0)}
     sizes = {"4096": base, "2097152": {"1": at(14, 300, a=10.0), "2": at(28, 150, a=9.9)}}
     found = {"engine": "x", "workloads": {"w": sizes}}
-    monkeypatch.setattr(tables, "results", lambda name: found)
-    assert tables.scales().splitlines()[2:] == [
+    monkeypatch.setattr(tables.measured, "results", lambda name: found)
+    assert tables.part("scales").splitlines()[2:] == [
         "| `w` | `a` | 4 KiB | 64 | **+3.1 %** | – |",
         "| `w` | `a` | 2 MiB | 14 | -1.0 % (coarse) | – |",
         "| `w` | `b` | 4 KiB | 64 | +0.0 % | – |",
     ]
     base["0.5"] = at(32, 1800, a=99.0)
     base["4"] = at(256, 225) | {"policies": {"b": {"error": "no room"}}}
-    head, _, first, _, last = tables.scales().splitlines()
+    head, _, first, _, last = tables.part("scales").splitlines()
     assert head == "| workload | policy | pages | R | R/2 | 2R | 4R |"
     assert first == "| `w` | `a` | 4 KiB | 64 | -1.0 % | **+3.1 %** | – |"
     assert last == "| `w` | `b` | 4 KiB | 64 | – | +0.0 % | failed |"
@@ -134,10 +139,10 @@ def hand_written(text: str) -> list[str]:
 )
 def test_no_measured_figure_is_written_by_hand(path: Path, tables: ModuleType) -> None:
     # A bound that a test asserts is no measurement, nor is a declared constant.
-    confidence, keep, striking = (
-        f"{100 * share:.0f} %" for share in (CONFIDENCE, KEEP, tables.STRIKING)
+    confidence, keep, loss, striking = (
+        f"{100 * share:.0f} %" for share in (CONFIDENCE, KEEP, LOSS, tables.measured.STRIKING)
     )
-    allowed = {"accuracy.md": [striking], "studies.md": [keep, confidence, confidence, keep]}
+    allowed = {"accuracy.md": [striking], "studies.md": [keep, confidence, confidence, loss, keep]}
     assert hand_written(path.read_text()) == allowed.get(path.name, [])
 
 
@@ -188,6 +193,24 @@ def test_commands_that_documents_name_exist() -> None:
         code = "\n".join(re.findall(r"`[^`\n]+`|^```.*?^```", text, re.DOTALL | re.MULTILINE))
         assert set(re.findall(r"(?:^|`)make ([a-z-]+)", code, re.MULTILINE)) <= known, page
         assert set(re.findall(r"(?:^|`)tune ([a-z]+)", code, re.MULTILINE)) <= commands, page
+
+
+def test_the_readmes_study_is_what_its_command_finds_today() -> None:
+    """Not the whole study again, which takes minutes: all that it depends on, and the first of the
+    configurations that it tries."""
+    bench = runpy.run_path(str(ROOT / "tests/bench/study.py"))
+    study = json.loads((ROOT / "results/study.json").read_text())
+    words = bench["words"]()
+    assert study["command"] == " ".join(["tune", *words])
+    assert f"```sh\n{study['command']}\n```" in README
+    request = study_request(parser_for(words).parse_args(words))
+    stale = "`python tests/bench/study.py` measures it again, then `make docs`"
+    assert bench["depends_on"](request) == study["depends_on"], stale
+    search, objective = study["search"], OBJECTIVES[study["objective"]]
+    costs = [None if value is None else objective.cost(value) for value in study["trials"]]
+    assert bench["proposals"](request, search["lag"], costs) == search["proposals"], stale
+    told = "\n".join(study["output"])
+    assert all(f"untuned {name} " in told for name in study["depends_on"]["rivals"])
 
 
 def test_the_first_block_of_the_readme_is_what_a_new_user_runs() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import resource
 import socket
 import subprocess
@@ -20,9 +21,9 @@ from conftest import python_path
 from tuner import engine, tierd
 from tuner.errors import UserError
 from tuner.report import doctor, remote
-from tuner.run import contained, container, local_ray
-from tuner.run.container import Failed
+from tuner.run import asking, contained, container, local_ray
 from tuner.run.isolation import Isolation
+from tuner.run.metric import Failed
 from tuner.run.trial import Status
 
 
@@ -372,47 +373,54 @@ def says(*words: Any) -> Any:
 
 
 def facts(**changes: str) -> dict[str, str]:
-    ours = {"build": engine.results_id(), "ray": metadata.version("ray"), "python": "3.11.2"}
-    return ours | changes
+    ours = {"build": engine.results_id(), "ray": metadata.version("ray"), "lacking": ""}
+    return ours | {"python": platform.python_version(), "tune": engine.version()} | changes
 
 
 def test_nodes_are_compared_with_this_machine(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     told = says(
-        ("nodes", [["a", 4.0], ["b", 2.0], ["c", 2.0], ["d", 1.0], ["e", 1.0]]),
+        ("nodes", [["a", 4.0], ["b", 2.0], ["c", 2.0], *([name, 1.0] for name in "defg")]),
         ("node", [1, facts(build="older"), None]),
         ("node", [0, facts(), None]),
         ("node", [2, None, "ModuleNotFoundError: No module named 'tuner'"]),
         ("node", [4, facts(ray="2.1.0"), None]),
-        remote.Silent("not done within 9 s"),
+        ("node", [5, facts(python="3.11.99"), None]),
+        ("node", [6, facts(lacking="no recording /r.tts"), None]),
+        asking.Silent("not done within 9 s"),
     )
-    monkeypatch.setattr(remote, "asked", told)
+    monkeypatch.setattr(asking, "asked", told)
     found = findings(run("doctor", "--json", "--ray-address", "auto"))
-    assert found["Ray cluster"] == [("ok", "auto: 5 nodes with 10 CPUs; not done within 9 s")]
-    ours, ray = engine.results_id(), metadata.version("ray")
-    assert found["node a"] == [("ok", f"4 CPUs, engine build {ours}, Ray {ray}, Python 3.11.2")]
+    assert found["Ray cluster"] == [("ok", "auto: 7 nodes with 12 CPUs; not done within 9 s")]
+    ours, ray, python = engine.results_id(), metadata.version("ray"), platform.python_version()
+    assert found["node a"] == [("ok", f"4 CPUs, engine build {ours}, Ray {ray}, Python {python}")]
     assert found["node b"][0][0] == "warning"
-    assert f"this machine has engine build {ours}: trials fail there" in found["node b"][0][1]
+    versions = f"tune {engine.version()}; this machine has engine build {ours}, tune "
+    assert versions in found["node b"][0][1]
     no_tune = "2 CPUs; cannot run a trial: ModuleNotFoundError: No module named 'tuner'"
     assert found["node c"] == [("warning", no_tune)]
     assert found["node d"] == [("warning", "1 CPUs; cannot run a trial: no answer")]
     assert found["node e"][0] == (
         "warning",
-        f"1 CPUs, engine build {ours}, Ray 2.1.0, Python 3.11.2; this machine has Ray {ray}",
+        f"1 CPUs, engine build {ours}, Ray 2.1.0, Python {python}; this machine has Ray {ray}",
     )
+    assert found["node f"][0][0] == "warning"
+    assert f"Python 3.11.99; this machine has Python {python}" in found["node f"][0][1]
+    assert found["node g"][0][0] == "warning"
+    assert "; no recording /r.tts: trials fail there" in found["node g"][0][1]
 
 
 @pytest.mark.parametrize(
     ("told", "said"),
     [
         ([("nodes", [])], "auto: 0 nodes with 0 CPUs, none of which could run a trial"),
-        ([remote.Silent("not done within 9 s")], "auto: not done within 9 s: this machine did not"),
+        ([asking.Silent("not done within 9 s")], "auto: not done within 9 s: this machine did not"),
         ([UserError("RuntimeError: Version mismatch")], "auto: RuntimeError: Version mismatch"),
     ],
 )
 def test_a_cluster_that_cannot_run_trials_is_a_problem(
     run: Any, monkeypatch: pytest.MonkeyPatch, told: list[Any], said: str
 ) -> None:
-    monkeypatch.setattr(remote, "asked", says(*told))
+    monkeypatch.setattr(asking, "asked", says(*told))
     ((state, text),) = findings(run("doctor", "--json", "--ray-address", "auto"))["Ray cluster"]
     assert (state, text.startswith(said)) == ("problem", True), text
 
@@ -427,27 +435,27 @@ def test_a_cluster_that_cannot_run_trials_is_a_problem(
             "answers, but cannot be written: 403",
         ),
         ([UserError("API request failed, 401")], "problem", "login of MLFLOW_TRACKING_USERNAME"),
-        ([remote.Silent("not done within 9 s")], "problem", "does not answer as it should"),
+        ([asking.Silent("not done within 9 s")], "problem", "does not answer as it should"),
     ],
 )
 def test_a_server_is_judged(
     run: Any, monkeypatch: pytest.MonkeyPatch, told: list[Any], state: str, said: str
 ) -> None:
-    monkeypatch.setattr(remote, "asked", says(*told))
+    monkeypatch.setattr(asking, "asked", says(*told))
     ((found, text),) = findings(run("doctor", "--json", "--mlflow-uri", "databricks"))["MLflow"]
     assert (found, said in text) == (state, True), text
 
 
-def hangs(pipe: str, tell: remote.Tell) -> None:
+def hangs(pipe: str, tell: asking.Tell) -> None:
     tell("here", os.getpid())
     Path(pipe).read_bytes()  # nobody writes
 
 
-def breaks(text: str, tell: remote.Tell) -> None:
+def breaks(text: str, tell: asking.Tell) -> None:
     raise ValueError(f"\n----\n{text}\nmore")
 
 
-def exits(code: str, tell: remote.Tell) -> None:
+def exits(code: str, tell: asking.Tell) -> None:
     os._exit(int(code))
 
 
@@ -463,11 +471,11 @@ def test_who_does_not_answer_in_time_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
-    answers = remote.asked(hangs, str(tmp_path / "pipe"), seconds=100)
+    answers = asking.asked(hangs, str(tmp_path / "pipe"), seconds=100)
     kind, child = next(answers)
     assert kind == "here"
-    monkeypatch.setattr(remote, "time", Later)
-    with pytest.raises(remote.Silent, match="not done within 100 s"):
+    monkeypatch.setattr(asking, "time", Later)
+    with pytest.raises(asking.Silent, match="not done within 100 s"):
         next(answers)
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
@@ -475,9 +483,9 @@ def test_who_does_not_answer_in_time_is_left(
 
 def test_what_goes_wrong_in_the_child_is_one_line() -> None:
     with pytest.raises(UserError, match=r"^ValueError: first$"):
-        list(remote.asked(breaks, "first", seconds=60))
+        list(asking.asked(breaks, "first", seconds=60))
     with pytest.raises(UserError, match="has ended without an answer"):
-        list(remote.asked(exits, "3", seconds=60))
+        list(asking.asked(exits, "3", seconds=60))
 
 
 @pytest.mark.slow
@@ -509,7 +517,7 @@ def test_what_is_written_to_a_server_is_removed(tmp_path: Path) -> None:
     client = MlflowClient(tracking_uri=uri)
     client.search_experiments()
     for _ in range(2):
-        heard = [kind for kind, _ in remote.asked(remote.ask_mlflow, uri, seconds=300)]
+        heard = [kind for kind, _ in asking.asked(remote.ask_mlflow, uri, seconds=300)]
         assert heard == ["answers", "written"]
     assert [each.name for each in client.search_experiments()] == ["Default"]
     (left,) = client.search_experiments(view_type=ViewType.DELETED_ONLY)

@@ -158,9 +158,10 @@ def test_the_machine_gets_the_figures_of_its_profile() -> None:
     assert options["slow_gbps"] == "17.0"
     assert options["slow_loaded"].startswith("0:1/0.5:1.15/")
     assert options["llc_bytes"] == str(2 * MIB)
-    assert "kswapd0:" in options["elsewhere"] and options["told_only"] == "1"
+    assert options["elsewhere"] == "tierd" and options["told_only"] == "1"
+    assert options["kernel_threads"].startswith("kswapd0:")
     shared = request_of(daemons="shared").timing()
-    assert "elsewhere" not in shared and "told_only" not in shared
+    assert not {"elsewhere", "kernel_threads", "told_only"} & shared.keys()
     # On a processor of their own the kernel's threads wait for nobody, kdamond included.
     lines = request_of("nbt").script().splitlines()
     assert lines[-2].startswith("/tiertune_guest at-once kswapd0 kswapd1 ")
@@ -173,7 +174,7 @@ def test_the_machine_gets_the_figures_of_its_profile() -> None:
 
 def test_the_command_of_a_timed_machine_leaves_nothing_to_chance(tmp_path: Path) -> None:
     tools = Tools(Qemu(("qemu",), (10, 0), "10.0"), Path("k"), "linux-image-6.12.1", Path("b"))
-    sizes: dict[str, Any] = {"fast_mib": 100, "slow_mib": 300, "work": tmp_path, "append": ""}
+    sizes: dict[str, Any] = {"nodes_mib": (100, 300), "work": tmp_path, "append": ""}
     plain = guest.command(tools, Path("i"), timing=None, **sizes)
     assert "-icount" not in plain and "-plugin" not in plain
     timing = Timing(Path("/lib/machine.so"), {"fast_ps": "1"}, sampled=True)
@@ -245,7 +246,10 @@ FOUND = Emulated(
         "numa_hint_faults": 7,
         "numa_pte_updates": 20,
     },
-    machine={"misses": [30, 70], "prefetched": [20, 80], "owed_ns": 0, "samples_lost": 2},
+    machine={
+        **{"misses": [30, 70], "prefetched": [20, 80], "samples_lost": 2},
+        **{"owed_ns": 0, "threads_busy_ns": 250_000_000},
+    },
 )
 METRICS = {
     "seconds": 4.0,
@@ -316,6 +320,7 @@ def test_the_result_says_what_was_lost_and_owed(
         f"watermark_min {least:.4g} ({wanted['watermark_min']:.4g}), "
         f"watermark_scale {scale:.4g} ({wanted['watermark_scale']:.4g})"
     ) in out
+    assert "worked 0.250 s beside it (12.5%)" in out and "more than one processor" not in err
     assert "2 samples were lost" in err
     assert "5.0% of the run time is work of other processors" in err
     emulate.show(request_of("first-touch"), owing, SIMULATED, kept=False)

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from test_compare import Inline
 
 from tuner import cli, engine
 from tuner.commands.run import study_request
@@ -17,8 +19,8 @@ from tuner.emulate.guest import Ran, Slow
 from tuner.emulate.machine import Machine
 from tuner.emulate.plan import Built, Emulated, Request
 from tuner.errors import UserError
-from tuner.optimize import checks, loop
-from tuner.run import cache, settings, streams
+from tuner.experiment import checks, loop
+from tuner.run import cache, pools, settings, streams
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial
 from tuner.study.request import StudyRequest
@@ -47,7 +49,10 @@ def found(request: Request, seconds: float) -> Emulated:
         resident=[10, 30],
         marks=[300, 400, 500],
         vmstat={"pgpromote_success": 5, "pgdemote_kswapd": 3, "pgmigrate_success": 9},
-        machine={"misses": [30, 70], "prefetched": [20, 80], "owed_ns": 2e8, "samples_lost": 2},
+        machine={
+            **{"misses": [30, 70], "prefetched": [20, 80], "samples_lost": 2},
+            **{"owed_ns": 2e8, "threads_busy_ns": 3e8},
+        },
     )
 
 
@@ -286,3 +291,71 @@ def test_a_boot_tells_what_a_kernel_cannot_do(
 def test_the_sensitivity_is_of_the_simulator(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["sim", "-w", "gups", "--sensitivity", "--on", "emulated"]) == 2
     assert "--sensitivity: varies the simulator's figures" in capsys.readouterr().err
+
+
+# --- Comparisons ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def compared(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(pools, "open_pool", Inline)
+    monkeypatch.setattr(streams, "prepare", lambda *_, **__: None)
+    monkeypatch.setattr("tuner.commands.compare.track", lambda *_, **__: None)
+
+    def run(*words: str) -> int:
+        given = ["--workloads", "gups", "--ratios", "1:4", "--on", "emulated", "--name", "x"]
+        return cli.main(["compare", *given, *words])
+
+    return run
+
+
+def test_a_comparison_runs_on_the_machine_with_a_layout_for_each_seed(
+    compared: Callable[..., int], fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert compared("--policies", "nbt,memtis", "--seeds", "2") == 0
+    said = capsys.readouterr().out
+    assert "measured on the emulated machine" in said and "2 layouts of memory" in said
+    assert "offline-optimal" not in said and "static-hot" not in said
+    by_policy: dict[str, list[int]] = {}
+    for request in fake.asked:
+        by_policy.setdefault(request.policy, []).append(request.layout)
+    layouts = {"all-fast": [0], "first-touch": [0], "nbt": [0, 1], "memtis": [0, 1]}
+    assert by_policy == layouts  # nothing that places once depends on one
+    document = json.loads(Path("results/compare-x/compare.json").read_text())
+    cells = {cell["policy"]: cell for cell in document["cells"]}
+    assert cells["nbt"]["objectives"] == [2.0, 3.0]
+    assert cells["memtis"]["page_bytes"] == 4096 and cells["nbt"]["substrate"] == "emulated"
+    assert cells["nbt"]["metrics"]["promotions"] == [5.0, 5.0]
+    asked = len(fake.asked)
+    assert compared("--policies", "nbt,memtis", "--seeds", "2") == 0
+    assert len(fake.asked) == asked  # all of it is kept
+
+
+def test_a_comparison_of_all_has_what_a_process_can_have(
+    compared: Callable[..., int], fake: Fake
+) -> None:
+    assert compared("--seeds", "1") == 0
+    ran = {request.policy for request in fake.asked}
+    assert {"hybridtier", "hemem", "nbt", "tpp"} <= ran
+    assert not ran & {"nomad", "colloid", "soar", "offline-optimal"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--tuned", "5"), "--tuned: searches on the simulated machine alone"),
+        (("--policies", "nomad"), "--policy nomad: it needs"),
+        (("--policies", "memtis@2097152"), "the emulated machine has pages of 4096 bytes"),
+        (("--window", "steady"), "--window: found steady; the emulated machine has all"),
+    ],
+)
+def test_a_comparison_that_the_machine_cannot_make_is_refused(
+    compared: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    message: str,
+) -> None:
+    assert compared(*words) == 2
+    assert message in capsys.readouterr().err

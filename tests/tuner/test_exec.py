@@ -117,7 +117,33 @@ def test_another_advice_of_the_study_is_told(
     best_file.write(BEST.model_copy(update={"verdict": verdict}), tmp_path / "best.yaml")
     becomes("best.yaml", "--", "true")
     said = f"tune: note: the study advises otherwise: {verdict.headline}\n"
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err.startswith(said)
+    becomes("best.yaml", "--quiet", "--", "true")
+    assert capsys.readouterr().err == ""
+
+
+def test_what_it_was_tuned_for_is_told_and_what_differs(
+    becomes: Callable[..., list[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def told(**changes: Any) -> list[str]:
+        own = BEST.provenance.model_copy(update=changes)
+        best_file.write(BEST.model_copy(update={"provenance": own}), tmp_path / "best.yaml")
+        becomes("best.yaml", "--", "true")
+        return capsys.readouterr().err.splitlines()
+
+    (note,) = told()
+    assert note == (
+        "tune: note: tuned for walker, big, testbed, 1:8, on the simulated machine; what it gains "
+        "for another program, machine or share of fast memory is not known"
+    )
+    here = os.uname().release
+    kernel = "linux-image-{}, QEMU 10.0.2, programs 0"
+    assert told(emulated=kernel.format(here))[1:] == []
+    assert told(emulated=kernel.format("6.12.1"))[1:] == [
+        f"tune: warning: measured on Linux 6.12.1; this is Linux {here}"
+    ]
     becomes("best.yaml", "--quiet", "--", "true")
     assert capsys.readouterr().err == ""
 
@@ -168,7 +194,7 @@ def test_without_tierd_it_says_where_it_comes_from(
     of_another_machine.write_bytes(b"\x7fELF")
     of_another_machine.chmod(0o755)
     monkeypatch.setattr(tierd, "find", lambda: of_another_machine)
-    outcome = run("exec", "best.yaml", "--", "true")
+    outcome = run("exec", "best.yaml", "--quiet", "--", "true")
     assert (outcome.code, outcome.err) == (
         *(2, f"tune: error: {of_another_machine}: Exec format error\n"),
     )
@@ -177,7 +203,8 @@ def test_without_tierd_it_says_where_it_comes_from(
 @pytest.mark.skipif(not REAL.exists(), reason="tierd is not built")
 def test_what_tierd_refuses_is_told_by_itself(tmp_path: Path) -> None:
     path = write_best(tmp_path / "best.yaml", "lru")
-    done = tune_exec(REAL, str(path), "--fast", "0", "--slow", "1", "--", "true")
+    nodes = ("--fast", "0", "--slow", "1")
+    done = tune_exec(REAL, str(path), *nodes, "--quiet", "--", "true")
     assert done.returncode == 2
     assert done.stderr.startswith(f"tierd: error: {path}: line ")
     assert "policy: unknown policy" in done.stderr
@@ -210,7 +237,7 @@ def tune_exec(executable: Path, *words: str, **options: Any) -> subprocess.Compl
 def test_streams_status_and_environment_are_the_programs(tmp_path: Path) -> None:
     fake, best = program(tmp_path / "tierd", *RUNS), str(write_best(tmp_path / "best.yaml"))
     script = 'cat; echo "$PYTHONPATH" "${PYTHONSAFEPATH-unset}" >&2; exit 7'
-    done = tune_exec(fake, best, "--", "sh", "-c", script, input="a\0b")
+    done = tune_exec(fake, best, "--quiet", "--", "sh", "-c", script, input="a\0b")
     assert (done.returncode, done.stdout) == (7, "a\0b")
     assert done.stderr == f"{python_path(ROOT)} unset\n"
     killed = tune_exec(fake, best, "--", "sh", "-c", "kill -PIPE $$; exit 1")

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ import pytest
 from conftest import ROOT
 from synthetic import KNOBS, OTHER, REFERENCES, answer, noisy, request, seconds_of, smooth
 
+from tuner import cli
 from tuner.declarations import KnobValue
-from tuner.optimize.checks import (
+from tuner.experiment.checks import (
     FIRST_CHECK,
     Check,
     Checks,
@@ -24,10 +27,11 @@ from tuner.optimize.checks import (
     held_out,
     judge,
 )
-from tuner.optimize.explain import SEEDS, TRIES, explain
+from tuner.experiment.explain import EXACT, SEEDS, TRIES, explain
 from tuner.report import conclusion
 from tuner.report.conclusion import Conclusion
 from tuner.report.importance import Importance
+from tuner.report.mechanism import sentences
 from tuner.run.pool import without_result
 from tuner.run.trial import Status, StreamRequest, Trial, TrialResult
 from tuner.study import log
@@ -126,10 +130,25 @@ def test_references_and_other_policies_run_under_the_same_conditions(tmp_path: P
         stream = study.request.stream()
         assert trial.stream == stream.model_copy(update={"page_bytes": pages})
         assert trial.number >= FIRST_CHECK
-    assert len(study.told) == 4
-    assert any(
-        line.startswith("reference static-hot: throughput 10.53 k ops/s") for line in study.told
+    first, *each = study.told
+    assert first.startswith(
+        "before the search: 3 references and 1 of 1 other policies at their defaults: 4 runs"
     )
+    assert len(each) == 4
+    assert any(
+        line.startswith("reference static-hot (") and "throughput 10.53 k ops/s" in line
+        for line in each
+    )
+
+
+def test_checks_keep_no_time_series(tmp_path: Path) -> None:
+    """A study has hundreds of them, and series are a quarter of a megabyte each."""
+    study = Study(tmp_path, study="without-series")
+    study.explain()
+    results = [found for found in gc.get_objects() if isinstance(found, TrialResult)]
+    kept = [found for found in results if found.study == "without-series"]
+    assert len(kept) >= len(study.pool.ran) > 0
+    assert not [found for found in kept if found.series]
 
 
 def test_references_start_in_the_fast_tier_wherever_the_policy_does(tmp_path: Path) -> None:
@@ -142,6 +161,43 @@ def test_references_start_in_the_fast_tier_wherever_the_policy_does(tmp_path: Pa
     } == references
     assert {trial.scenario.start for trial in study.pool.ran} == {"fast", "slow"}
     assert set(verdict.references) == references
+
+
+def test_no_tiering_has_the_pages_of_a_rival_too(tmp_path: Path) -> None:
+    """Or the gain of huge pages would be taken for one of the rival's."""
+    huge = 2 << 20
+    other = OTHER.model_copy(update={"traits": {"page_bytes": huge}})
+
+    def by_pages(trial: Trial) -> TrialResult:
+        if trial.scenario.page_bytes == huge:
+            return answer(trial, 70.0 if trial.scenario.policy == "first-touch" else 75.0)
+        return answer(trial)
+
+    study = Study(tmp_path, by_pages, alternatives=[other])
+    verdict = study.judge()
+    off = [c for c in verdict.contenders if c.kind is Kind.off]
+    assert [(c.policy, c.page_bytes) for c in off] == [("first-touch", 4096), ("first-touch", huge)]
+    assert verdict.advice is Advice.leave_off
+    assert verdict.headline.startswith("leave tiering off: first-touch with 2 MiB pages is "), (
+        verdict.headline
+    )
+    assert verdict.over_first_touch is not None and verdict.over_first_touch.gain > 0  # 4 KiB
+    forest = Importance({}, 0.0, 0, "none")
+    assert "  first-touch with 2 MiB pages  " in conclusion.text(
+        study.log.data, Conclusion(verdict, None, forest)
+    )
+
+
+def test_a_winner_that_moves_nothing_is_called_so(tmp_path: Path) -> None:
+    def still(trial: Trial) -> TrialResult:
+        result, moved = answer(trial), 0.0 if trial.knobs == BEST else 9.0
+        figures = result.metrics | {"promotions": moved, "demotions": moved}
+        return result.model_copy(update={"metrics": figures})
+
+    verdict = Study(tmp_path / "still", still).judge()
+    assert verdict.headline.endswith("; it moves no page: it turns tiering off")
+    assert [c.moved for c in verdict.contenders if c.policy == "paper"] == [18.0, 0.0]
+    assert "moves no page" not in Study(tmp_path / "other").judge().headline
 
 
 def test_what_was_set_for_the_study_is_kept_for_other_policies(tmp_path: Path) -> None:
@@ -192,7 +248,7 @@ def test_the_terminal_says_what_going_by_the_simulator_risks(tmp_path: Path) -> 
         for line in conclusion.text(study.log.data, conclusion_of_it).splitlines()
         if line.startswith("risk ")
     )
-    assert f"loses {100 * found['regret']:.1f} % of the best on average" in line
+    assert f"{100 * found['regret']:.1f} % behind the best published one on average" in line
     assert f"{100 * found['worst_regret']:.0f} % at worst" in line
 
 
@@ -224,7 +280,8 @@ def test_what_fails_costs_its_own_part_of_the_verdict(tmp_path: Path) -> None:
     assert list(verdict.references) == ["first-touch", "all-fast"]
     assert verdict.way is None
     assert verdict.advice is Advice.use_best
-    assert "untuned other: failed: not on this machine" in study.told
+    (line,) = (line for line in study.told if line.startswith("untuned other ("))
+    assert line.endswith("): failed: not on this machine")
 
 
 def test_nothing_is_run_twice(tmp_path: Path) -> None:
@@ -268,7 +325,7 @@ def test_a_crashed_check_is_run_again_when_the_study_is_resumed(tmp_path: Path) 
 # --- The explanation ------------------------------------------------------------------------------
 
 
-def test_shares_add_up_along_the_path(tmp_path: Path) -> None:
+def test_shares_are_means_over_the_orders_and_add_up(tmp_path: Path) -> None:
     def seconds(knobs: Mapping[str, KnobValue]) -> float:
         gain = 20.0 * (knobs["period"] == 2000) + 8.0 * (knobs["mode"] == "eager")
         return 100.0 - gain - 0.5 * (knobs["threshold"] == 8.0)
@@ -277,15 +334,19 @@ def test_shares_add_up_along_the_path(tmp_path: Path) -> None:
     first, second, *others = explanation.effects
     whole = math.log(100 / 71.5)
     assert (first.knob, first.default, first.best) == ("period", 100, 2000)
-    assert first.share == first.kept == pytest.approx(math.log(100 / 80) / whole)
-    assert first.alone == pytest.approx(first.share)
+    assert first.share == pytest.approx(
+        (math.log(100 / 80) + math.log(92 / 72)) / 2 / whole, rel=1e-9
+    )
+    assert first.alone == pytest.approx(math.log(100 / 80) / whole)
     assert first.without == pytest.approx(math.log(91.5 / 71.5) / whole)
     assert second.knob == "mode"
-    assert second.share == pytest.approx(math.log(80 / 72) / whole)
-    assert second.kept == pytest.approx(first.share + second.share) == explanation.kept
+    assert second.share == pytest.approx((math.log(100 / 92) + math.log(80 / 72)) / 2 / whole)
     assert second.alone == pytest.approx(math.log(100 / 92) / whole)
-    assert {effect.share for effect in others} == {0.0}
-    assert [effect.knob for effect in explanation.path] == ["period", "mode"]
+    assert explanation.kept == pytest.approx(math.log(100 / 72) / whole)
+    assert (first.share or 0) + (second.share or 0) == pytest.approx(explanation.kept)
+    assert explanation.orders is None  # all of them
+    assert {effect.share for effect in others} == {None}
+    assert [effect.knob for effect in explanation.needed] == ["period", "mode"]
     found = explanation.shares([knob.name for knob in KNOBS])
     assert list(found)[:2] == ["period", "mode"]
     assert set(found) == set(DEFAULT)
@@ -296,7 +357,11 @@ def test_of_two_changes_that_do_the_same_one_is_needed(tmp_path: Path) -> None:
         return 80.0 if knobs["period"] == 2000 or knobs["mode"] == "eager" else 100.0
 
     explanation = Study(tmp_path, runner_of(seconds)).explain()
-    assert len(explanation.minimal) == 1
+    (needed,) = explanation.minimal
+    (other,) = {"period", "mode"} - {needed}
+    (either,) = explanation.alternatives
+    assert (either.knob, either.instead_of) == (other, needed)
+    assert either.kept == pytest.approx(1.0)
     effects = {effect.knob: effect for effect in explanation.effects}
     assert [effects[name].alone for name in ("period", "mode")] == pytest.approx([1.0, 1.0])
     assert [effects[name].without for name in ("period", "mode")] == [0.0, 0.0]
@@ -307,23 +372,28 @@ def test_it_takes_few_runs(tmp_path: Path) -> None:
     study.judge()
     before = len(study.pool.ran)
     explanation = study.explain()
-    most = 2 * len(BEST) + len(explanation.path) * (TRIES * SEEDS + HELD_OUT)
+    made = len(explanation.needed)
+    most = 2 * len(BEST) + made * (TRIES * SEEDS + HELD_OUT) + (2**made - made - 1) * HELD_OUT
     assert len(study.pool.ran) - before <= most
     assert explanation.runs <= most + 2 * HELD_OUT
 
 
 def test_intervals_of_shares_hold_the_truth(tmp_path: Path) -> None:
+    def gain(changed: Sequence[str]) -> float:
+        made = DEFAULT | {name: BEST[name] for name in changed}
+        whole = math.log(seconds_of(DEFAULT) / seconds_of(BEST))
+        return math.log(seconds_of(DEFAULT) / seconds_of(made)) / whole
+
     inside = total = 0
     for seed in range(20):
         explanation = Study(tmp_path / str(seed), noisy, seed=1000 * seed).explain()
-        truth, made = 0.0, dict(DEFAULT)
-        for effect in explanation.path:
-            made[effect.knob] = BEST[effect.knob]
-            kept = math.log(seconds_of(DEFAULT) / seconds_of(made))
-            kept /= math.log(seconds_of(DEFAULT) / seconds_of(BEST))
-            assert effect.half_width is not None
-            inside += abs(effect.share - (kept - truth)) <= effect.half_width
-            total, truth = total + 1, kept
+        names = [effect.knob for effect in explanation.needed]
+        for effect in explanation.needed:
+            each = [order[: order.index(effect.knob)] for order in permutations(names)]
+            truth = sum(gain([*b, effect.knob]) - gain(b) for b in each) / len(each)
+            assert effect.share is not None and effect.half_width is not None
+            inside += abs(effect.share - truth) <= effect.half_width
+            total += 1
     assert 0.8 <= inside / total <= 1.0
 
 
@@ -336,7 +406,9 @@ def test_the_minimal_configuration_keeps_the_gain(
     gain = math.log(seconds_of(DEFAULT) / seconds_of(DEFAULT | explanation.minimal))
     assert gain / math.log(seconds_of(DEFAULT) / seconds_of(BEST)) >= KEEP
     assert explanation.kept >= KEEP
-    assert explanation.path[-1].kept == explanation.kept
+    assert sum(effect.share or 0 for effect in explanation.needed) == pytest.approx(
+        explanation.kept, abs=1e-9
+    )
 
 
 def runner_of(
@@ -358,7 +430,76 @@ def test_changes_that_help_only_together_are_both_kept(tmp_path: Path) -> None:
     assert {
         effect.alone for effect in explanation.effects if effect.knob in ("period", "mode")
     } == {0.0}
-    assert explanation.path[-1].share == pytest.approx(explanation.kept)
+    assert [effect.share for effect in explanation.needed] == pytest.approx(
+        [explanation.kept / 2] * 2
+    )
+    (both,) = explanation.interactions
+    assert set(both.knobs) == {"period", "mode"}
+    assert both.part == pytest.approx(explanation.kept)
+
+
+def test_three_changes_that_need_one_another_share_alike(tmp_path: Path) -> None:
+    """A path would give all of it to the last."""
+    names = ("period", "threshold", "share")
+
+    def seconds(knobs: Mapping[str, KnobValue]) -> float:
+        return 80.0 if all(knobs[name] == BEST[name] for name in names) else 100.0
+
+    study = Study(tmp_path, runner_of(seconds))
+    explanation = study.explain()
+    assert [effect.share for effect in explanation.needed] == pytest.approx([1 / 3] * 3)
+    (group,) = explanation.interactions
+    assert sorted(group.knobs) == sorted(names) and group.part == pytest.approx(1.0)
+    lines = conclusion.together(explanation)
+    assert lines == [
+        f"100.0 ± 0.0 % of the gain comes only if {conclusion.listed(group.knobs)} "
+        "are changed together"
+    ]
+
+
+def test_changes_that_overlap_are_told(tmp_path: Path) -> None:
+    def seconds(knobs: Mapping[str, KnobValue]) -> float:
+        changed = (knobs["period"] == 2000) + (knobs["mode"] == "eager")
+        return (100.0, 80.0, 70.0)[changed]
+
+    explanation = Study(tmp_path, runner_of(seconds)).explain()
+    (pair,) = explanation.interactions
+    assert pair.part == pytest.approx(1 - 2 * math.log(100 / 80) / math.log(100 / 70))
+    (line,) = conclusion.together(explanation)
+    assert " overlap: " in line
+
+
+def test_of_many_changes_some_orders_are_measured_and_shares_add_up(tmp_path: Path) -> None:
+    names = [name for name in BEST if name != "aol"]
+
+    def seconds(knobs: Mapping[str, KnobValue]) -> float:
+        worth = sum((k + 4.0) * (knobs[name] == BEST[name]) for k, name in enumerate(names))
+        return 100.0 - worth
+
+    study = Study(tmp_path, runner_of(seconds))
+    explanation = study.explain()
+    assert set(explanation.minimal) == set(names) and len(names) > EXACT
+    assert explanation.orders == 2 * HELD_OUT
+    shares = [effect.share or 0 for effect in explanation.needed]
+    assert sum(shares) == pytest.approx(explanation.kept, abs=1e-9)
+    assert [effect.knob for effect in explanation.needed] == names[::-1]
+    assert explanation.interactions == []  # they take all subsets
+
+
+def test_a_change_that_adds_next_to_nothing_is_not_needed(tmp_path: Path) -> None:
+    """Best cannot do without `threshold`, since `share` is harmful then; so the path has it."""
+
+    def seconds(knobs: Mapping[str, KnobValue]) -> float:
+        period, threshold, share, mode, aol = (
+            knobs[name] == BEST[name] for name in ("period", "threshold", "share", "mode", "aol")
+        )
+        gain = 0.55 * period + 0.398 * (mode and aol) + 0.004 * threshold
+        gain += share * (0.048 if threshold else -0.45)
+        return 100.0 * math.exp(-0.3 * gain)
+
+    explanation = Study(tmp_path, runner_of(seconds)).explain()
+    assert set(explanation.minimal) == {"period", "mode", "aol"}
+    assert explanation.kept == pytest.approx(0.948)
 
 
 def test_a_change_for_the_worse_is_left_out(tmp_path: Path) -> None:
@@ -409,9 +550,71 @@ def test_without_a_gain_nothing_is_explained(tmp_path: Path) -> None:
     assert len(study.pool.ran) == before
 
 
+# --- tune explain ---------------------------------------------------------------------------------
+
+
+def figures(trial: Trial, moved: float) -> TrialResult:
+    """As the simulator's, for the knobs of a trial."""
+    result = answer(trial)
+    metrics = {"promotions": moved, "demotions": 0.0, "fast_hit_ratio": 0.5 if moved else 0.75}
+    breakdown = {"slow_stall": 60.0 if moved else 20.0, "migration": 10.0 if moved else 0.0}
+    breakdown |= {"compute": 30.0, "sampling": 1.0 if moved else 0.5}
+    return result.model_copy(update={"metrics": result.metrics | metrics, "breakdown": breakdown})
+
+
+def explained(tmp_path: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.main(["explain", "s", "--out", str(tmp_path), *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_explain_says_why_from_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = Study(tmp_path, lambda trial: figures(trial, 2e6 if trial.knobs == DEFAULT else 0.0))
+    found = study.explain()
+    study.log.close()
+    out = explained(tmp_path, capsys)
+    (needed,) = found.needed
+    (row,) = (line for line in out.splitlines() if line.startswith("period "))
+    assert row.split()[:4] == ["period", "100", "->", "2000"]
+    assert conclusion.share(needed.share or 0, needed.half_width) in row
+    assert f"the {len(BEST) - 1} others together: " in out
+    assert "it moves no page: tiering is off (the default moves 2 M pages)" in out
+    assert "serves 75.0% of the accesses, 50.0% by default" in out
+    assert "stalls on slow memory 60 s -> 20 s, stalls by migration 10 s -> 0 s\n" in out
+    plain = json.loads(explained(tmp_path, capsys, "--json"))
+    assert plain["explanation"] == found.model_dump(mode="json")
+    assert len(plain["mechanism"]) == 3
+
+
+def test_explain_of_what_is_not_explained_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = Study(tmp_path)
+    study.judge()
+    study.log.close()
+    assert "--resume --explain" in explained(tmp_path, capsys)
+
+
+def test_explain_needs_a_study_that_has_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Study(tmp_path).log.close()
+    assert cli.main(["explain", "s", "--out", str(tmp_path)]) == 2
+    assert "the study has not ended" in capsys.readouterr().err
+
+
+def test_little_that_is_known_is_told_alone() -> None:
+    trial = request(Path("x")).trial(0, DEFAULT)
+    bare = answer(trial).model_copy(update={"metrics": {}})
+    assert sentences(bare, bare) == []
+    few = {"promotions": 10.0, "demotions": 0.0}
+    many = bare.model_copy(update={"metrics": {"promotions": 1e4, "demotions": 1e4}})
+    (line,) = sentences(many, bare.model_copy(update={"metrics": few}))
+    assert line == "it moves next to no pages: 10 pages, the default 20 k"
+
+
 def test_the_study_compares_the_declared_references() -> None:
     from tuner import engine
-    from tuner.optimize.checks import REFERENCES as NAMES
+    from tuner.experiment.checks import REFERENCES as NAMES
 
     assert [policy.name for policy in REFERENCES] == list(NAMES)
     declared = engine.policies()

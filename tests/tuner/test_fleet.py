@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import threading
 from collections.abc import Callable
@@ -15,102 +14,66 @@ import pytest
 from conftest import ROOT
 from synthetic import always_fails, answer, noisy, request, useless
 
-from tuner.fleet.allocation import Allocation, Curve, Rule, allocate, expected
-from tuner.fleet.loop import Outcome, run_fleet
-from tuner.fleet.report import Fleet, content, markdown
-from tuner.optimize.checks import FIRST_CHECK
-from tuner.optimize.loop import run_study
+from tuner.commands import fleet as plans
+from tuner.experiment.checks import FIRST_CHECK
+from tuner.experiment.loop import run_study
+from tuner.fleet.allocation import Progress, allocate, equal_parts
+from tuner.fleet.loop import Member, run_fleet
+from tuner.fleet.report import Fleet, _winner, content, markdown
 from tuner.report.store import client_of, default_store, run_with
 from tuner.report.tracked import STUDY_TAG, experiment_name, sorted_out, study_id
+from tuner.run import runner, streams
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study import best, log
 from tuner.study.log import StudyLog
 from tuner.study.request import StudyRequest
+from tuner.study.verdict import HELD_OUT, Contender, Kind, decide
 
 # --- Who gets trials ------------------------------------------------------------------------------
 
-STEADY = [100 * 0.9**n for n in range(200)]
-SLOWER = [100 * 0.97**n for n in range(200)]
-FLAT = [100.0] * 200
-FAILS: list[float | None] = [None] * 200
+NEW, RUNS = Progress(0), Progress(1)
 
 
-def play(costs: list[list[Any]], rule: Rule, length: int | None = None) -> Allocation:
-    """Gives every study what it is granted, until nothing is left."""
-    known = [0] * len(costs)
-    while True:
-        curves = [
-            Curve(own[:count], ended=own is FLAT and count == length)
-            for own, count in zip(costs, known, strict=True)
-        ]
-        found = allocate(curves, rule)
-        if found.settled:
-            return found
-        before = known
-        known = [
-            min(granted, length) if length is not None and own is FLAT else granted
-            for own, granted in zip(costs, found.granted, strict=True)
-        ]
-        assert sum(found.granted) <= rule.budget + (length is not None) * rule.least
-        assert known != before or length is not None
+def test_every_study_has_its_default_before_it_has_more() -> None:
+    assert allocate([NEW, NEW, NEW], 60) == [1, 1, 1]
+    assert allocate([RUNS, NEW, Progress(7)], 60) == [20, 1, 20]
+    assert allocate([NEW, NEW, NEW], 2) == [1, 1, 0]
 
 
-def test_what_gains_gets_the_trials_and_what_stalls_the_least() -> None:
-    found = play([STEADY, FLAT, FLAT, FLAT], Rule(budget=80, least=10))
-    assert found.granted == [50, 10, 10, 10]
-    assert [len(grants) for grants in found.rounds] == [4, 4, *[1] * 8]
-
-
-def test_the_better_half_of_those_that_gain_goes_first() -> None:
-    found = play([SLOWER, STEADY, FLAT], Rule(budget=45, least=10))
-    assert found.granted == [10, 25, 10]
-    third = found.rounds[2]
-    assert [grant.study for grant in third] == [1]
-    assert third[0].expected == pytest.approx(math.expm1(expected(STEADY[:10], 5)))
-
-
-def test_a_study_that_stalled_gets_more_once_all_have() -> None:
-    early = [100.0, 80.0, *[70.0] * 198]
-    found = play([early, FLAT], Rule(budget=60, least=10))
-    assert sum(found.granted) == 60
-    assert abs(found.granted[0] - found.granted[1]) <= 10
+def test_parts_are_equal_and_the_first_have_what_is_left_over() -> None:
+    assert allocate([RUNS] * 3, 62) == [21, 21, 20]
+    assert allocate([Progress(20)] * 3, 60) == [20, 20, 20]
 
 
 def test_a_failed_default_costs_one_trial() -> None:
-    found = play([FAILS, STEADY, FLAT], Rule(budget=60, least=10))
-    assert found.granted[0] == 1
-    assert sum(found.granted) == 60
-
-
-def test_failed_trials_are_no_gain() -> None:
-    assert expected([100.0, None, None, None], 5) == 0
-    assert expected([100.0, None, 90.0, None], 5) > 0
-
-
-def test_most_is_kept_and_the_rest_goes_to_others() -> None:
-    found = play([STEADY, FLAT], Rule(budget=60, least=10, most=25))
-    assert found.granted == [25, 25]
+    assert allocate([Progress(1, default_failed=True), RUNS, RUNS], 61) == [1, 30, 30]
 
 
 def test_what_an_ended_study_leaves_goes_to_others() -> None:
-    found = play([STEADY, FLAT], Rule(budget=40, least=10), length=3)
-    assert found.granted == [37, 10]
+    assert allocate([Progress(3, ended=True), RUNS, RUNS], 60) == [3, 29, 28]
+    assert allocate([Progress(0, ended=True), RUNS], 60) == [0, 60]
+    assert allocate([Progress(3, ended=True)] * 2, 60) == [3, 3]
 
 
-def test_decisions_wait_for_all_trials_of_a_round() -> None:
-    rule = Rule(budget=60, least=10)
-    found = allocate([Curve(STEADY[:10]), Curve(FLAT[:9])], rule)
-    assert not found.settled
-    assert found.granted == [10, 10]
-    # Nor do they look at trials that were made beyond what was granted by then.
-    more = allocate([Curve(STEADY[:200]), Curve(FLAT[:9])], rule)
-    assert more.rounds == found.rounds
+def test_nothing_that_was_granted_is_taken_back() -> None:
+    """Whichever studies end, and in whatever order."""
+    rng = random.Random(1)
+    for _ in range(300):
+        count, budget = rng.randint(1, 6), rng.randint(12, 40)
+        studies = [RUNS] * count
+        before = allocate(studies, budget)
+        for number in rng.sample(range(count), count):
+            studies[number] = Progress(rng.randint(1, before[number]), ended=True)
+            after = allocate(studies, budget)
+            assert sum(after) <= budget
+            over = [study.over for study in studies]
+            assert all(a >= b for a, b, end in zip(after, before, over, strict=True) if not end)
+            before = after
 
 
-def test_a_larger_budget_begins_with_the_same_decisions() -> None:
-    small = play([STEADY, SLOWER, FLAT], Rule(budget=60, least=10))
-    large = play([STEADY, SLOWER, FLAT], Rule(budget=90, least=10))
-    assert large.rounds[: len(small.rounds)] == small.rounds
+def test_a_study_that_gains_late_has_its_part(tmp_path: Path, inline: type[Shuffled]) -> None:
+    """The one whose default leads early is not starved."""
+    assert [member.trials for member in fleet(tmp_path, names=("still", "gains"))] == [13, 13]
 
 
 # --- Whole fleets ---------------------------------------------------------------------------------
@@ -150,12 +113,12 @@ class Shuffled:
 
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> type[Shuffled]:
-    monkeypatch.setattr("tuner.optimize.loop.Tracker", Untracked)
-    monkeypatch.setattr("tuner.optimize.checks.open_pool", Shuffled)
+    monkeypatch.setattr("tuner.experiment.loop.Tracker", Untracked)
+    monkeypatch.setattr("tuner.experiment.checks.open_pool", Shuffled)
     return Shuffled
 
 
-RULE = Rule(budget=26, least=4, batch=3)
+BUDGET = 26
 
 
 def run_by_study(trial: Trial) -> TrialResult:
@@ -172,7 +135,7 @@ def run_by_study(trial: Trial) -> TrialResult:
 def planned(out: Path, name: str, **changes: Any) -> StudyRequest:
     return request(
         out, **{"study": name, "alternatives": [], "explain": False, "resume": True}
-        | {"budget": RULE.least, "seed": {"gains": 1, "still": 2, "broken": 3}[name]} | changes,
+        | {"budget": BUDGET // 2, "seed": {"gains": 1, "still": 2, "broken": 3}[name]} | changes,
     )  # fmt: skip
 
 
@@ -180,10 +143,11 @@ NAMES = ("gains", "still")
 
 
 def fleet(
-    out: Path, names: tuple[str, ...] = NAMES, rule: Rule = RULE, workers: int = 1, lag: int = 1
-) -> Outcome:
-    requests = [planned(out, name, workers=lag) for name in names]
-    return run_fleet("f", requests, rule, workers=workers, runner=run_by_study)
+    out: Path, names: tuple[str, ...] = NAMES, budget: int = BUDGET, workers: int = 1, lag: int = 1
+) -> list[Member]:
+    parts = zip(names, equal_parts(budget, len(names)), strict=True)
+    requests = [planned(out, name, budget=part, workers=lag) for name, part in parts]
+    return run_fleet("f", requests, budget, workers=workers, runner=run_by_study)
 
 
 def trials(out: Path, name: str) -> list[Any]:
@@ -201,13 +165,11 @@ def checks(out: Path, name: str) -> list[Any]:
 def test_a_study_of_a_fleet_is_the_same_alone(
     tmp_path: Path, inline: type[Shuffled], lag: int
 ) -> None:
-    outcome = fleet(tmp_path / "f", workers=3, lag=lag)
-    assert sum(member.trials for member in outcome.members) == RULE.budget
-    assert outcome.members[0].trials > RULE.least
-    for member in outcome.members:
+    members = fleet(tmp_path / "f", workers=3, lag=lag)
+    assert [member.trials for member in members] == [BUDGET // 2, BUDGET // 2]
+    for member in members:
         name, own = member.request.study, tmp_path / "alone"
-        for budget in (RULE.least, member.trials):
-            run_study(planned(own, name, budget=budget, workers=lag), runner=run_by_study)
+        run_study(planned(own, name, workers=lag), runner=run_by_study)
         assert trials(own, name) == trials(tmp_path / "f", name)
         kept = [best.read(folder / name / best.FILE) for folder in (own, tmp_path / "f")]
         assert kept[0].verdict == kept[1].verdict
@@ -224,11 +186,11 @@ def test_timing_changes_nothing(
 
 
 def test_a_larger_budget_goes_on(tmp_path: Path, inline: type[Shuffled]) -> None:
-    fleet(tmp_path / "steps", rule=Rule(budget=15, least=4, batch=3))
     fleet(tmp_path / "steps")
-    fleet(tmp_path / "once")
+    before = {name: trials(tmp_path / "steps", name) for name in NAMES}
+    assert [member.trials for member in fleet(tmp_path / "steps", budget=35)] == [18, 17]
     for name in NAMES:
-        assert trials(tmp_path / "steps", name) == trials(tmp_path / "once", name)
+        assert trials(tmp_path / "steps", name)[: BUDGET // 2] == before[name]
 
 
 class Killed(BaseException):
@@ -283,17 +245,16 @@ def test_a_complete_fleet_runs_nothing_again(tmp_path: Path, inline: type[Shuffl
     fleet(tmp_path)
     before = [(tmp_path / name / log.EVENTS).read_bytes() for name in NAMES]
     requests = [planned(tmp_path, name) for name in NAMES]
-    run_fleet("f", requests, RULE, workers=2, runner=always_fails)
+    run_fleet("f", requests, BUDGET, workers=2, runner=always_fails)
     assert [(tmp_path / name / log.EVENTS).read_bytes() for name in NAMES] == before
 
 
 def test_a_broken_study_costs_itself_only(tmp_path: Path, inline: type[Shuffled]) -> None:
-    outcome = fleet(tmp_path, names=("broken", *NAMES))
-    broken, *others = outcome.members
+    broken, *others = members = fleet(tmp_path, names=("broken", *NAMES))
     assert broken.trials == 1
     assert broken.error == "the default fails: no such device"
-    assert sum(member.trials for member in others) == RULE.budget - 1
-    found = Fleet("f", RULE, outcome)
+    assert sum(member.trials for member in others) == BUDGET - 1
+    found = Fleet("f", BUDGET, members)
     data = content(found)
     assert data["recommends"]
     assert [study["advice"] for study in data["studies"]][:2] == ["no-result", "use-best"]
@@ -307,7 +268,7 @@ def test_a_stream_that_cannot_be_made_costs_its_study_only(
     tmp_path: Path, inline: type[Shuffled], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tuner.errors import UserError
-    from tuner.optimize.checks import Workers
+    from tuner.experiment.checks import Workers
 
     first = iter(["the disk is full"])
 
@@ -316,9 +277,9 @@ def test_a_stream_that_cannot_be_made_costs_its_study_only(
             raise UserError(reason)
 
     monkeypatch.setattr(Workers, "prepare", prepare)
-    broken, other = fleet(tmp_path).members
+    broken, other = fleet(tmp_path)
     assert (broken.trials, broken.error, broken.summary) == (0, "the disk is full", None)
-    assert other.trials == RULE.budget
+    assert other.trials == BUDGET
 
 
 # --- Plans ----------------------------------------------------------------------------------------
@@ -342,8 +303,8 @@ budget: 60
         (PLAN + "machines: [none]\n", ":4: machines[0]: no machine 'none'"),
         (PLAN + "ratios: ['8']\n", ":4: ratios[0]: found the text '8'; must be FAST:SLOW"),
         (PLAN + "objective: speed\n", ":4: objective: found the text 'speed'; must be one of"),
-        (PLAN.replace("60", "39"), ":3: budget: found 39; must be at least 40: 4 studies with 10"),
-        (PLAN + "per_study: {least: 9, most: 8}\n", ":4: per_study: most: found 8; must be at"),
+        (PLAN.replace("60", "7"), ":3: budget: found 7; must be at least 8: 2 trials for each of"),
+        (PLAN + "per_study: {least: 9}\n", ":4: per_study: unknown key"),
         (PLAN.replace("drift", "gups"), ":1: workloads[1]: hybridtier on gups:smoke: study gups-"),
         ("workloads: [gups]\nbudget: 60\n", ":1: policies: missing; workloads are combined"),
         ("budget: 60\n", ":1: workloads and policies, or studies: missing"),
@@ -363,18 +324,61 @@ def test_a_bad_plan_is_refused_with_its_place(
 def test_the_example_is_planned(tmp_path: Path, run: Any) -> None:
     outcome = run("fleet", str(ROOT / "docs/fleet.yaml"), "--dry-run", "--out", str(tmp_path))
     assert outcome.code == 0
-    assert "4 studies with 8 trials each, and 28 trials in batches of 5" in outcome.out
+    assert "4 studies, 60 trials in equal parts" in outcome.out
     assert list(tmp_path.iterdir()) == []
     planned = run("fleet", str(ROOT / "docs/fleet.yaml"), "--dry-run", "--json").json
     assert len(planned["studies"]) == 4
     assert planned["seconds"] > 0
 
 
+def test_the_time_is_estimated_from_a_run_of_each_default(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("fleet", str(ROOT / "docs/fleet.yaml"), "--dry-run", "--workers", "2")
+    ran = []
+
+    def two_seconds(trial: Trial) -> Any:
+        ran.append((trial.scenario.workload, trial.scenario.policy, trial.knobs))
+        return TrialResult(study=trial.study, number=0, status=Status.success, seconds=2.0)
+
+    monkeypatch.setattr(streams, "is_ready", lambda stream: True)
+    monkeypatch.setattr(runner, "run", two_seconds)
+    runs = 60 + 4 * (3 + 2 * HELD_OUT)
+    rest = plans.START_SECONDS + 4 * plans.REPORT_SECONDS + 60 * plans.ASK_SECONDS
+    found = run(*words, "--json").json
+    assert found["seconds"] == pytest.approx(rest + runs * 2.0 / 2)
+    assert found["streams_to_make"] == 0
+    assert len({(workload, policy) for workload, policy, _ in ran}) == 4
+    monkeypatch.setattr(streams, "is_ready", lambda stream: False)
+    assert ", and the making of 4 streams on 2 workers" in run(*words).out
+    assert len(ran) == 4
+
+
+def test_the_choice_at_a_place_is_that_of_its_verdict() -> None:
+    """Not the policy whose mean is best by chance."""
+
+    def tuned(policy: str, *values: float) -> Contender:
+        return Contender(
+            kind=Kind.tuned, policy=policy, page_bytes=4096, values=[*values], study=policy
+        )
+
+    contenders = [tuned("first", 10.0, 12.0, 11.0), tuned("second", 9.0, 12.5, 11.0)]
+    verdict = decide(contenders, objective="runtime", trials=9, policy="second")
+    assert verdict.chosen == contenders[0]
+    assert "first" in verdict.headline
+    assert _winner(verdict) == {
+        "advice": verdict.advice,
+        "headline": verdict.headline,
+        "best_policy": "first",
+        "best": 11.0,
+    }
+
+
 @pytest.mark.slow
 def test_mlflow_has_the_trials_while_a_fleet_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.optimize.checks.open_pool", Shuffled)
+    monkeypatch.setattr("tuner.experiment.checks.open_pool", Shuffled)
     count = 0
 
     def statuses() -> list[str]:
@@ -403,7 +407,7 @@ def test_mlflow_has_the_trials_while_a_fleet_runs(
 
     requests = [planned(tmp_path, name, workers=1) for name in NAMES]
     with pytest.raises(KeyboardInterrupt):
-        run_fleet("f", requests, RULE, workers=1, runner=run)
+        run_fleet("f", requests, BUDGET, workers=1, runner=run)
     assert sum(len(log.load(tmp_path / name).done) for name in NAMES) == 11
     assert statuses() == ["KILLED", "KILLED"]
 
@@ -413,7 +417,7 @@ def test_fleet_on_the_simulated_machine(tmp_path: Path, run: Any) -> None:
     plan = tmp_path / "small.yaml"
     plan.write_text(
         "studies:\n- {workload: 'gups:smoke', policy: memtis}\n"
-        "- {workload: 'drift:smoke', policy: memtis}\nbudget: 24\nper_study: {least: 6}\n"
+        "- {workload: 'drift:smoke', policy: memtis}\nbudget: 24\n"
     )
     words = ("fleet", str(plan), "--out", str(tmp_path), "--workers", "2", "--json")
     first = run(*words)

@@ -30,9 +30,9 @@ from tuner.errors import UserError
 from tuner.files import write_file
 from tuner.report import store
 from tuner.run import streams
-from tuner.run.pool import open_pool
+from tuner.run.pools import open_pool
 from tuner.run.trial import TrialResult
-from tuner.study import log
+from tuner.study import lock, log
 from tuner.study.commit import commit_of
 from tuner.study.log import StudyLog
 
@@ -125,7 +125,7 @@ from synthetic import request
 from test_foreign import looks_here
 from test_pool import run_all
 from tuner import foreign
-from tuner.run.pool import open_pool
+from tuner.run.pools import open_pool
 
 if __name__ == "__main__":
     with foreign.kept_out():
@@ -320,7 +320,7 @@ def test_a_commit_that_is_not_known(tmp_path: Path) -> None:
 def test_no_study_runs_git(
     tmp_path: Path, fake: FakeNative, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tuner.optimize import studies
+    from tuner.experiment import studies
 
     programs = tmp_path / "programs"
     programs.mkdir()
@@ -396,7 +396,7 @@ TO = pytest.mark.parametrize("to", ["file", "nothing", "pipe"])
 
 @pytest.mark.parametrize(
     ("name", "to"),
-    [(log.LOCK, "file"), (log.LOCK, "nothing"), (log.LOCK, "pipe"), (log.EVENTS, "file")],
+    [(lock.LOCK, "file"), (lock.LOCK, "nothing"), (lock.LOCK, "pipe"), (log.EVENTS, "file")],
 )
 def test_a_study_is_not_written_through_a_link(
     tmp_path: Path, victim: Path, name: str, to: str
@@ -408,9 +408,9 @@ def test_a_study_is_not_written_through_a_link(
     lead(directory / name, to, victim)
     with pytest.raises(UserError, match=f"{name}: found a (link|pipe); must be a regular"):
         StudyLog(directory)
-    if name == log.LOCK:
-        assert not log.in_use(directory)
-        with pytest.raises(UserError, match="must be a regular file"), log.undisturbed(directory):
+    if name == lock.LOCK:
+        assert not lock.in_use(directory)
+        with pytest.raises(UserError, match="must be a regular file"), lock.undisturbed(directory):
             pass
     else:
         assert victim.read_bytes() == whole + b"torn"

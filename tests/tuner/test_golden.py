@@ -5,11 +5,8 @@ enough for whatever happens seldom.
 
 They are the same on every processor, under every instruction set and with every compiler; a value
 that differs on one machine alone is a defect. After a change that is meant to alter streams or
-results, write data/golden.json anew:
-
-    python tests/tuner/test_golden.py --write
-
-and put the values that `engine_tests golden` prints into tests/engine/test_golden.cpp.
+results, and for a new policy, workload or machine, `make golden` writes data/golden.json and the
+engine's own (tests/engine/data/golden.txt).
 """
 
 from __future__ import annotations
@@ -27,6 +24,7 @@ import pytest
 from tuner import engine
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
+from tuner.files import shipped
 from tuner.model import content_hash
 from tuner.run import runner, settings, streams
 from tuner.run.trial import Status
@@ -102,7 +100,22 @@ def test_default_inputs_give_the_golden_streams_and_results(workload: str) -> No
 
 
 def test_every_workload_has_golden_values() -> None:
-    assert sorted(GOLDEN["smoke"]) == sorted(catalog.names(Kind.workload))
+    names = sorted(catalog.names(Kind.workload))
+    assert sorted(GOLDEN["smoke"]) == names, "`make golden` writes those of a new workload"
+
+
+def fingerprints() -> dict[str, str]:
+    """Of the machines that ship, whatever a user's folder has."""
+    folder = shipped("engine/machines", "machines")
+    return {
+        path.stem: catalog.machine(str(path)).spec.fingerprint()
+        for path in sorted(folder.glob("*.yaml"))
+    }
+
+
+def test_results_of_the_shipped_machines_keep_their_names() -> None:
+    """A changed figure changes its machine's."""
+    assert fingerprints() == GOLDEN["machines"], "`make golden` writes those of a new machine"
 
 
 def write() -> None:
@@ -112,6 +125,7 @@ def write() -> None:
         found = {
             "smoke": {name: measure(name, smoke_input(name)) for name in every},
             "default": {name: measure(name, default_input(name)) for name in DEFAULT_INPUTS},
+            "machines": fingerprints(),
         }
     FILE.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -29,7 +29,7 @@ from tuner.model import Model
 from tuner.report import archive
 from tuner.run import cache, streams
 from tuner.run.trial import TrialResult
-from tuner.study import best, check, events, log, moved, public
+from tuner.study import best, check, events, lock, log, moved, public
 from tuner.study.log import StudyHeader, StudyLog
 
 NAME = "synthetic-study"
@@ -81,7 +81,7 @@ def listening(path: Path) -> None:
 
 
 @pytest.mark.parametrize("put", [pipe, endless, secret, listening])
-@pytest.mark.parametrize("name", [log.HEADER, log.EVENTS, best.FILE, log.LOCK, check.ASIDE])
+@pytest.mark.parametrize("name", [log.HEADER, log.EVENTS, best.FILE, lock.LOCK, check.ASIDE])
 def test_only_plain_files_of_a_folder_are_read(
     study: Path, name: str, put: Callable[[Path], None], run: Any, tmp_path: Path
 ) -> None:
@@ -98,7 +98,7 @@ def test_only_plain_files_of_a_folder_are_read(
         assert f"{study / name}: found a" in checked.out
         with pytest.raises(UserError, match="must be a regular file"):
             StudyLog(study)
-    assert log.in_use(study) is False
+    assert lock.in_use(study) is False
 
 
 @pytest.mark.parametrize("put", [pipe, endless, listening, Path.mkdir])
@@ -237,7 +237,7 @@ def test_damaged_lines_are_counted_and_not_all_told(study: Path) -> None:
 
 
 def test_a_trial_far_beyond_any_budget_is_left_out(study: Path) -> None:
-    _, key = log._read_header(study)
+    _, key = log.read_header(study)
     event = events.Asked.model_construct(
         event="asked", time=log.now(), number=10**12, origin="x", knobs={}
     )

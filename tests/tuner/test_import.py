@@ -9,6 +9,7 @@ import json
 import math
 import struct
 import subprocess
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -223,12 +224,16 @@ def test_standard_input_and_gzip(tune: Tune, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr("sys.stdin", stdin)
         assert tune("-", "--format", "csv", "-o", name)["accesses"] == plain["accesses"]
     Path("half.gz").write_bytes(gzip.compress(text)[:-100])
-    assert tune("half.gz", "--format", "csv", code=2).startswith("half.gz: damaged gzip data: ")
+    assert tune("half.gz", "--format", "csv", code=2).startswith(
+        "half.gz: damaged compressed data: "
+    )
     assert not Path("trace.tts").exists()
 
 
 PERF = "a 1/2 1.5: 100 loads: "
-EVERY = "'START-END(SIZE): ACCESSES' or a heading, as damo report raw prints them, or the tracepoi"
+EVERY = (
+    "'START-END (SIZE) ACCESSES' or a heading, as damo report access --raw_form prints them, damo'"
+)
 
 
 @pytest.mark.parametrize(
@@ -372,3 +377,278 @@ def test_what_a_killed_import_has_left_goes_with_the_next_one(tune: Tune, tmp_pa
     (tmp_path / f"trace.yaml.{dead.pid}.partial").touch()
     tune(str(DATA / "accesses.csv"), "--format", "csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["trace.tts", "trace.yaml"]
+
+
+SOURCE = "bench 7/8 [001] 10.{:06}: {} {}: {} {} |OP {}|LVL {}|SNP None|\n"
+
+
+def sources(
+    *rows: tuple[str, str, str], event: str = "cpu/mem-loads,ldlat=30/P", n: int = 1
+) -> str:
+    """Samples of (address, operation, level), each `n` times."""
+    return "".join(
+        SOURCE.format(i * 100 + k, 1000, event, address, "5080144", operation, level)
+        for i, (address, operation, level) in enumerate(rows)
+        for k in range(n)
+    )
+
+
+def told(tune: Tune, capsys: pytest.CaptureFixture[str], format: str) -> str:
+    """What the command says to people about in.txt."""
+    assert cli.main(["import", "in.txt", "--format", format, "-o", "told.tts", "--force"]) == 0
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("level", "key"),
+    [
+        ("Local RAM hit", "samples"),
+        ("Remote RAM (2 hops) hit", "samples"),
+        ("CXL hit", "samples"),
+        ("L3 miss", "samples"),
+        ("Any cache miss", "samples"),
+        ("L3 hit", "cached"),
+        ("L2 MHB hit", "cached"),
+        ("Remote Cache (2 hops) hit", "cached"),
+        ("Remote core, same node Any cache hit", "cached"),
+        ("N/A", "no_level"),
+        ("I/O hit", "no_level"),
+    ],
+)
+def test_only_what_memory_served_counts(tune: Tune, level: str, key: str) -> None:
+    text = sources(("1000", "LOAD", "RAM hit"), ("2000", "LOAD", level))
+    summary = imported(tune, text, "perf-script")
+    expected = {"samples": 1, "cached": 0, "no_level": 0}
+    expected[key] += 1
+    assert {name: summary[name] for name in expected} == expected
+
+
+def test_a_level_that_is_not_known_is_told(tune: Tune, capsys: pytest.CaptureFixture[str]) -> None:
+    text = sources(
+        ("1000", "LOAD", "L1 miss"), ("2000", "STORE", "N/A"), ("3000", "N/A", "L1 hit"), n=2
+    )
+    summary = imported(tune, text, "perf-script")
+    assert (summary["samples"], summary["unsure"], summary["no_level"]) == (4, 4, 2)
+    said = told(tune, capsys, "perf-script")
+    assert "not sure     4 samples used that a cache further out may have served" in said
+    assert "left out     2 samples that are no access, or of which perf does not say" in said
+    event = "mem_load_retired.l3_miss:Pu"
+    known = imported(tune, sources(("1000", "LOAD", "N/A"), event=event), "perf-script", "--force")
+    assert (known["samples"], known["unsure"]) == (1, 0)
+    error = imported(
+        tune, sources(("1000", "LOAD", "L2 hit"), n=3), "perf-script", "--force", code=2
+    )
+    assert "memory served none of 3 samples: caches served 3, and" in error
+
+
+def test_a_data_source_is_no_address(tune: Tune) -> None:
+    line = sources(("", "LOAD", "Local RAM hit"))
+    error = imported(tune, line, "perf-script", code=2)
+    assert error.startswith("in.txt:1: found the data source '5080144' without an address")
+    assert (
+        "perf record -d, then perf script -F comm,pid,tid,time,period,event,addr,data_src" in error
+    )
+
+
+def test_events_of_one_operation_of_arm_spe_count_once(
+    tune: Tune, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tail = "120400842 |OP LOAD|LVL"
+    operation = [
+        f"s 7/8 [001] 9.1: 1 {event}: aaaae7007b80 {tail} {level}|\n"
+        for event, level in (
+            ("l1d-miss", "L1 miss"),
+            ("llc-miss", "L3 miss"),
+            ("memory", "L3 miss"),
+        )
+    ]
+    hit = f"s 7/8 [001] 9.2: 1 l1d-access: ffff84009c80 {tail} L1 hit|\n"
+    other = "s 7/9 [001] 9.1: 1 llc-miss: aaaae7007b80 120400842 |OP LOAD|LVL L3 miss|\n"
+    text = "".join(operation) + hit + other + operation[1]
+    summary = imported(tune, text, "perf-script")
+    # Twice by thread 8 (two events of one name are two operations), once by thread 9.
+    assert (summary["samples"], summary["cached"], summary["repeated"]) == (3, 1, 2)
+    assert summary["unsure"] == 0
+    assert not summary["period_known"]
+    assert summary["error_share"] == pytest.approx(1 / math.sqrt(3))
+    sampling = document().inputs["recorded"].sampling
+    assert sampling is not None
+    assert sampling.probability is None
+    said = told(tune, capsys, "perf-script")
+    assert "every access was seen" not in said
+    assert "period       1 of each sample" in said
+    known = imported(tune, text, "perf-script", "--period", "1024", "--force")
+    assert (known["period_known"], known["accesses"]) == (True, 3 * 1024)
+
+
+def test_addresses_of_48_bits_are_the_programs(tune: Tune) -> None:
+    rows = [
+        (f"{base + i * 4096:x}", "LOAD", "RAM hit")
+        for i in range(3)
+        for base in (0xAAAAE7000000, 0xFFFF84000000, 0xFFFF800008000000)
+    ]
+    summary = imported(tune, sources(*rows), "perf-script")
+    assert (summary["samples"], summary["no_address"]) == (6, 3)
+
+
+def test_call_chains_and_lost_events_are_counted(
+    tune: Tune, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (
+        "cpus=2\n"
+        "a 1/2 1.5: 100 loads: 1000\n"
+        "\t    401136 main+0x10 (/bin/a)\n"
+        "\t    7f31c8000ec0 [unknown] ([unknown])\n"
+        "\n"
+        "a 1/2 1.6: PERF_RECORD_LOST lost 3\n"
+        "CPU:1 [LOST 5 EVENTS]\n"
+        "a 1/2 1.7: 100 loads: 2000\n"
+    )
+    summary = imported(tune, text, "perf-script")
+    assert (summary["samples"], summary["skipped"], summary["lost"]) == (2, 5, 8)
+    sampling = document().inputs["recorded"].sampling
+    assert sampling is not None
+    assert (sampling.dropped, sampling.dropped_share) == (8, 0.8)
+    assert "lost         8 events" in told(tune, capsys, "perf-script")
+    chain = "\t    401136 main+0x10 (/bin/a)\n"
+    assert "found '?    401136 main" in imported(tune, chain, "perf-script", "--force", code=2)
+
+
+def damo(*snapshots: str, base: str = "3 h 12.500 s", target: str = "0") -> str:
+    """As `damo report access --raw_form` prints a record of one target."""
+    text = f"base_time_absolute: {base}\ndata source: perf script\n\n"
+    for i, regions in enumerate(snapshots):
+        text += (
+            f"monitoring_start: {i * 100:>16}.000 ms\nmonitoring_end: {(i + 1) * 100} ms\n"
+            f"monitoring_duration: 100 ms\ntarget_id: {target}\n"
+            f"nr_regions: {len(regions.splitlines())}\n"
+            "# start_addr     end_addr        length  nr_accesses   age\n" + regions + "\n"
+        )
+    return text
+
+
+HOT = "5581a0000000-5581a0004000 (  16.000 KiB)          18     0\n"
+WARM = "7fd200000000-7fd200002000 (   8.000 KiB)           2    -1\n"
+IDLE = "100000000000-140000000000 (   4.000 TiB)           0     0\n"
+
+
+def test_damos_raw_form_is_read_and_what_is_idle_costs_nothing(tune: Tune) -> None:
+    summary = imported(tune, damo(HOT + IDLE, WARM + IDLE), "damon")
+    assert (summary["samples"], summary["footprint_bytes"]) == (2, 6 * 4096)
+    assert sorted(heat().values()) == [2, 2, 18, 18, 18, 18]
+    large = IDLE.replace(" 0     0", " 1     0")
+    error = imported(tune, damo(HOT, large), "damon", "--force", code=2)
+    assert "expected an accessed region of at most 128 GiB" in error
+    report = "heatmap: 00000011119999\n# min/max temperatures: 0, 12\n"
+    error = imported(tune, report, "damon", "--force", code=2)
+    assert "as damo report access --raw_form prints them" in error
+
+
+def test_targets_that_damo_writes_one_after_the_other_run_together(tune: Tune) -> None:
+    one = imported(tune, damo(HOT, HOT), "damon")
+    text = damo(HOT, HOT) + damo(WARM, WARM, target="1")
+    both = imported(tune, text, "damon", "--force")
+    assert (both["processes"], both["blocks"]) == (2, one["blocks"])
+    assert both["nominal_seconds"] == pytest.approx(one["nominal_seconds"], rel=1e-3)
+
+
+def damo_json(start: int, **more: Any) -> list[dict[str, Any]]:
+    regions = [
+        {
+            "start": f"{0x5581A0000000:,}",
+            "end": f"{0x5581A0004000:,}",
+            "nr_accesses": {"samples": 18, "percent": None},
+            "age": {"usec": None},
+            "probe_hits": [],
+        },
+        {"start": "0", "end": f"{1 << 42:,}", "nr_accesses": {"samples": 0, "percent": None}},
+    ]
+    snapshot = {"start_time": str(start), "end_time": "20,420 d 1 h 2 s", "regions": regions}
+    return [{"kdamond_idx": 0, "intervals": None, "snapshots": [snapshot], "target_id": 3, **more}]
+
+
+def test_damos_json_and_damon_data_are_read(tune: Tune) -> None:
+    start = 20420 * 86400 * 10**9 + 3600 * 10**9
+    for indent in (None, 4):
+        text = json.dumps(damo_json(start), indent=indent)
+        summary = imported(tune, text, "damon", "--force")
+        assert (summary["samples"], sorted(heat().values())) == (1, [18] * 4)
+        assert summary["nominal_seconds"] == pytest.approx(2, rel=1e-3)
+    packed = zlib.compress(text.encode())
+    Path("damon.data").write_bytes(packed)
+    assert tune("damon.data", "--format", "damon", "--force")["accesses"] == summary["accesses"]
+    Path("damon.data").write_bytes(packed[:-30])
+    error = tune("damon.data", "--format", "damon", "--force", code=2)
+    assert error == "damon.data: damaged compressed data: the file is cut off"
+    error = imported(tune, text[:-9], "damon", "--force", code=2)
+    assert error.endswith("the file is cut off")
+    error = imported(
+        tune, text.replace('"18"', "[]").replace(": 18", ": []"), "damon", "--force", code=2
+    )
+    assert "found '[', expected a value of JSON" in error
+
+
+@pytest.mark.parametrize("name", ["damon_aggregated", "damon_region_aggregated"])
+def test_other_tracepoints_are_skipped_and_counted(tune: Tune, name: str) -> None:
+    head = "kdamond.0  2210 [003] 500.{}: damon:{}: {}\n"
+    region = "target_id=0 nr_regions=1 94000000000000-94000000008192: 7 0"
+    other = "damon_region_aggregated" if name == "damon_aggregated" else "damon_aggregated"
+    text = "cpus=4\n" + "".join(
+        head.format(100 + i, event, fields)
+        for i in range(3)
+        for event, fields in (
+            ("damon_monitor_intervals_tune", "sample_us=5000"),
+            ("damos_before_apply", f"ctx_idx=0 scheme_idx=0 target_idx=0 {region[12:]}"),
+            (name, region + " probe_hits=13 00"),
+            (other, region),
+        )
+    )
+    summary = imported(tune, text, "damon")
+    assert (summary["samples"], summary["skipped"]) == (3, 10)
+    assert sorted(heat().values()) == [21, 21]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "\ufeff" + text,
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: "".join(
+            ",".join(f'"{value}"' for value in line.split(",")) + "\n" for line in text.splitlines()
+        ),
+        lambda text: text.replace("kind", "Kind").replace("time", "TIME"),
+        lambda text: text.replace("load", "Read").replace("store", "WRITE"),
+        lambda text: text.replace(",", ";"),
+        lambda text: text.replace(",", "\t"),
+        lambda text: text.replace("8192", "8192.0"),
+        lambda text: (
+            "\n".join(
+                ",".join([f"1764000000{int(first):09}", *rest]) if first.isdigit() else line
+                for line in text.splitlines()
+                for first, *rest in [line.split(",")]
+            )
+            + "\n"
+        ),
+    ],
+)
+def test_csv_as_other_programs_write_it_is_the_same(
+    tune: Tune, change: Callable[[str], str]
+) -> None:
+    text = "time,address,kind\n0,8192,load\n20000000,0x1000,store\n20000100,8192,load\n"
+    tune_one = imported(tune, text, "csv")
+    before = (tune_one["accesses"], tune_one["blocks"], tune_one["nominal_seconds"], heat())
+    after = imported(tune, change(text), "csv", "--force")
+    assert change(text) != text
+    assert (after["accesses"], after["blocks"], after["nominal_seconds"], heat()) == before
+
+
+def test_times_that_go_back_are_told(tune: Tune, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "time,address,kind\n30,4096,load\n20,4096,load\n10,4096,load\n40,4096,load\n"
+    assert imported(tune, text, "csv")["late"] == 2
+    assert "out of order 2 rows with a time before an earlier row's" in told(tune, capsys, "csv")
+
+
+def test_a_file_of_perf_itself_names_what_prints_it(tune: Tune) -> None:
+    Path("perf.data").write_bytes(b"PERFILE2" + bytes(100))
+    error = tune("perf.data", "--format", "perf-script", code=2)
+    assert error == "perf.data: a file of perf record: import what `perf script -i FILE` prints"

@@ -28,7 +28,7 @@ ALLOWED = {
     "engine/emulate/native": "trace emulate kernels",
     "engine/record/plugin": "core trace record",
     "engine/record/preload": "core trace record",
-    "engine/bindings": "core trace sim record kernels",
+    "engine/bindings": "core trace sim record live kernels",
     "workloads/kernels": "core trace",
 }
 """Beside itself. A room is a folder with what is below it, but for those that are rooms of their

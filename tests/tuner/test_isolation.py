@@ -13,10 +13,13 @@ from conftest import FakeNative
 from synthetic import request
 
 from tuner import cli
+from tuner.commands.isolated import asked
 from tuner.errors import UserError
-from tuner.optimize.loop import resume_command
-from tuner.run import container
-from tuner.run.isolation import Isolation, asked, default_image
+from tuner.experiment.loop import resume_command
+from tuner.run import container, metric
+from tuner.run.isolation import Isolation, default_image
+from tuner.run.metric import Failed, matches
+from tuner.run.trial import Status
 
 RUN = ["run", "--workload", "walker", "--policy", "toy"]
 
@@ -47,9 +50,9 @@ def test_containers_have_the_limits_that_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--image x", "--image: is of --runner container"),
-        ("--cpus 2", "--cpus: is of --runner container"),
-        ("--command x --metric (x)", "--command: is of --runner container"),
+        ("--image x", "--image: needs --runner container"),
+        ("--cpus 2", "--cpus: needs --runner container"),
+        ("--command x --metric (x)", "--command: needs --runner container"),
         ("--runner container --command x", "a command needs both"),
         ("--runner container --command x --metric (x)", "must be given with --image"),
         ("--runner container --image i --command '' --metric (x)", "--command: is empty"),
@@ -82,3 +85,21 @@ def test_only_a_command_is_part_of_what_results_depend_on(tmp_path: Path) -> Non
     assert prints(None) is None and prints(isolation("--runner", "container")) is None
     one, other = isolation(*COMMAND), isolation(*COMMAND[:-1], "u=(.*)")
     assert prints(one) and prints(one) != prints(other)
+
+
+# --- What a command's metric finds ----------------------------------------------------------------
+
+
+def test_the_matches_of_a_metric_are_found_in_order() -> None:
+    printed = b"ops 12 p99=3\n\xff ops 34.5 p99=7\nend\n"
+    found = matches(r"^.*ops ([\d.]+) p99=(?P<p99>\d+)$", printed)
+    assert found == [("12", {"p99": "3"}), ("34.5", {"p99": "7"})]
+    assert matches(r"(ops)(?P<no>x)?", printed)[-1] == ("ops", {"no": None})
+    assert matches("(nothing)", printed) == []
+
+
+def test_a_metric_that_takes_too_long_costs_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric, "MATCH_SECONDS", 0.3)
+    with pytest.raises(Failed, match=r"not found in 3\.9 KiB of output within 0\.3 s") as failure:
+        matches(r"(\d+)+x", b"7" * 4000)
+    assert failure.value.status is Status.timeout

@@ -5,6 +5,8 @@ other."""
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -103,18 +105,55 @@ def test_no_pod_may_do_more_than_it_needs() -> None:
         assert {"memory"} <= container["resources"]["limits"].keys()
 
 
-def test_the_secret_stands_nowhere() -> None:
-    named = re.compile("PASSWORD|TOKEN|SECRET")
-    found = 0
-    for container in containers():
-        for variable in container["env"]:
-            if named.search(variable["name"]):
-                assert variable["valueFrom"]["secretKeyRef"] == {
-                    "name": "tiertune",
-                    "key": "secret",
-                }
-                found += 1
-    assert found == 8
+USES = {
+    "head": {"ray"},
+    "worker": {"ray"},
+    "driver": {"ray", "login"},
+    "mlflow": {"database", "mlflow", "flask"},
+    "postgresql": {"database"},
+}
+"""Which secrets a container needs."""
+
+
+def test_every_container_has_its_own_secrets_alone() -> None:
+    named = re.compile("PASSWORD|TOKEN$|SECRET")
+    found = {}
+    for pod in pods():
+        (container,) = pod["spec"]["containers"]
+        assert not [v for v in container.get("env", ()) if named.search(v["name"])]
+        volumes = [v["secret"] for v in pod["spec"]["volumes"] if "secret" in v]
+        assert {each["secretName"] for each in volumes} == {"tiertune"}
+        found[container["name"]] = {item["key"] for each in volumes for item in each["items"]}
+    assert found == USES
+
+
+def test_compose_gives_its_services_the_same_secrets() -> None:
+    composed = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())
+    found = {
+        name: {each if isinstance(each, str) else each["source"] for each in service["secrets"]}
+        for name, service in composed["services"].items()
+        if "secrets" in service
+    }
+    assert found == {"database" if n == "postgresql" else n: uses for n, uses in USES.items()}
+    assert composed["secrets"].keys() == set().union(*USES.values())
+
+
+def test_secrets_are_made_once_and_differ(tmp_path: Path) -> None:
+    folder = tmp_path / "secrets"
+    for _ in range(2):
+        subprocess.run([ROOT / "docker/secrets", folder], check=True)
+        made = {path.name: path.read_text() for path in folder.iterdir()}
+        assert made.keys() == set().union(*USES.values())
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert made["login"].splitlines()[-1] == f"mlflow_tracking_password = {made['mlflow']}"
+    words = {text for name, text in made.items() if name != "login"}
+    assert len(words) == 4
+    assert all(re.fullmatch("[0-9a-f]{64}", word) for word in words)
+    before = made
+    (folder / "flask").unlink()
+    subprocess.run([ROOT / "docker/secrets", folder], check=True)
+    changed = {n for n, text in before.items() if (folder / n).read_text() != text}
+    assert changed == {"flask"}
 
 
 def test_users_have_the_numbers_of_the_images() -> None:
@@ -135,7 +174,8 @@ def test_it_says_what_compose_says() -> None:
     """The same commands and settings, as far as both have them."""
     services = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
     (mlflow,) = (c for c in containers() if c["name"] == "mlflow")
-    assert mlflow["command"] == services["mlflow"]["entrypoint"]
+    composed = [word.replace("$$", "$") for word in services["mlflow"]["entrypoint"]]
+    assert mlflow["command"] == composed
     assert mlflow["args"] == services["mlflow"]["command"]
     variables = {v["name"] for v in mlflow["env"]}
     assert variables == services["mlflow"]["environment"].keys()

@@ -117,6 +117,19 @@ def test_another_kernel_makes_figures_stale(
     assert rows(tune("workloads", "walker")[1])["big"][2] == "1*"
 
 
+def test_only_changed_streams_forbid_to_keep_figures() -> None:
+    changed = runpy.run_path(str(ROOT / "docs/rekey.py"))["changed_streams"]
+    golden = {"streams": {"4096": "x"}, "results": {"hemem": "y"}}
+    before = {"smoke": {"gups": golden}, "default": {"bfs": golden}}
+    now = {
+        "smoke": {"gups": {"streams": {"4096": "x"}, "results": {}}, "new": golden},
+        "default": {"bfs": {"streams": {"4096": "z"}}},
+        "machines": {},
+    }
+    assert changed(before, before) == []
+    assert changed(before, now) == ["bfs"]
+
+
 def test_figures_of_streams_that_a_change_left_as_they_were_get_their_new_keys(
     tune: Any, measured: FakeNative, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from synthetic import answer, request
 
 from tuner.errors import UserError
 from tuner.run.trial import Status
-from tuner.study import log
+from tuner.study import lock, log
 from tuner.study.log import StudyData, StudyHeader, StudyLog
 
 
@@ -79,7 +79,7 @@ def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
     directory = filled(tmp_path / "s")
     path = directory / log.EVENTS
     content = path.read_bytes()
-    whole, known = log.load(directory), log._read_header(directory)
+    whole, known = log.load(directory), log.read_header(directory)
     *_, second, last = content.splitlines(keepends=True)
     for byte in range(len(content) - len(second) - len(last), len(content)):
         for bit in range(8):
@@ -315,12 +315,12 @@ def test_missing_and_unreadable_studies_are_named(tmp_path: Path) -> None:
         assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("name", [log.HEADER, log.EVENTS, log.LOCK])
+@pytest.mark.parametrize("name", [log.HEADER, log.EVENTS, lock.LOCK])
 def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path, name: str) -> None:
     directory = filled(tmp_path / "s")
     (directory / name).unlink()
     (directory / name).mkdir()
-    said = "Is a directory" if name == log.LOCK else "found a folder; must be a regular file"
+    said = "Is a directory" if name == lock.LOCK else "found a folder; must be a regular file"
     with pytest.raises(UserError, match=rf"{name}: {said}"):
         StudyLog(directory)
 

@@ -24,7 +24,7 @@ from tuner.map import cells, page, picture
 from tuner.map.cells import Plan
 from tuner.map.points import DERIVED, HELD_OUT, OTHER, Found, measure
 from tuner.map.rule import judge
-from tuner.run import pool, runner
+from tuner.run import pool, pools, runner
 from tuner.run.trial import Status, StreamRequest, Trial, TrialResult
 
 DRIFT = """\
@@ -95,7 +95,7 @@ class Native(FakeNative):
 def native(fake: FakeNative, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Native:
     found = Native(tmp_path)
     monkeypatch.setattr(engine, "native", lambda: found)
-    monkeypatch.setattr(pool, "open_pool", Inline)
+    monkeypatch.setattr(pools, "open_pool", Inline)
     bare = {"family": "test", "summary": "s", "citation": "c", "knobs": []}
     static = {"page_bytes": 4096, "needs": ""}
     references = ("first-touch", "all-fast", "static-hot", "offline-optimal")
@@ -153,7 +153,7 @@ def found(native: Native, **given: Any) -> Found:
     """A map with its results."""
     made = plan(**given)
     runs = Runs(made.comparison)
-    from tuner.optimize.jobs import work
+    from tuner.experiment.jobs import work
     from tuner.run import streams
 
     for job in runs.jobs():
@@ -306,7 +306,7 @@ def test_a_crash_fails_the_command(
             return pool.without_result(trial, Status.crashed, "its worker died", 1.0)
         return runner.run(trial)
 
-    monkeypatch.setattr(pool, "open_pool", lambda _, **__: Inline(work))
+    monkeypatch.setattr(pools, "open_pool", lambda _, **__: Inline(work))
     assert run() == 1
     assert "at 1:5: crashed: its worker died" in capsys.readouterr().err
 

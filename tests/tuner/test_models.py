@@ -12,9 +12,10 @@ from pydantic import ValidationError
 
 from tuner import engine
 from tuner.documents import catalog
+from tuner.limits import fast_share
 from tuner.objective import OBJECTIVES
 from tuner.run.trial import Status, StreamRequest, Trial, TrialResult
-from tuner.scenario import Scenario, fast_share
+from tuner.scenario import Scenario
 from tuner.study.best import BestConfiguration
 from tuner.study.request import StudyRequest
 

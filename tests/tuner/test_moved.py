@@ -20,8 +20,8 @@ from synthetic import MACHINE, request, smooth
 
 from tuner.documents import document
 from tuner.documents.placement import PlacementSpec
-from tuner.optimize.loop import run_study
-from tuner.optimize.studies import _depends_on
+from tuner.experiment.loop import run_study
+from tuner.experiment.studies import _depends_on
 from tuner.report.store import client_of, default_store, flaw
 from tuner.study import best, log
 

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import python_path
+from smac.model.random_forest import RandomForest
 from synthetic import KNOBS, seconds_of
 
 from tuner.declarations import KnobCondition, KnobDecl, KnobValue
 from tuner.errors import UserError
 from tuner.optimize import optimizer
 from tuner.optimize.optimizer import Optimizer, Proposal, SpaceExhausted, initial_trials
-from tuner.optimize.search import suggest
+from tuner.optimize.search import MOST_LEARNED, _Forest, instructive, suggest
 from tuner.optimize.space import Space
 
 AOL_LOW = KNOBS[-1]
@@ -343,3 +344,44 @@ def test_telling_twice_or_what_was_not_asked_is_refused() -> None:
 def test_unusable_knob_is_named(knob: KnobDecl, message: str) -> None:
     with pytest.raises(UserError, match=message):
         Space([knob])
+
+
+def test_a_long_study_learns_from_its_best_and_its_latest_trials() -> None:
+    space = Space(KNOBS).configspace
+    costs = [float(1 + (7 * index) % 1000) for index in range(1000)]
+    drawn = space.sample_configuration()
+    known = [(drawn, cost) for cost in costs]
+    assert instructive(known[:MOST_LEARNED]) == known[:MOST_LEARNED]
+    learned = [cost for _, cost in instructive(known)]
+    half = MOST_LEARNED // 2
+    assert len(learned) == MOST_LEARNED
+    assert learned[half:] == costs[-half:]
+    assert set(learned[:half]) == set(sorted(costs[:-half])[:half])
+    assert learned[:half] == [cost for cost in costs[:-half] if cost in learned[:half]]
+
+
+def test_equal_configurations_count_once_with_their_last_cost() -> None:
+    space = Space(KNOBS)
+    rng = np.random.default_rng(1)
+    drawn = [space.configuration(space.sample(rng)) for _ in range(12)]
+    known = [(one, 100.0 + k) for k, one in enumerate(drawn) if one is not None]
+    once = suggest(space.configspace, known, 5)
+    assert once is not None
+    before = [(one, 1.0) for one, _ in known]
+    assert suggest(space.configspace, [*before, *known], 5) == once
+    assert once not in [one for one, _ in known]
+
+
+@pytest.mark.parametrize("digits", [-1, 0, 9])  # leaves of many trials, of some, of one
+def test_the_forest_is_that_of_smac_to_the_bit(digits: int) -> None:
+    space = Space(KNOBS)
+    rng = np.random.default_rng(7)
+    drawn = [space.configuration(space.sample(rng)) for _ in range(150)]
+    points = np.array([one.get_array() for one in drawn if one is not None])
+    costs = np.log(np.round(100 * (1 + rng.random(len(points))), digits))[:, None]
+    ours, theirs = _Forest(space.configspace, 3), _Forest(space.configspace, 3)
+    ours.train(points, costs)
+    RandomForest._train(theirs, points, costs)
+    assert ours._rf is not None and theirs._rf is not None
+    for one, other in zip(ours._rf.estimators_, theirs._rf.estimators_, strict=True):
+        assert np.array_equal(one.tree_.value, other.tree_.value)

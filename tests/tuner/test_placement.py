@@ -15,7 +15,7 @@ from tuner.documents import placement
 from tuner.documents.document import Document
 from tuner.documents.placement import PlacedObject, PlacementSpec
 from tuner.errors import UserError
-from tuner.optimize.loop import resume_command
+from tuner.experiment.loop import resume_command
 from tuner.run import cache, settings
 from tuner.run.settings import Setting
 
@@ -73,7 +73,7 @@ def test_it_reads_back_as_it_was_written() -> None:
         ("slot: 1", "slot: x", r"p.yaml:5: objects\[1\].slot: found the text 'x'; must be"),
         ("bytes: 10.0, slot: 1", "slot: 1", r"p.yaml:5: objects\[1\].bytes: missing"),
         ("site: b", "sight: b", r"p.yaml:5: objects\[1\].site: missing"),
-        ("site: b", "site: a", "p.yaml:1: objects: 'a' is there twice"),
+        ("site: b", "site: a", "p.yaml:1: objects: 'a' is given twice"),
         ("policy: soar\n", "policy: soar\nextra: 1\n", "p.yaml:3: extra: unknown key"),
     ],
 )

@@ -25,7 +25,10 @@ from tuner.errors import UserError
 from tuner.run import streams
 from tuner.run.gateway import ClusterPool
 from tuner.run.local_ray import ENVIRONMENT, PREFIX, SUFFIX
-from tuner.run.pool import Pool, PoolLost, ProcessPool, RayPool, Runner, hard_limit, open_pool
+from tuner.run.pool import Pool, PoolLost, Runner, hard_limit
+from tuner.run.pools import open_pool
+from tuner.run.process_pool import ProcessPool
+from tuner.run.ray_pool import RayPool
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study.request import StudyRequest
 
@@ -190,6 +193,28 @@ def test_trial_of_a_lost_host_is_started_again(hang: Hang, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+def test_a_runner_may_ask_for_hosts_of_its_own(tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
+    )
+    runner = synthetic.OnOwnHosts()
+    try:
+        with pytest.raises(UserError, match=r"no node .* has own: start Ray with `--resources '"):
+            open_pool(runner, workers=2, ray_address=cluster.address)
+        host = cluster.add_node(num_cpus=2, resources={"own": 1})
+        pool = open_pool(runner, workers=2, ray_address=cluster.address)
+        try:
+            results = run_all(pool, request(tmp_path), [0, 1])
+        finally:
+            pool.close()
+        assert [(r.status, r.host) for r in results] == [(Status.success, host.node_id)] * 2
+    finally:
+        cluster.shutdown()
+
+
+@pytest.mark.slow
 def test_a_cluster_that_is_gone_for_a_while_costs_no_trial(
     hang: Hang, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,7 +261,7 @@ def test_a_cluster_that_stays_away_ends_the_study(hang: Hang, tmp_path: Path) ->
         hang.pipe.read_bytes()
     finally:
         cluster.shutdown()
-    with pytest.raises(PoolLost, match=r"has been gone for .*same command goes on"):
+    with pytest.raises(PoolLost, match=r"has been gone for .*repeat the command to continue"):
         while True:
             assert pool.wait(1.0) == []
     pool.close()
@@ -359,7 +384,7 @@ import json, os, sys
 from pathlib import Path
 from synthetic import request, smooth
 from test_pool import listening, run_all
-from tuner.run.pool import RayPool
+from tuner.run.ray_pool import RayPool
 
 if __name__ == "__main__":
     pool = RayPool(smooth, workers=2)
@@ -431,7 +456,7 @@ DRIVES = """
 import sys
 from pathlib import Path
 from synthetic import accident, request
-from tuner.run.pool import open_pool
+from tuner.run.pools import open_pool
 
 if __name__ == "__main__":
     pool = open_pool(accident, workers=int(sys.argv[2]))

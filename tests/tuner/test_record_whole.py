@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a recording has not got is said when it is made, in its workload's file, and by whoever uses
+"""What a recording lacks is said when it is made, in its workload's file, and by whoever uses
 it."""
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import pytest
 from conftest import comm, descendants, python_path, started
 from synthetic import request, smooth
 
-from tuner.optimize.loop import run_study
+from tuner.experiment.loop import run_study
 from tuner.study import best, log
 
 HERE = Path(__file__).parent
@@ -188,7 +188,8 @@ def test_a_ray_that_is_killed_costs_one_line(tmp_path: Path, store: str, victim:
     assert stopped.startswith(f"stopped: {done} of 500 trials")
     assert resume.startswith("continue with: tune run ")
     assert error.startswith("error: the local Ray instance has died")
-    others = [line for line in errors.splitlines()[:-3] if not line.startswith("trial ")]
+    first, *others = [line for line in errors.splitlines()[:-3] if not line.startswith("trial ")]
+    assert first.startswith("before the search: ")
     assert all(line.startswith(("reference ", "untuned ")) for line in others), others
 
 

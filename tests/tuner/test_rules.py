@@ -152,7 +152,10 @@ def test_no_program_is_started_but_our_own() -> None:
         "tuner/emulate/guest.py: words",
         "tuner/run/cluster.py: [sys.executable,",
         "tuner/run/container.py: command",
+        "tuner/run/host.py: [sys.executable,",
+        "tuner/run/host.py: list(words)",
         "tuner/run/local_ray.py: [sys.executable,",
+        "tuner/run/metric.py: [sys.executable,",
         "tuner/tierd.py: [tierd, *words]",
     }
 
@@ -258,6 +261,17 @@ def test_every_file_names_its_licence_in_its_first_lines() -> None:
 # --- Results --------------------------------------------------------------------------------------
 
 
+def test_no_figures_are_kept_twice() -> None:
+    """As JSON, which is read, and as CSV, which `tune compare` and `tune map` also write."""
+    listed = subprocess.run(
+        ["git", "ls-files", "results"], cwd=ROOT, capture_output=True, text=True
+    )
+    if listed.returncode != 0:
+        pytest.skip("not a checkout")
+    assert "results/compare-tuned/compare.json" in listed.stdout.splitlines()
+    assert [name for name in listed.stdout.splitlines() if name.endswith(".csv")] == []
+
+
 FUNCTIONS = (
     *("exp", "expm1", "exp2", "log", "log1p", "log2", "log10", "pow", "cbrt", "hypot"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh"),
@@ -338,10 +352,15 @@ OURS = {
     "record/samplers/pebs.py": "/sys",
     "report/doctor.py": "/proc and /sys",
     "report/remote.py": "a pipe from our own process",
+    "run/asking.py": "a pipe from our own process",
     "run/pool.py": "a pipe from our own process",
+    "run/process_pool.py": "a pipe from our own process",
+    "run/ray_pool.py": "an answer of our own worker",
     "run/gateway.py": "a pipe from our own process",
     "tierd.py": "an answer of our own program",
     "run/contained.py": "an answer that is as long as it may be",
+    "run/metric.py": "an answer of our own process",
+    "run/host.py": "/proc and /sys",
     "compare/earlier.py": "what it has just written itself",
 }
 """What a module reads without `tuner/documents/reading.py`, which bounds time and memory."""

@@ -24,9 +24,9 @@ from test_pool import run_all
 from tuner import cli
 from tuner.declarations import KnobValue
 from tuner.errors import UserError
-from tuner.optimize.loop import run_study
+from tuner.experiment.loop import run_study
 from tuner.report.store import reason
-from tuner.run.pool import open_pool
+from tuner.run.pools import open_pool
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study import log
 

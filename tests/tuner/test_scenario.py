@@ -13,7 +13,7 @@ from conftest import FakeNative
 
 from tuner import cli, engine
 from tuner.commands.run import study_request
-from tuner.optimize.loop import resume_command
+from tuner.experiment.loop import resume_command
 from tuner.run import settings
 from tuner.run.trial import StreamRequest
 from tuner.scenario import Scenario, declared_defaults, defaults, flag, label, options

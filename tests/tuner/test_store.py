@@ -18,7 +18,8 @@ import pytest
 from conftest import python_path, started
 from synthetic import request, smooth
 
-from tuner.optimize.loop import run_study
+from tuner.experiment.loop import run_study
+from tuner.report import tracking
 from tuner.report.store import client_of, database_of, default_store, repair_command
 from tuner.study import log
 from tuner.study.log import StudyLog
@@ -101,10 +102,34 @@ def test_a_kill_in_mid_migration_leaves_nothing_that_matters(tmp_path: Path) -> 
     assert len(tracked(tmp_path, copy="read.db")) == 3
 
 
+REPORTS = """
+import sys
+from pathlib import Path
+from tuner.report.store import client_of, default_store
+out = Path(sys.argv[1])
+client_of(default_store(out), out, print).create_experiment("mine")
+from mlflow.telemetry.client import get_telemetry_client
+print(get_telemetry_client() is not None)
+"""
+
+
+def test_mlflow_reports_nothing(tmp_path: Path) -> None:
+    """By itself it is silent only where it takes the process for a test's or a CI's."""
+    told = {name: os.environ[name] for name in ("PATH", "HOME")}
+    told["PYTHONPATH"] = environment()["PYTHONPATH"]
+    words = [sys.executable, "-c", REPORTS, str(tmp_path)]
+    done = subprocess.run(words, env=told, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
+
+
 @pytest.mark.parametrize("name", ["off by 50%41", "gups?", "a#b", "ä ö"])
 def test_a_name_that_a_uri_has_to_quote(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    name: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(tracking, "PATIENT_SECONDS", 600.0)  # of a busy machine nothing is said
     out = tmp_path / name
     run_study(request(out, budget=2), runner=smooth)
     assert "MLflow" not in capsys.readouterr().err
@@ -197,7 +222,7 @@ def test_a_database_of_a_newer_mlflow_is_left_alone(
         file.execute("UPDATE alembic_version SET version_num = 'of tomorrow'")
     before = database(tmp_path).read_bytes()
     run_study(request(tmp_path, budget=1), runner=smooth)
-    assert "of a newer MLflow (its schema is of tomorrow)" in capsys.readouterr().err
+    assert "written by a newer MLflow (its schema is of tomorrow)" in capsys.readouterr().err
     assert database(tmp_path).read_bytes() == before
     assert "mlflow.db.broken-1" not in left(tmp_path)
 

@@ -10,7 +10,7 @@ import resource
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from conftest import Hang, python_path
@@ -19,9 +19,9 @@ from synthetic import KNOBS, MACHINE, WORKLOAD, accident, always_fails, answer, 
 from tuner import cli
 from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.errors import UserError
-from tuner.optimize.loop import everything_fits, run_study
+from tuner.experiment.loop import everything_fits, run_study
 from tuner.run.local_ray import kept_handler
-from tuner.run.trial import Status, Trial
+from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study import best, log
 from tuner.study.log import StudyData, StudyLog
 from tuner.study.request import Fingerprints, StudySummary
@@ -46,7 +46,7 @@ class Untracked:
 def tracking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only slow tests copy their studies to MLflow."""
     if not request.node.get_closest_marker("slow"):
-        monkeypatch.setattr("tuner.optimize.loop.Tracker", Untracked)
+        monkeypatch.setattr("tuner.experiment.loop.Tracker", Untracked)
 
 
 @pytest.fixture
@@ -61,6 +61,61 @@ def ray_of_two(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         )  # fmt: skip
     yield
     ray.shutdown()
+
+
+PHASES = {
+    "stream": "tuner.experiment.checks.Workers.prepare",
+    "references": "tuner.experiment.loop.bounds",
+    "search": "tuner.experiment.loop.advance",
+    "held-out seeds": "tuner.experiment.studies.judge",
+    "explanation": "tuner.experiment.studies.explain",
+    "report": "tuner.report.page.write",
+    "summary": "tuner.report.conclusion.text",
+}
+
+
+class Here:
+    """A pool in this process."""
+
+    workers = 1
+
+    def __init__(self, happened: list[str]) -> None:
+        self._happened = happened
+        self._flying: list[Trial] = []
+
+    def submit(self, trial: Trial) -> None:
+        self._flying.append(trial)
+
+    def wait(self, timeout: float) -> list[TrialResult]:
+        return [smooth(self._flying.pop())]
+
+    def close(self) -> None:
+        self._happened.append("workers ended")
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_ctrl_c_is_answered_before_anything_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    """Ending Ray takes a second, and MLflow may have no answer at all."""
+    happened: list[str] = []
+
+    class Slow(Untracked):
+        def close(self, *, interrupted: bool = False) -> None:
+            happened.append(f"tracker closed, {interrupted=}")
+
+    def interrupt(*_: Any, **__: Any) -> NoReturn:
+        happened.clear()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tuner.experiment.loop.Tracker", Slow)
+    monkeypatch.setattr("tuner.experiment.checks.open_pool", lambda *_, **__: Here(happened))
+    monkeypatch.setattr("tuner.terminal.say", lambda text: happened.append(text.split(":")[0]))
+    monkeypatch.setattr(PHASES[phase], interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(request(tmp_path, budget=3), runner=smooth)
+    workers = [] if phase in ("stream", "report", "summary", "references") else ["workers ended"]
+    assert happened == ["stopped", "tracker closed, interrupted=True", *workers]
 
 
 def study_of(out: Path, name: str = "synthetic-study") -> StudyData:
@@ -428,8 +483,8 @@ def test_check_leaves_a_log_alone_that_is_being_written(
     [
         ("missing", "no such file or folder"),
         ("empty", "neither a study nor a folder of studies"),
-        ("text.txt", "neither the folder of a study nor of studies, a stream (.tts), nor"),
-        ("pipe.tts", "neither the folder of a study nor of studies, a stream (.tts), nor"),
+        ("text.txt", "neither a best.yaml, the folder of a study or of studies, a stream (.tts)"),
+        ("pipe.tts", "neither a best.yaml, the folder of a study or of studies, a stream (.tts)"),
     ],
 )
 def test_what_cannot_be_checked_is_wrong_usage(
@@ -481,6 +536,13 @@ def test_a_fast_tier_that_holds_everything_is_told(tmp_path: Path) -> None:
     assert advice is not None and "nothing to tune" in advice
     assert everything_fits(request(tmp_path, machine=machine, ratio="1:9")) is None
     assert everything_fits(request(tmp_path)) is None  # a ratio of the footprint never holds it all
+
+
+def test_a_study_of_what_fits_is_not_begun(tmp_path: Path) -> None:
+    machine = MACHINE.model_copy(update={"slow_gib": 8 * WORKLOAD.footprint_gib})
+    with pytest.raises(UserError, match="nothing to tune"):
+        run_study(request(tmp_path, machine=machine, ratio="1:8"), runner=smooth)
+    assert list(tmp_path.iterdir()) == []
 
 
 TOO_LARGE = (

@@ -19,7 +19,7 @@ from tuner import cli, engine
 from tuner.commands.run import study_request
 from tuner.documents import catalog
 from tuner.errors import UserError
-from tuner.optimize import loop as study
+from tuner.experiment import loop as study
 from tuner.run import runner, streams
 from tuner.run.trial import RecordedStream, Status
 from tuner.study import best as best_file

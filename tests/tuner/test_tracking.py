@@ -3,20 +3,31 @@
 
 from __future__ import annotations
 
-import json
+import csv
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from synthetic import KNOBS, accident, answer, logs, request, smooth
 
-from tuner.optimize.loop import run_study
+from tuner.experiment.loop import run_study
 from tuner.report import tracking
+from tuner.report.table import COMPARED, compared, csv_text
 from tuner.report.tracked import study_id
-from tuner.report.tracking import POINTS, ROWS, name_for, thin
+from tuner.report.tracking import (
+    LAST_SECONDS,
+    MOST_METRICS,
+    PATIENT_SECONDS,
+    TRIALS,
+    name_for,
+)
+from tuner.run.isolation import Isolation
 from tuner.run.trial import Trial
+from tuner.scenario import EMULATED
 from tuner.study import log
 
 slow = pytest.mark.slow
@@ -64,10 +75,9 @@ def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
         assert run.data.tags["origin"] == trial.origin
         assert run.data.tags["seed"] == "1"
         assert run.data.tags["engine.build"] == "build-a"
-    history = client.get_metric_history(children[3].info.run_id, "series/fast_hit_ratio")
-    assert len(history) == POINTS
-    assert [history[0].step, history[-1].step] == [0, 599]
-    assert history[-1].value == data.series(3)["fast_hit_ratio"][599]
+        history = client.get_metric_history(run.info.run_id, "objective")
+        assert [point.value for point in history] == [trial.result.objective]
+        assert not set(run.data.metrics) - {*COMPARED, "latency/get/p99"}
     assert parent.info.status == "FINISHED"
     assert parent.data.params["budget"] == "12"
     scenario = data.header.request.scenario.plain()
@@ -96,8 +106,17 @@ def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
     artifacts = {item.path for item in client.list_artifacts(parent.info.run_id)}
     assert artifacts == {
         "best.yaml", "best-minimal.yaml", "study.json", "report.html", "importance.png",
-        "importance.json",
+        "importance.json", "trials.csv", "series",
     }  # fmt: skip
+    assert data.best is not None and data.best.number != 0
+    ends = [f"series/{number:04d}.json" for number in (0, data.best.number)]
+    stored = client.list_artifacts(parent.info.run_id, "series")
+    assert sorted(item.path for item in stored) == ends
+    for end in ends:
+        copy = Path(client.download_artifacts(parent.info.run_id, end))
+        assert copy.read_bytes() == (data.directory / end).read_bytes()
+    copy = Path(client.download_artifacts(parent.info.run_id, TRIALS))
+    assert copy.read_text() == csv_text(data)
     import mlflow
 
     mlflow.set_tracking_uri(store)
@@ -156,10 +175,11 @@ def test_failed_trials_are_marked_with_their_error(tmp_path: Path, store: str) -
 def test_the_log_of_a_failed_trial_is_kept(tmp_path: Path, store: str) -> None:
     run_study(request(tmp_path, budget=3, mlflow_uri=store), runner=logs)
     _, children = runs_of(store, tmp_path)
-    assert children[1].data.tags["log"] == "<first>\nlast\n"
+    assert children[1].data.tags["log"] == "<first>\n\x1b[1mlast\n"
     assert "log" not in children[0].data.tags
     page = (tmp_path / "synthetic-study" / "report.html").read_text()
-    assert "it exited with 3<details>" in page and "<pre>&lt;first&gt;\nlast\n</pre>" in page
+    assert "it exited with 3<details>" in page
+    assert "<pre>&lt;first&gt;\n\\u001b[1mlast\n</pre>" in page
 
 
 @slow
@@ -214,30 +234,110 @@ def test_a_store_that_fails_for_a_while_has_everything_in_the_end(
 
 
 def strange(trial: Trial) -> Any:
-    """Names and values that MLflow does not take as they are."""
+    """Names and values that MLflow does not take as they are, and more of them."""
     return answer(trial).model_copy(
         update={
-            "metrics": {"a:b*c": 1.0, "infinite": float("inf"), "nan": float("nan")},
-            "series": {f"s{i}": [1.0, float("inf"), 2.0] * 300 for i in range(12)},
+            "metrics": {"a:b*c": 1.0, "infinite": float("inf"), "nan": float("nan")}
+            | {f"m{number}": 1.0 for number in range(MOST_METRICS)}
         }
     )
 
 
 @slow
 def test_values_that_mlflow_does_not_take_are_left_out(tmp_path: Path, store: str) -> None:
-    run_study(request(tmp_path, budget=1, mlflow_uri=store), runner=strange)
+    measured = Isolation(image="mine", command=("mine",), metric="(.*)")
+    run_study(request(tmp_path, budget=1, mlflow_uri=store, isolation=measured), runner=strange)
     _, children = runs_of(store, tmp_path)
     metrics = children[0].data.metrics
     assert metrics["a_b_c"] == 1.0
     assert "infinite" not in metrics
     assert "nan" not in metrics
-    client = client_of(store)
-    histories = [
-        client.get_metric_history(children[0].info.run_id, f"series/s{i}") for i in range(12)
-    ]
-    assert all(histories)
-    assert sum(map(len, histories)) <= ROWS
-    assert {point.value for history in histories for point in history} <= {1.0, 2.0}
+    assert len(metrics) == MOST_METRICS
+
+
+def measured(tmp_path: Path, **changes: Any) -> tuple[Any, log.TrialRecord]:
+    wanted = request(tmp_path, **changes)
+    result = answer(wanted.trial(0, {"period": 100})).model_copy(
+        update={"metrics": {"fast_hit_ratio": 0.9, "samples": 3.0}, "breakdown": {"compute": 1.5}}
+    )
+    return wanted, log.TrialRecord(0, "default", {"period": 100}, log.now(), log.now(), result)
+
+
+def test_a_simulated_trial_has_in_mlflow_what_trials_are_compared_by(tmp_path: Path) -> None:
+    """Each value takes half a kilobyte there; a trial of an engine measures sixty."""
+    names = {"objective", "wall_seconds", "fast_hit_ratio", "latency/get/p99"}
+    assert set(compared(*measured(tmp_path))) == names
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"substrate": EMULATED},
+        {"isolation": Isolation(image="mine", command=("mine",), metric="(.*)")},
+    ],
+)
+def test_any_other_trial_has_all_that_it_measured(tmp_path: Path, changes: Any) -> None:
+    found = compared(*measured(tmp_path, **changes))
+    assert {"samples", "breakdown/compute", "latency/get/p50", "cost", "objective"} <= set(found)
+
+
+def test_trials_as_a_table(tmp_path: Path) -> None:
+    """A row for each that has ended, with columns for what any of them has."""
+    _, first = measured(tmp_path)
+    assert first.result is not None
+    failed = first.result.model_copy(update={"objective": None, "cost": None, "latency": {}})
+    study: Any = SimpleNamespace(
+        trials=[
+            first,
+            log.TrialRecord(1, "model", {"period": 7}, log.now(), log.now(), failed),
+            log.TrialRecord(2, "model", {"period": 9}, log.now()),
+        ]
+    )
+    rows = list(csv.DictReader(csv_text(study).splitlines()))
+    assert [row["trial"] for row in rows] == ["0", "1"]
+    assert [row["knob.period"] for row in rows] == ["100", "7"]
+    assert [row["samples"] for row in rows] == ["3.0", "3.0"]
+    assert [row["breakdown/compute"] for row in rows] == ["1.5", "1.5"]
+    assert [row["latency/get/p50"] for row in rows] == ["900.0", ""]
+    assert [row["objective"] for row in rows] == [str(first.result.objective), ""]
+
+
+class Idle:
+    """A line whose tasks are never done: a store that does not answer."""
+
+    alive = True
+
+    def __init__(self) -> None:
+        self.tasks: list[Any] = []
+
+    def put(self, task: Any) -> None:
+        self.tasks.append(task)
+
+
+def test_who_presses_ctrl_c_waits_for_a_second_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the store does, and also while a complete study waits for it."""
+    waits: list[float] = []
+
+    class Impatient(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout is not None
+            waits.append(timeout)
+            if len(waits) == 2:
+                raise KeyboardInterrupt
+            return False
+
+    monkeypatch.setattr(tracking, "threading", SimpleNamespace(Event=Impatient))
+    study: Any = SimpleNamespace(done=[], directory=tmp_path)
+    line: Any = Idle()
+    tracker = tracking.Tracker(study, "sqlite:///away.db", lambda _: None, line)
+    with pytest.raises(KeyboardInterrupt):
+        tracker.close()
+    tracker.close(interrupted=True)
+    assert waits == [PATIENT_SECONDS, PATIENT_SECONDS, LAST_SECONDS]
+    assert LAST_SECONDS <= 1
+    assert len(line.tasks) == 2  # what the store lacked at first, and one end
 
 
 @slow
@@ -271,18 +371,6 @@ def _unpicklable_interrupt() -> Any:
             raise AssertionError
 
     return Interrupt()
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 7, 199, 200, 201, 5000])
-def test_thinning_keeps_the_ends_and_the_limit(count: int) -> None:
-    values = [float(i) for i in range(count)]
-    kept = list(thin(values, 200))
-    assert len(kept) == min(count, 200)
-    assert all(index == value for index, value in kept)
-    if count:
-        assert kept[0][0] == 0
-        assert kept[-1][0] == (count - 1 if count > 1 else 0)
-    assert json.dumps(kept) == json.dumps(sorted(kept))
 
 
 @slow

@@ -15,7 +15,7 @@ import pytest
 from conftest import FakeNative
 from synthetic import request, smooth
 
-from tuner.optimize.loop import run_study
+from tuner.experiment.loop import run_study
 
 
 @pytest.fixture
@@ -96,9 +96,13 @@ def test_ui_becomes_mlflow_and_links_the_runs(
 ) -> None:
     called: list[list[str]] = []
     monkeypatch.chdir(tmp_path)  # and back at the end
-    monkeypatch.setattr(
-        os, "execv", lambda program, arguments: called.append([str(Path.cwd()), *arguments])
-    )
+    monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY", raising=False)
+
+    def execv(program: str, arguments: list[str]) -> None:
+        assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+        called.append([str(Path.cwd()), *arguments])
+
+    monkeypatch.setattr(os, "execv", execv)
     run_study(request(tmp_path, budget=1), runner=smooth)
     outcome = run("ui", "--port", port, "--out", ".", "--mlflow-uri", "sqlite:///mlflow.db")
     assert called[0] == [

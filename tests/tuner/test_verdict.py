@@ -15,6 +15,7 @@ from tuner.study.verdict import (
     Contender,
     Kind,
     Verdict,
+    chosen,
     decide,
     difference,
     interval,
@@ -59,14 +60,21 @@ def test_use_best_names_gain_and_the_way() -> None:
     verdict = judged(OFF, DEFAULT, BEST, OTHER, static_hot=140)
     assert verdict.advice is Advice.use_best
     assert verdict.headline == (
-        "use best.yaml: 9.1 ± 0.1 % faster than the default, 50 % of the way from first-touch to "
-        "static-hot"
+        "use best.yaml: 9.1 ± 0.1 % faster than the default, 50 % of static-hot's gain over "
+        "first-touch"
     )
     assert verdict.gain is not None and verdict.gain.gain == pytest.approx(120 / 110 - 1, rel=1e-2)
     assert verdict.over_first_touch is not None
     assert verdict.over_first_touch.gain == pytest.approx(0.2, rel=1e-2)
     assert verdict.over_untuned is not None and verdict.best_untuned == "other"
     assert verdict.way == pytest.approx(0.5, abs=0.01)
+
+
+def test_what_beats_static_hot_is_told_in_times_its_gain() -> None:
+    verdict = judged(OFF, DEFAULT, BEST, static_hot=108)
+    assert verdict.headline.endswith(
+        "than the default, 2.5 times static-hot's gain over first-touch"
+    )
 
 
 def test_without_a_better_bound_the_gain_over_first_touch_is_told() -> None:
@@ -110,22 +118,27 @@ def test_use_untuned_when_another_policy_is_faster_as_it_comes() -> None:
     other = steady(Kind.untuned, "other", 124.8)
     verdict = judged(OFF, DEFAULT, other)
     assert verdict.advice is Advice.use_untuned
-    assert verdict.headline.startswith("use untuned other: ")
+    assert verdict.headline.startswith("use other with its default knobs (--policy other): ")
     assert verdict.headline.endswith(" than untuned mine")
     verdict = judged(OFF, DEFAULT, BEST, other)
     assert verdict.advice is Advice.use_untuned
-    assert verdict.headline == "use untuned other: 4.0 ± 0.1 % faster than tuned mine"
+    assert verdict.headline == (
+        "use other with its default knobs (--policy other): 4.0 ± 0.1 % faster than tuned mine"
+    )
+    found = chosen(verdict)
+    assert found is not None and (found.kind, found.policy) == (Kind.untuned, "other")
     huge = other.model_copy(update={"page_bytes": 2 << 20})
     assert judged(OFF, DEFAULT, BEST, huge).headline == (
-        "use untuned other with 2 MiB pages: 4.0 ± 0.1 % faster than tuned mine with 4 KiB pages"
+        "use other with its default knobs and 2 MiB pages (--policy other --page-bytes 2097152): "
+        "4.0 ± 0.1 % faster than tuned mine with 4 KiB pages"
     )
 
 
 def test_a_best_that_loses_to_doing_nothing_always_says_so() -> None:
     off, other = steady(Kind.off, "first-touch", 121), steady(Kind.untuned, "other", 124.8)
     assert judged(off, DEFAULT, BEST, other).headline == (
-        "use untuned other: 4.0 ± 0.1 % faster than tuned mine, which first-touch beats too "
-        "(0.83 ± 0.11 % faster)"
+        "use other with its default knobs (--policy other): 4.0 ± 0.1 % faster than tuned mine, "
+        "which first-touch beats too (0.83 ± 0.11 % faster)"
     )
 
 
@@ -139,7 +152,7 @@ def test_the_default_may_have_failed() -> None:
     verdict = judged(OFF, BEST, static_hot=140)
     assert verdict.advice is Advice.use_best
     assert verdict.gain is None
-    assert verdict.headline == "use best.yaml: 50 % of the way from first-touch to static-hot"
+    assert verdict.headline == "use best.yaml: 50 % of static-hot's gain over first-touch"
 
 
 def test_a_single_pair_proves_nothing() -> None:

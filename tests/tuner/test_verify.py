@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,18 @@ import pytest
 from tuner import cli
 from tuner.commands import verify as command
 from tuner.commands.run import study_request
+from tuner.emulate import trials
 from tuner.emulate.machine import Machine
 from tuner.emulate.plan import Built
 from tuner.errors import UserError
-from tuner.optimize import verify
-from tuner.optimize.checks import Checks, Workers, bounds, judge
-from tuner.optimize.recall import remake
+from tuner.experiment import verify
+from tuner.experiment.checks import Checks, Workers, bounds, judge
+from tuner.experiment.recall import remake
+from tuner.report import conclusion
+from tuner.report.conclusion import Conclusion
+from tuner.report.importance import Importance
 from tuner.report.store import default_store
-from tuner.run import pool, runner, streams
+from tuner.run import pools, runner, streams
 from tuner.run.isolation import Isolation
 from tuner.run.trial import Status, Stream, Trial, TrialResult
 from tuner.study import best as best_file
@@ -378,7 +383,7 @@ def machine_of(
 ) -> list[str]:
     plan = planned(load(out / "mine"), layouts=3)
     runner = machine_that_says(dict(zip(NAMES, seconds, strict=True)), plan)
-    monkeypatch.setattr(pool, "open_pool", lambda *_, **__: AtOnce(runner))
+    monkeypatch.setattr(pools, "open_pool", lambda *_, **__: AtOnce(runner))
     return ["verify", "mine", "--out", str(out)]
 
 
@@ -471,3 +476,40 @@ def test_a_verification_of_fewer_trials_is_not_shown(
 def test_a_study_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["verify", "mine", "--out", str(tmp_path)]) == 2
     assert f"no study at {tmp_path / 'mine'}; `tune run` makes one" in capsys.readouterr().err
+
+
+# --- The study's last lines -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "can"),
+    [((), True), (("--objective", "throughput"), True), (("--window", "steady"), False)],
+)
+def test_a_study_that_can_be_verified_ends_with_how(
+    tmp_path: Path, words: tuple[str, ...], can: bool
+) -> None:
+    data = study(tmp_path, *words)
+    request = data.header.request
+    contenders = [Contender(kind=Kind.untuned, policy="nbt", page_bytes=4096, values=[5.0, 5.1])]
+    objective = request.scenario.objective
+    verdict = decide(contenders, objective=objective, trials=len(TRIALS), policy="nbt")
+    found = Conclusion(verdict, None, Importance({}, 0.0, 0, "none"))
+    said = conclusion.text(data, found).splitlines()
+    assert (f"verify   tune verify {data.directory}" in said) == can
+
+
+@pytest.mark.parametrize(
+    ("given", "can"),
+    [
+        ({}, True),
+        ({"policy": "hybridtier"}, True),
+        ({"policy": "nomad"}, False),
+        ({"objective": "p99"}, False),
+        ({"threads": 16.0}, False),
+        ({"page_bytes": 2 << 20}, False),
+        ({"substrate": "emulated"}, False),
+    ],
+)
+def test_what_can_be_verified(given: dict[str, Any], can: bool) -> None:
+    scenario = request_of(*FITTING).scenario
+    assert trials.verifiable(replace(scenario, **given)) == can

@@ -23,8 +23,9 @@ from tuner.documents.document import Document
 from tuner.documents.loader import Key
 from tuner.errors import UserError, brief, unknown
 from tuner.files import shipped
+from tuner.limits import MOST_BUDGET, MOST_SEEDS
 from tuner.model import Finite, Model, Name, NonNegative, content_hash
-from tuner.scenario import MOST_BUDGET, MOST_SEEDS, Scenario
+from tuner.scenario import Scenario
 
 Knobs = dict[str, KnobValue | list[KnobValue]]
 Seeds = Annotated[int, Field(ge=1, le=MOST_SEEDS)]

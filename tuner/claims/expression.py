@@ -10,12 +10,13 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuner.errors import brief
+from tuner.text import plural
 
 Floats = NDArray[np.float64]
 
@@ -35,17 +36,49 @@ class Family(Protocol):
     def knob(self, name: str) -> Floats: ...
 
 
-FUNCTIONS: dict[str, tuple[int, str]] = {
-    "perf": (0, "performance: operations per second, or one over a time; higher is better"),
-    "objective": (0, "the objective in its own unit"),
-    "metric": (1, "a metric by name, as `tune sim` lists them"),
-    "share": (1, "the share of the run time that a part of the breakdown has"),
-    "knob": (1, "the value of a knob, also one that a study found"),
-    "at_best": (1, "the value that a field or knob has at the point of the best performance"),
-    "axis": (1, "the values that a field or knob has, point by point"),
+class Function(NamedTuple):
+    """Of a run."""
+
+    words: int
+    """Quoted arguments after the run's name."""
+    meaning: str
+    value: Callable[..., Any]
+    of_axis: bool = False
+    """Whether the word names something that the run varies by."""
+
+
+FUNCTIONS: dict[str, Function] = {
+    "perf": Function(
+        0,
+        "performance: operations per second, or one over a time; higher is better",
+        lambda run: run.performance(),
+    ),
+    "objective": Function(0, "the objective in its own unit", lambda run: run.objective()),
+    "metric": Function(
+        1, "a metric by name, as `tune sim` lists them", lambda run, name: run.metric(name)
+    ),
+    "share": Function(
+        1,
+        "the share of the run time that a part of the breakdown has",
+        lambda run, name: run.part(name),
+    ),
+    "knob": Function(
+        1, "the value of a knob, also one that a study found", lambda run, name: run.knob(name)
+    ),
+    "at_best": Function(
+        1,
+        "the value that a field or knob has at the point of the best performance",
+        lambda run, name: run.axis(name)[int(np.argmax(run.performance()))],
+        of_axis=True,
+    ),
+    "axis": Function(
+        1,
+        "the values that a field or knob has, point by point",
+        lambda run, name: run.axis(name),
+        of_axis=True,
+    ),
 }
-"""Of a run: name, number of further arguments, meaning. A run may be narrowed to some of its
-points by keywords: `perf(grid, read_hot_threshold=8)`."""
+"""A run may be narrowed to some of its points by keywords: `perf(grid, read_hot_threshold=8)`."""
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     "min": lambda values: np.min(values),
@@ -136,36 +169,32 @@ def _walk(node: ast.expr, names: Mapping[str, Any], families: Mapping[str, Famil
 def _of_run(
     node: ast.Call, name: str, names: Mapping[str, Any], families: Mapping[str, Family] | None
 ) -> Any:
-    further = FUNCTIONS[name][0]
-    words = [a.value for a in node.args[1:] if isinstance(a, ast.Constant)]
-    if not node.args or not isinstance(node.args[0], ast.Name) or len(words) != further:
-        raise ValueError(f"{name}: needs the name of a run and {further} quoted words")
+    function = FUNCTIONS[name]
+    words = [part.value for part in node.args[1:] if isinstance(part, ast.Constant)]
+    narrowed = {
+        part.arg or "": part.value.value
+        for part in node.keywords
+        if isinstance(part.value, ast.Constant)
+    }
+    if (
+        not node.args
+        or not isinstance(node.args[0], ast.Name)
+        or not len(words) == len(node.args) - 1 == function.words
+        or len(narrowed) != len(node.keywords)
+    ):
+        raise ValueError(
+            f"found '{brief(ast.unparse(node))}'; {name} needs the name of a run, "
+            f"{plural(function.words, 'quoted word')} (and knob=value to narrow it)"
+        )
     run = node.args[0].id
     if run not in names:
         raise ValueError(f"{name}: no run '{brief(run)}' (known: {', '.join(names)})")
-    narrowed = {
-        k.arg or "": k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)
-    }
-    if families is None:
-        axes = {axis for point in names[run] for axis in point.axes}
-        wanted = {axis for axis in narrowed if axis not in axes}
-        wanted |= {str(word) for word in words if name in ("axis", "at_best") and word not in axes}
-        if wanted:
-            raise ValueError(f"{run} does not vary by {brief(', '.join(sorted(wanted)))}")
-        if not any(narrowed.items() <= point.axes.items() for point in names[run]):
-            raise ValueError(f"{run} has no point with {brief(str(narrowed))}")
-        return 1.0
-    family = families[run].select(narrowed)
-    if name == "perf":
-        return family.performance()
-    if name == "objective":
-        return family.objective()
-    if name == "metric":
-        return family.metric(str(words[0]))
-    if name == "share":
-        return family.part(str(words[0]))
-    if name == "knob":
-        return family.knob(str(words[0]))
-    if name == "axis":
-        return family.axis(str(words[0]))
-    return family.axis(str(words[0]))[int(np.argmax(family.performance()))]
+    if families is not None:
+        return function.value(families[run].select(narrowed), *map(str, words))
+    axes = {axis for point in names[run] for axis in point.axes}
+    wanted = {*narrowed, *(map(str, words) if function.of_axis else ())} - axes
+    if wanted:
+        raise ValueError(f"{run} does not vary by {brief(', '.join(sorted(wanted)))}")
+    if not any(narrowed.items() <= point.axes.items() for point in names[run]):
+        raise ValueError(f"{run} has no point with {brief(str(narrowed))}")
+    return 1.0

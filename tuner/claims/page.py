@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tuner import text
+from tuner import pages, text
 from tuner.claims.document import Claim
 from tuner.claims.verdict import (
     FAR,
@@ -25,6 +25,7 @@ from tuner.claims.verdict import (
 from tuner.documents.reading import read_json
 from tuner.errors import UserError
 from tuner.files import write_files
+from tuner.pages import Table
 
 RANK = {Outcome.unknown: 0, Outcome.failed: 1, Outcome.passed: 2}
 
@@ -91,54 +92,57 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def markdown(claims: Sequence[Claim], verdicts: Sequence[Verdict], summary: Summary) -> str:
-    lines = [
-        "# Claims",
-        "",
-        "Published results, and what the simulator makes of them. `tune claims` writes this page;",
-        "[docs/claims.md](../docs/claims.md) tells how to read it.",
-        "",
-        *headline(verdicts, summary, "- {}"),
-        "",
-        "The noise band: repeated runs of one policy on real hardware differ by 0.6 % in the "
-        f"median, {100 * NOISE:g} % at the 90th percentile and up to 15 % (52 pairs of runs).",
-        "",
-        "| claim | published | ours | tolerance | verdict |",
-        "| --- | --- | --- | --- | --- |",
+    measured = [verdict for verdict in verdicts if verdict.verdict is not Outcome.unknown]
+    return pages.page(
+        "claims.md",
+        headline=headline(verdicts, summary),
+        noise=f"{100 * NOISE:g} %",
+        claims=_overview(verdicts),
+        regrets=_regrets(verdicts),
+        identified=_identified(claims),
+        verdicts=[
+            {
+                "id": verdict.id,
+                "source": verdict.source,
+                "what": verdict.what,
+                "outcome": verdict.verdict,
+                "reason": verdict.reason,
+                "tolerance": f"{verdict.tolerance:g} {verdict.unit}".strip(),
+                "why": verdict.why,
+                "cells": _cells(verdict),
+                "note": verdict.note,
+            }
+            for verdict in verdicts
+        ],
+        builds=text.engine_builds("verdict", (verdict.build for verdict in measured)),
+    )
+
+
+def _overview(verdicts: Sequence[Verdict]) -> Table:
+    rows = [
+        [
+            *(f"[{verdict.id}](#{verdict.id})", short(verdict.published), short(verdict.ours)),
+            "" if verdict.verdict is Outcome.unknown else f"{verdict.tolerance:g}",
+            str(verdict.verdict),
+        ]
+        for verdict in verdicts
     ]
-    for verdict in verdicts:
-        tolerance = f"{verdict.tolerance:g}" if verdict.verdict is not Outcome.unknown else ""
-        lines.append(
-            f"| [{verdict.id}](#{verdict.id}) | {short(verdict.published)} | "
-            f"{short(verdict.ours)} | {tolerance} | {verdict.verdict} |"
-        )
-    lines += _regrets(verdicts)
-    if identified := {
+    return ("claim", "published", "ours", "tolerance", "verdict"), rows
+
+
+def _identified(claims: Sequence[Claim]) -> Table | None:
+    rows = {
         (item.parameter, f"{claim.file.paper}, {item.source}"): None
         for claim in claims
         for item in claim.file.identified
-    }:
-        lines += [
-            "",
-            "## Identified from published figures",
-            "",
-            "What no publication states, and the figure that it was found from. That figure is no "
-            "claim.",
-            "",
-            "| parameter | identified from |",
-            "| --- | --- |",
-            *(f"| {parameter} | {source} |" for parameter, source in identified),
-        ]
-    for verdict in verdicts:
-        lines += ["", f"## {verdict.id}", "", *_section(verdict)]
-    measured = [verdict for verdict in verdicts if verdict.verdict is not Outcome.unknown]
-    lines += ["", text.engine_builds("verdict", (verdict.build for verdict in measured))]
-    return "\n".join(lines) + "\n"
+    }
+    return (("parameter", "identified from"), list(rows)) if rows else None
 
 
-def headline(verdicts: Sequence[Verdict], summary: Summary, form: str = "{}") -> list[str]:
+def headline(verdicts: Sequence[Verdict], summary: Summary) -> list[str]:
     """The figures over all tables, and how many verdicts of each kind there are."""
     counts = {o: sum(verdict.verdict is o for verdict in verdicts) for o in Outcome}
-    lines = [
+    return [
         f"Regret: who follows the simulator's choice of a system loses {_share(summary.regret)} of "
         f"the best published performance on average, {_share(summary.worst_regret)} at worst, and "
         f"{_share(summary.regret_by_chance)} by choosing at random ({summary.choices} cells; a "
@@ -156,39 +160,26 @@ def headline(verdicts: Sequence[Verdict], summary: Summary, form: str = "{}") ->
         f"within {WITHIN:g} points",
         ", ".join(f"{count} {outcome}" for outcome, count in counts.items()),
     ]
-    return [form.format(line) for line in lines]
 
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
-def _regrets(verdicts: Sequence[Verdict]) -> list[str]:
+def _regrets(verdicts: Sequence[Verdict]) -> Table | None:
     """Each table with its set-up, and what following the simulator costs there."""
-    tables = [verdict for verdict in verdicts if verdict.setup]
-    if not tables:
-        return []
-    lines = [
-        "",
-        "## Regret by table",
-        "",
-        "Set-ups are *known* where publications state what was run, and *identified* where a "
-        "parameter of it was found from published figures.",
-        "",
-        "| table | set-up | regret | by chance | worst cell |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for verdict in tables:
-        row = [f"[{verdict.id}](#{verdict.id})", verdict.setup]
+    rows = []
+    for verdict in verdicts:
+        if not verdict.setup:
+            continue
+        found = ["-", "-", "-"]
         if verdict.regrets:
             worst = max(verdict.regrets, key=lambda regret: regret.loss)
             losses = [regret.loss for regret in verdict.regrets]
             chance = [regret.by_chance for regret in verdict.regrets]
-            row += [_share(fmean(losses)), _share(fmean(chance)), _cell(worst)]
-        else:
-            row += ["-", "-", "-"]
-        lines.append("| " + " | ".join(row) + " |")
-    return lines
+            found = [_share(fmean(losses)), _share(fmean(chance)), _cell(worst)]
+        rows.append([f"[{verdict.id}](#{verdict.id})", verdict.setup, *found])
+    return (("table", "set-up", "regret", "by chance", "worst cell"), rows) if rows else None
 
 
 def _cell(regret: Regret) -> str:
@@ -198,30 +189,15 @@ def _cell(regret: Regret) -> str:
     return f"{_share(regret.loss)}: {regret.cell}, {instead}"
 
 
-def _section(verdict: Verdict) -> list[str]:
-    lines = [f"{verdict.source}. {verdict.what.strip()}", ""]
-    if verdict.reason:
-        lines += [f"**{verdict.verdict}**: {verdict.reason}", ""]
-    else:
-        unit = f" {verdict.unit}" if verdict.unit else ""
-        lines += [
-            f"**{verdict.verdict}**, tolerance {verdict.tolerance:g}{unit}: {verdict.why.strip()}",
-            "",
+def _cells(verdict: Verdict) -> Table | None:
+    rows = [
+        [
+            *(cell["cell"], cell["system"], f"{cell['published']:g}", f"{cell['ours']:.1f}"),
+            f"{cell['ours'] - cell['published']:+.1f}",
         ]
-    if verdict.cells:
-        lines += [
-            "| cell | system | published | ours | difference |",
-            "| --- | --- | --- | --- | --- |",
-        ]
-        lines += [
-            f"| {cell['cell']} | {cell['system']} | {cell['published']:g} | {cell['ours']:.1f} | "
-            f"{cell['ours'] - cell['published']:+.1f} |"
-            for cell in verdict.cells
-        ]
-        lines.append("")
-    if verdict.note:
-        lines += [verdict.note.strip(), ""]
-    return lines[:-1]
+        for cell in verdict.cells or ()
+    ]
+    return (("cell", "system", "published", "ours", "difference"), rows) if rows else None
 
 
 def compare(

@@ -18,9 +18,7 @@ from tuner.claims.document import Point
 from tuner.claims.expression import Floats
 from tuner.declarations import KnobValue
 from tuner.errors import UserError
-from tuner.model import content_hash
-from tuner.objective import OBJECTIVES
-from tuner.optimize.jobs import (
+from tuner.experiment.jobs import (
     Job,
     Result,
     Study,
@@ -31,6 +29,8 @@ from tuner.optimize.jobs import (
     trials,
     work,
 )
+from tuner.model import content_hash
+from tuner.objective import OBJECTIVES
 from tuner.run import settings, streams
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult

@@ -118,7 +118,7 @@ def judge(claim: Claim, plan: Plan) -> list[Verdict]:
 
 def recall(claim: Claim, rows: Mapping[str, Mapping[str, Any]]) -> list[Verdict] | None:
     """The verdicts by the figures of an earlier claims.json, whose rows these are by id. None if it
-    has not got them: the claim is new, or asks for other runs by now."""
+    lacks them: the claim is new, or asks for other runs by now."""
     spec, row = claim.spec, rows.get(claim.id)
     if row is None or row.get("runs", claim.asked) != claim.asked:
         return None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner import engine
+from tuner.apply import targets
 from tuner.errors import UserError
 from tuner.objective import OBJECTIVES
 from tuner.run import settings
@@ -28,28 +29,22 @@ def run(args: Namespace) -> int:
     """
     policy = engine.policy(args.policy or Scenario.policy)
     setting = settings.resolve(args.workload, policy=policy, **settings.given(args))
-    wanted = setting.scenario.comparable()
     out = Path(args.out)
-    known = [
-        (path, found)
-        for path, found in find(out)
-        if found.scenario.comparable()["workload"] == wanted["workload"]
-        and args.policy in (None, found.scenario.policy)
-        and _same_workload(found, setting)
-    ]
-    matching = [(path, found) for path, found in known if found.scenario.comparable() == wanted]
-    if not matching:
+    known = of_workload(find(out), setting, args.policy)
+    best = best_of(known, setting)
+    if best is None:
         raise UserError(_nothing(out, setting, args.policy, known))
-    objective = OBJECTIVES[setting.scenario.objective]
-    path, winner = min(matching, key=lambda item: objective.cost(item[1].objective.value))
+    path, winner = best
     for difference in best_file.changes_since(winner):
         say(f"tune: note: {difference}")
-    if others := _other_options(wanted, known):
+    if others := _other_options(setting.scenario.comparable(), known):
         say(f"tune: note: not compared with configurations that differ in {', '.join(others)}")
     if args.json:
         print_json({"path": str(path.absolute()), **winner.model_dump()})
         return 0
     say(f"# {path.absolute()}")
+    if use := targets.command(path.absolute()):
+        say(f"# for a server: {use}")
     sys.stdout.write(best_file.render(winner))
     return 0
 
@@ -67,6 +62,30 @@ def find(out: Path) -> list[tuple[Path, BestConfiguration]]:
         except UserError as error:
             say(f"tune: note: skipped: {error}")
     return found
+
+
+def of_workload(
+    found: Sequence[tuple[Path, BestConfiguration]], setting: Setting, policy: str | None
+) -> list[tuple[Path, BestConfiguration]]:
+    """Those for the setting's workload, of one policy or of any."""
+    name = setting.scenario.comparable()["workload"]
+    return [
+        (path, best)
+        for path, best in found
+        if best.scenario.comparable()["workload"] == name
+        and policy in (None, best.scenario.policy)
+        and _same_workload(best, setting)
+    ]
+
+
+def best_of(
+    known: Sequence[tuple[Path, BestConfiguration]], setting: Setting
+) -> tuple[Path, BestConfiguration] | None:
+    """The best of those that were found under comparable conditions."""
+    wanted = setting.scenario.comparable()
+    matching = [(path, best) for path, best in known if best.scenario.comparable() == wanted]
+    objective = OBJECTIVES[setting.scenario.objective]
+    return min(matching, key=lambda item: objective.cost(item[1].objective.value), default=None)
 
 
 def _same_workload(best: BestConfiguration, setting: Setting) -> bool:

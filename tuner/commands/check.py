@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""`tune check`: whether a study, a stream or an MLflow store is as it was written.
+"""`tune check`: whether a best.yaml still pays (`standing`), or whether a study, a stream or an
+MLflow store is as it was written.
 
 What can be mended is named, and `--repair` mends it. Nothing else is changed.
 """
@@ -13,9 +14,11 @@ from pathlib import Path
 
 from tuner.errors import UserError, brief
 from tuner.report import store
-from tuner.run import streams
+from tuner.run import settings, streams
+from tuner.scenario import flag
+from tuner.study import best as best_file
 from tuner.study import check as study_check
-from tuner.study import log
+from tuner.study import lock, log
 from tuner.terminal import print_json, say
 from tuner.text import plural
 
@@ -39,8 +42,13 @@ class Kind:
 
 
 def run(args: Namespace) -> int:
-    """Exit code 1 if anything is wrong, and still is after --repair."""
+    """Exit code 1 if anything is wrong, and still is after --repair; of a best.yaml 3 if it no
+    longer pays."""
     path = Path(args.path)
+    if configuration := _configuration(args, path):
+        from tuner.commands import standing
+
+        return standing.check(args, configuration)
     kind = _kind(path)
     found = kind.check(path)
     mended: list[str] = []
@@ -68,6 +76,21 @@ def _tell(path: Path, found: Checked, mended: list[str]) -> None:
         say(f"tune: note: --repair would {remedy}")
 
 
+def _configuration(args: Namespace, path: Path) -> Path | None:
+    """The best.yaml that is meant. UserError for an option of one beside something else."""
+    if path.suffix in (".yaml", ".yml"):
+        return path
+    only = {"workload": args.workload, "against": args.against} | settings.given(args)
+    given = [flag(name) for name, value in only.items() if value is not None]
+    if not given:
+        return None
+    if (path / log.HEADER).exists():
+        return path / best_file.FILE
+    raise UserError(
+        f"{', '.join(given)}: applies to a best.yaml, which {brief(str(path), 300)} is not"
+    )
+
+
 def _kind(path: Path) -> Kind:
     """UserError if it is nothing that can be checked."""
     if path.is_dir():
@@ -81,8 +104,8 @@ def _kind(path: Path) -> Kind:
     if path.is_file() and path.suffix in (".tts", ".db"):
         return STREAM if path.suffix == ".tts" else STORE
     raise UserError(
-        f"{path}: neither the folder of a study nor of studies, a stream (.tts), nor an MLflow "
-        "store (.db)"
+        f"{path}: neither a best.yaml, the folder of a study or of studies, a stream (.tts), nor "
+        "an MLflow store (.db)"
     )
 
 
@@ -162,7 +185,7 @@ def _check_store(path: Path) -> Checked:
 
     client = MlflowClient(tracking_uri=store.uri_of(database))
     for folder in folders:
-        if log.in_use(folder):
+        if lock.in_use(folder):
             say(f"tune: note: {folder.name} is running, and left out")
             continue
         try:

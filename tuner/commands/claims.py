@@ -17,7 +17,7 @@ from tuner.claims.document import Claim
 from tuner.claims.runs import Plan, execute
 from tuner.claims.verdict import Verdict
 from tuner.errors import as_object
-from tuner.optimize.jobs import Job, Result, known
+from tuner.experiment.jobs import Job, Result, known
 from tuner.run import cache
 from tuner.terminal import GO_ON, print_json, progress, resumable, say, table
 

@@ -7,11 +7,14 @@ interrupted one stopped.
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tuner import engine, text
+from tuner.commands import isolated
 from tuner.commands.run import ALL, tunable
 from tuner.compare import cells, earlier, page, tables
 from tuner.compare.cells import REFERENCES, Comparison, Place, Runs
@@ -20,17 +23,19 @@ from tuner.compare.tracking import track
 from tuner.declarations import PolicyDecl
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
+from tuner.documents.workload import BASE_PAGE_BYTES
 from tuner.emulate import trials
+from tuner.emulate.plan import how
 from tuner.errors import UserError, as_object
+from tuner.experiment.jobs import Job, Study, StudyResult, Work, known, run_on
 from tuner.files import write_files
-from tuner.optimize.jobs import Job, Study, StudyResult, known, run_on
 from tuner.report import characteristics
 from tuner.report.pictures import png
 from tuner.report.store import default_store, reason
-from tuner.run import cache, isolation, pool, settings, streams
+from tuner.run import cache, pool, pools, settings, streams
 from tuner.run.trial import Status
-from tuner.scenario import options
-from tuner.terminal import GO_ON, print_json, progress, resumable, say, table
+from tuner.scenario import EMULATED, options
+from tuner.terminal import GO_ON, doing, print_json, progress, resumable, say, table
 
 ALL_KEPT = f"stopped: all runs are kept; {GO_ON}"
 
@@ -53,15 +58,7 @@ def run(args: Namespace) -> int:
         for m in figures.measured
         if m.status in (Status.crashed, Status.timeout)
     ]
-    if args.json:
-        files = {"files": [str(path) for path in written]}
-        print_json(page.content(figures) | files | (as_object("\n".join(bad), 1) if bad else {}))
-    else:
-        _show(figures)
-        for path in written:
-            say(f"wrote {path}")
-    for message in bad:
-        say(f"tune: error: {message}")
+    tell(args, page.content(figures), lambda: _show(figures), written, bad)
     return 1 if bad or not any(m.objectives for m in figures.measured) else 0
 
 
@@ -71,31 +68,58 @@ def _folder(args: Namespace, name: str) -> Path:
 
 def _planned(args: Namespace) -> tuple[Comparison, Mapping[Place, Measured]]:
     """With the figures that are kept."""
-    chosen = with_pages(args.policies)
+    emulated = args.substrate == EMULATED
+    chosen = with_pages(args.policies, BASE_PAGE_BYTES if emulated else None)
     workloads = args.workloads.split(",")
     if args.workloads == ALL:
         workloads = catalog.names(Kind.workload)
     before = None
     if args.update:
         if not args.name:
-            raise UserError("--update: say with --name which comparison is added to")
+            raise UserError("--update: needs --name, the comparison to add to")
         file = _folder(args, args.name) / "compare.json"
         before = earlier.read(file) if file.exists() else None
     if before is not None:
         workloads = [*before["workloads"], *workloads]
+    if emulated:
+        if args.tuned:
+            raise UserError(
+                "--tuned: searches on the simulated machine alone; `tune run --on emulated` tunes "
+                "a policy on the emulated one"
+            )
+        chosen = _of_a_process(chosen, args.policies)
     comparison = cells.plan(
         [characteristics.split(name) for name in dict.fromkeys(workloads)],
         chosen,
         args.ratios.split(","),
-        references={name: engine.policy(name) for name in REFERENCES},
+        references={
+            name: engine.policy(name) for name in (trials.REFERENCES if emulated else REFERENCES)
+        },
         seeds=args.seeds,
         budget=args.tuned or 0,
         tune_ratio=args.tune_ratio,
         deadline=args.deadline,
         name=args.name,
         given=settings.given(args),
+        fitted=lambda setting: trials.on_substrate(setting, doing),
     )
     return comparison, earlier.recall(comparison, before) if before is not None else {}
+
+
+def _of_a_process(
+    chosen: Sequence[tuple[PolicyDecl, int]], words: str
+) -> list[tuple[PolicyDecl, int]]:
+    """Those that a running process can have. UserError for others that were named."""
+    found = []
+    for policy, size in chosen:
+        try:
+            how(policy.name)
+        except UserError:
+            if policy.name in re.split("[,@]", words):
+                raise
+        else:
+            found.append((policy, size))
+    return found
 
 
 def policies(names: str) -> list[PolicyDecl]:
@@ -104,13 +128,15 @@ def policies(names: str) -> list[PolicyDecl]:
     return [engine.policy(name) for name in dict.fromkeys(names.split(","))]
 
 
-def with_pages(words: str) -> list[tuple[PolicyDecl, int]]:
-    """Policies and the bytes of their pages, from `P`, `P@BYTES` and `all`."""
+def with_pages(words: str, default: int | None = None) -> list[tuple[PolicyDecl, int]]:
+    """Policies and the bytes of their pages, from `P`, `P@BYTES` and `all`. `default` is that of
+    all policies where they have no pages of their own."""
     found = []
     for word in dict.fromkeys(words.split(",")):
         names, at, size = word.partition("@")
         for policy in policies(names):
-            found.append((policy, _page_bytes(word, size) if at else policy.page_bytes))
+            own = default or policy.page_bytes
+            found.append((policy, _page_bytes(word, size) if at else own))
     return found
 
 
@@ -124,9 +150,28 @@ def _page_bytes(word: str, size: str) -> int:
 # --- Runs -----------------------------------------------------------------------------------------
 
 
-def run_missing(runs: Runs, args: Namespace, what: str = "") -> None:
+def tell(
+    args: Namespace,
+    content: dict[str, Any],
+    show: Callable[[], None],
+    written: Sequence[Path],
+    bad: Sequence[str],
+) -> None:
+    """What was found, the files that have it, and the runs that ended badly."""
+    if args.json:
+        files = {"files": [str(path) for path in written]}
+        print_json(content | files | (as_object("\n".join(bad), 1) if bad else {}))
+    else:
+        show()
+        for path in written:
+            say(f"wrote {path}")
+    for message in bad:
+        say(f"tune: error: {message}")
+
+
+def run_missing(runs: Work, args: Namespace, what: str = "") -> None:
     """Does what can be done now. Streams come first, each once."""
-    runner = trials.runner_in(isolation.asked(args))
+    runner = trials.runner_in(isolated.asked(args))
     missing: list[Job] = []
     for job in runs.jobs():
         if found := known(job):
@@ -139,7 +184,7 @@ def run_missing(runs: Runs, args: Namespace, what: str = "") -> None:
     total = sum(job.budget if isinstance(job, Study) else 1 for job in missing)
     count = 0
     workers = min(args.workers, len(missing))
-    workers_pool = pool.open_pool(runner, workers=workers, ray_address=args.ray_address)
+    workers_pool = pools.open_pool(runner, workers=workers, ray_address=args.ray_address)
 
     def trial_done() -> None:
         nonlocal count
@@ -156,7 +201,7 @@ def run_missing(runs: Runs, args: Namespace, what: str = "") -> None:
         workers_pool.close()
 
 
-def _with_stream(runs: Runs, missing: Sequence[Job]) -> list[Job]:
+def _with_stream(runs: Work, missing: Sequence[Job]) -> list[Job]:
     """Those whose stream could be made. The others have failed, with the reason."""
     errors: dict[str, str] = {}
     able = []

@@ -15,7 +15,12 @@ from tuner.text import plural
 def run(args: Namespace) -> int:
     """Exit code 1 if there is a problem."""
     findings = list(
-        examine(Path(args.out), ray_address=args.ray_address, mlflow_uri=args.mlflow_uri)
+        examine(
+            Path(args.out),
+            ray_address=args.ray_address,
+            mlflow_uri=args.mlflow_uri,
+            workload=args.workload,
+        )
     )
     problems = [finding for finding in findings if finding.state == "problem"]
     if args.json:

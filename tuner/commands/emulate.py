@@ -90,6 +90,14 @@ def show(request: Request, found: Emulated, simulated: TrialResult, *, kept: boo
     if marks := guest_marks(request, found):
         told = (f"{name} {value:.4g} ({request.knobs[name]:.4g})" for name, value in marks.items())
         print(f"simulated with the guest's watermarks (and what was asked for): {', '.join(told)}")
+    if busy := found.machine["threads_busy_ns"] / 1e9:
+        share = busy / found.seconds
+        print(f"kswapd and other threads of the kernel worked {busy:.3f} s beside it ({share:.1%})")
+        if share > 1:
+            say(
+                "tune: warning: that is more than one processor has time for; here they end at "
+                "once, so that there is room sooner than on hardware"
+            )
     if found.machine.get("samples_lost"):
         say(f"tune: warning: {found.machine['samples_lost']:,} samples were lost")
     if simulated.status is not Status.success:

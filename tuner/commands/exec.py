@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,11 +15,13 @@ from tuner import tierd
 from tuner.errors import UserError
 from tuner.foreign import users_environment
 from tuner.study import best as best_file
-from tuner.study import log
+from tuner.study.best import BestConfiguration
 from tuner.study.verdict import Advice
 from tuner.terminal import say
 
 USAGE = "tune exec STUDY -- command args..."
+LINUX = "linux-image-"
+"""Before the version, in the name of a kernel's package."""
 PROCESSES = ("--pid", "--cgroup")
 """Options of `tierd attach` that say what runs."""
 
@@ -27,13 +29,35 @@ PROCESSES = ("--pid", "--cgroup")
 def run(args: Namespace) -> NoReturn:
     """Never returns: the exit status is that of `tierd`, and with it the program's."""
     study, options, program = _split(args.words)
-    path = _best(study, Path(args.out))
+    path = best_file.path_of(study, Path(args.out))
     found = best_file.read(path)
     executable = tierd.program()
-    if found.verdict and found.verdict.advice is not Advice.use_best and "--quiet" not in options:
-        say(f"tune: note: the study advises otherwise: {found.verdict.headline}")
+    if "--quiet" not in options:
+        for line in _remarks(found):
+            say(f"tune: {line}")
     words = ["run" if program else "attach", "--config", str(path.absolute()), *options]
     _become(executable, [*words, "--", *program] if program else words)
+
+
+def _remarks(found: BestConfiguration) -> Iterator[str]:
+    """What the study advises, if something else, and what it was tuned for. Whether the program and
+    its memory are like that does not show before it runs. `tierd` tells of policies of another
+    build by itself."""
+    if found.verdict and found.verdict.advice is not Advice.use_best:
+        yield f"note: the study advises otherwise: {found.verdict.headline}"
+    scenario, then = found.scenario, found.provenance
+    what = scenario.show("workload", "input", "machine", "ratio")
+    where = "measured by a command"
+    if then.fingerprints.command is None:
+        where = f"on the {scenario.substrate} machine"
+    yield (
+        f"note: tuned for {what}, {where}; what it gains for another program, machine or share of "
+        "fast memory is not known"
+    )
+    if then.emulated:
+        kernel, here = then.emulated.partition(",")[0].removeprefix(LINUX), os.uname().release
+        if kernel != here:
+            yield f"warning: measured on Linux {kernel}; this is Linux {here}"
 
 
 def _split(words: Sequence[str]) -> tuple[str, list[str], list[str]]:
@@ -50,20 +74,6 @@ def _split(words: Sequence[str]) -> tuple[str, list[str], list[str]]:
     if not program and not names & set(PROCESSES):
         raise UserError(f"which program? {USAGE}, or --pid PID in place of it")
     return study, options, program
-
-
-def _best(study: str, out: Path) -> Path:
-    """The best.yaml of a study: a path of it, the path of its folder, or its name."""
-    given = Path(study)
-    if given.is_file():
-        return given
-    folder = log.folder_of(study, out)
-    path = folder / best_file.FILE
-    if path.is_file():
-        return path
-    if log.exists(folder):
-        raise UserError(f"{folder}: no trial of this study has succeeded yet")
-    raise UserError(log.missing(folder))
 
 
 def _become(executable: Path, words: Sequence[str]) -> NoReturn:

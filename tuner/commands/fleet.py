@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`tune fleet`: many studies as one plan, whose trials go where they still gain.
+"""`tune fleet`: many studies as one plan, each with an equal part of its trials.
 
 The same command goes on where an interrupted one stopped: what comes next follows from the logs.
 """
@@ -20,42 +20,47 @@ from tuner.documents.loader import Key
 from tuner.errors import UserError, unknown
 from tuner.files import write_files
 from tuner.fleet import plan, report
-from tuner.fleet.allocation import Rule
+from tuner.fleet.allocation import equal_parts
 from tuner.fleet.loop import run_fleet
 from tuner.fleet.plan import Cell, Plan
 from tuner.fleet.report import Fleet
+from tuner.limits import NONE
 from tuner.objective import OBJECTIVES
 from tuner.report import characteristics
 from tuner.report.pictures import png
-from tuner.run import settings
+from tuner.run import isolation, settings, streams
+from tuner.run import runner as simulation
 from tuner.scenario import label
 from tuner.study.request import StudyRequest
 from tuner.study.verdict import HELD_OUT
-from tuner.terminal import print_json, resumable, say, table
+from tuner.terminal import print_json, progress, resumable, say, table
 
+# Of the estimate, in seconds of one processor; all but the simulations are one after the other.
+START_SECONDS = 5.0
+ASK_SECONDS = 0.1
+"""To propose a trial, and to store it."""
+REPORT_SECONDS = 1.7
+"""Of a study."""
 ACCESSES_PER_SECOND = 3e8
-"""Simulated ones of a run, by a slow policy. Of the estimate."""
-ASK_SECONDS = 0.2
-"""To propose a trial, while nothing else is proposed. Of the estimate."""
+"""Simulated ones of a run whose stream is not there, which would be measured."""
 
 
 def run(args: Namespace) -> int:
     """Exit code 0 when a best configuration is worth using, 1 when none is."""
     found = plan.read(Path(args.file))
     name = settings.checked_name(args.name or label(args.file))
-    spec = found.spec
-    rule = Rule(spec.budget, spec.per_study.least, spec.per_study.most, spec.per_study.batch)
+    budget = found.spec.budget
     requests = _requests(found, args, name)
     if args.dry_run:
-        _show_plan(name, requests, rule, args)
+        _show_plan(name, requests, budget, args)
         return 0
-    fleet = Fleet(name, rule, run_fleet(name, requests, rule, workers=args.workers))
+    fleet = Fleet(name, budget, run_fleet(name, requests, budget, workers=args.workers))
     with resumable(lambda: "stopped: all trials are stored; the same command writes the rest"):
         written = _write(fleet, Path(args.out) / name)
     if args.json:
         print_json(report.content(fleet) | {"files": [str(path) for path in written]})
     else:
-        table(report.COLUMNS, report.rows(fleet.outcome.members))
+        table(report.COLUMNS, report.rows(fleet.members))
         for line in report.headlines(fleet):
             print(f"- {line}")
         print(report.spent(fleet))
@@ -85,20 +90,18 @@ def _requests(found: Plan, args: Namespace, name: str) -> list[StudyRequest]:
     """The studies, with every name looked up. UserError naming file, line and key for what does not
     exist or does not fit."""
     _look_up(found)
-    # Half of the studies run in a round, and should keep all workers busy.
-    half = math.ceil(len(found.cells) / 2)
-    lag = min(found.spec.per_study.batch, math.ceil(args.workers / half))
+    parts = equal_parts(found.spec.budget, len(found.cells))
+    lag = min(parts[-1], math.ceil(args.workers / len(parts)))  # keeps all workers busy
     requests: dict[str, StudyRequest] = {}
-    for cell in found.cells:
+    for cell, part in zip(found.cells, parts, strict=True):
         try:
-            request = study_request(_arguments(found, cell, args, name, lag))
+            request = study_request(_arguments(found, cell, args, name, part, lag))
         except UserError as error:
             raise found.complain(cell.keys["workload"], f"{_title(cell)}: {error}") from error
         if request.study in requests:
-            wrong = f"{_title(cell)}: study {request.study} is there twice"
+            wrong = f"{_title(cell)}: study {request.study} is given twice"
             raise found.complain(cell.keys["workload"], wrong)
-        # The others' defaults are run by their own studies.
-        requests[request.study] = request.model_copy(update={"alternatives": []})
+        requests[request.study] = request
     return list(requests.values())
 
 
@@ -106,7 +109,9 @@ def _title(cell: Cell) -> str:
     return f"{cell.policy} on {cell.workload}"
 
 
-def _arguments(found: Plan, cell: Cell, args: Namespace, name: str, lag: int) -> Namespace:
+def _arguments(
+    found: Plan, cell: Cell, args: Namespace, name: str, budget: int, lag: int
+) -> Namespace:
     """Those of `tune run`."""
     spec = found.spec
     workload, input = characteristics.split(cell.workload)
@@ -120,13 +125,15 @@ def _arguments(found: Plan, cell: Cell, args: Namespace, name: str, lag: int) ->
         "seed": spec.seed,
         "deadline": spec.deadline,
         "explain": spec.explain,
-        "budget": spec.per_study.least,
+        "budget": budget,
         "workers": lag,
         "out": str(Path(args.out) / name),
         "name": None,
         "space": None,
         "importance": "default-slice",
         "held_out_streams": False,
+        "rivals": NONE,  # their own studies run them
+        "robust": NONE,  # which is of single studies
         "resume": True,
     }
     return Namespace(**vars(args) | own)
@@ -170,38 +177,35 @@ def _policy(name: str) -> None:
 # --- --dry-run ------------------------------------------------------------------------------------
 
 
-def _show_plan(name: str, requests: list[StudyRequest], rule: Rule, args: Namespace) -> None:
+def _show_plan(name: str, requests: list[StudyRequest], budget: int, args: Namespace) -> None:
     checks = len(requests) * (len(requests[0].references) + 2 * HELD_OUT)
-    seconds = _estimate(requests, rule, args.workers)
-    studies = [_planned(request, rule) for request in requests]
+    seconds, unknown = _estimate(requests, args.workers)
+    studies = [_planned(request) for request in requests]
     if args.json:
         print_json(
             {
                 "fleet": name,
-                "budget": rule.budget,
-                "per_study": {"least": rule.least, "most": rule.most, "batch": rule.batch},
+                "budget": budget,
                 "trials_at_once": requests[0].workers,
                 "checks": checks,
                 "seconds": seconds,
+                "streams_to_make": unknown,
                 "studies": studies,
             }
         )
         return
     columns = ("workload", "input", "policy", "machine", "ratio", "objective", ">trials")
     table(columns, [tuple(str(study[c.removeprefix(">")]) for c in columns) for study in studies])
-    rest = rule.budget - rule.least * len(requests)
-    print(
-        f"{text.plural(len(requests), 'study')} with {rule.least} trials each, and "
-        f"{text.plural(rest, 'trial')} in batches of {rule.batch} where they gain"
-    )
+    print(f"{text.plural(len(requests), 'study')}, {text.plural(budget, 'trial')} in equal parts")
     print(f"up to {checks} runs beside them: references, and held-out seeds")
-    about = "not known" if seconds is None else f"roughly {text.clock(seconds)}"
+    about = "not known" if seconds is None else f"about {text.clock(seconds)}"
+    if unknown:
+        about += f", and the making of {text.plural(unknown, 'stream')}"
     print(f"time: {about} on {text.plural(args.workers, 'worker')}")
 
 
-def _planned(request: StudyRequest, rule: Rule) -> dict[str, Any]:
+def _planned(request: StudyRequest) -> dict[str, Any]:
     scenario = request.scenario
-    most = rule.budget if rule.most is None else min(rule.most, rule.budget)
     return {
         "study": request.study,
         "workload": request.workload.name,
@@ -210,21 +214,35 @@ def _planned(request: StudyRequest, rule: Rule) -> dict[str, Any]:
         "machine": label(scenario.machine),
         "ratio": scenario.ratio,
         "objective": OBJECTIVES[scenario.objective].name,
-        "least": rule.least,
-        "most": most,
-        "trials": f"{rule.least} to {most}",
+        "trials": request.budget,
     }
 
 
-def _estimate(requests: list[StudyRequest], rule: Rule, workers: int) -> float | None:
-    """Wall seconds, if every study gets the same; None if a stream's size is not known."""
-    total = 0.0
-    for request in requests:
-        entry = catalog.workload(request.scenario.workload)
-        figures = characteristics.known(entry)[request.scenario.input].figures
-        if figures is None:
-            return None
-        accesses = (figures.accesses + figures.set_up_accesses) * request.scenario.repeats
-        runs = rule.budget / len(requests) + len(request.references) + 2 * HELD_OUT
-        total += runs * accesses / ACCESSES_PER_SECOND
-    return max(total / workers, rule.budget * ASK_SECONDS)
+def _estimate(requests: list[StudyRequest], workers: int) -> tuple[float | None, int]:
+    """Wall seconds, from a run of each default where its stream is there; None if one's size is not
+    known. Also how many streams are to be made first, which is not in the seconds."""
+    simulated, missing = 0.0, set()
+    with progress(f"measuring {text.plural(len(requests), 'default')}") as update:
+        for number, request in enumerate(requests, start=1):
+            stream = request.stream()
+            runs = request.budget + len(request.references) + 2 * HELD_OUT
+            if not streams.is_ready(stream):
+                missing.add(stream.key)
+                if (accesses := _accesses(request)) is None:
+                    return None, len(missing)
+                simulated += runs * accesses / ACCESSES_PER_SECOND
+            elif isolation.simulates(request.isolation):
+                simulated += runs * simulation.run(request.trial(0, {})).seconds
+            else:
+                return None, len(missing)  # what a command takes is not known
+            update(number / len(requests))
+    rest = START_SECONDS + REPORT_SECONDS * len(requests)
+    return rest + simulated / workers + ASK_SECONDS * sum(r.budget for r in requests), len(missing)
+
+
+def _accesses(request: StudyRequest) -> float | None:
+    entry = catalog.workload(request.scenario.workload)
+    figures = characteristics.known(entry)[request.scenario.input].figures
+    if figures is None:
+        return None
+    return (figures.accesses + figures.set_up_accesses) * request.scenario.repeats

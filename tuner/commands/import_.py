@@ -30,7 +30,23 @@ from tuner.terminal import print_json, progress, say
 from tuner.text import size
 
 GZIP_MAGIC = b"\x1f\x8b"
+ZLIB_MAGIC = (b"x\x01", b"x\x9c", b"x\xda")  # damon.data
+BINARY = {
+    b"PERFILE2": "a file of perf record: import what `perf script -i FILE` prints",
+    b"\x17\x08Dtrac": "a file of trace-cmd: import what `trace-cmd report -i FILE` prints",
+}
 MOST_PERIOD = 1e12
+TOLD = {
+    "no_address": ("left out", "samples without a user-space address"),
+    "cached": ("left out", "samples that a cache served"),
+    "no_level": ("left out", "samples that are no access, or of which perf does not say the level"),
+    "repeated": ("left out", "more events of Arm SPE about the same operations"),
+    "skipped": ("left out", "lines about something else: other events, call chains, headings"),
+    "lost": ("lost", "events, as the input says: they are missing"),
+    "unsure": ("not sure", "samples used that a cache further out may have served"),
+    "late": ("out of order", "rows with a time before an earlier row's; that one's counts"),
+}
+"""What of an input was not used as it stands: a heading, and what the number counts."""
 
 
 def run(args: Namespace) -> int:
@@ -96,7 +112,8 @@ def _period(args: Namespace) -> float:
 def _input(file: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
     """The name of the input (a file or standard input, gzipped or not), and what reads from it."""
     if file == "-":
-        yield "standard input", _unpacked(cast(BufferedReader, sys.stdin.buffer)).read
+        name = "standard input"
+        yield name, _unpacked(name, cast(BufferedReader, sys.stdin.buffer)).read
         return
     try:
         raw = Path(file).open("rb")  # noqa: SIM115 - closed below
@@ -104,7 +121,7 @@ def _input(file: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
         raise UserError(f"{file}: {error.strerror}") from error
     with raw, progress(f"reading {file}") as update:
         size = os.fstat(raw.fileno()).st_size
-        stream = _unpacked(raw)
+        stream = _unpacked(file, raw)
 
         def read(count: int) -> bytes:
             got = stream.read(count)
@@ -115,9 +132,35 @@ def _input(file: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
         yield file, read
 
 
-def _unpacked(raw: BufferedReader) -> BinaryIO:
-    packed = raw.peek(2)[:2] == GZIP_MAGIC
-    return cast(BinaryIO, gzip.GzipFile(fileobj=raw) if packed else raw)
+class _Inflated:
+    """Reads zlib-compressed data."""
+
+    def __init__(self, raw: BufferedReader) -> None:
+        self.raw = raw
+        self.inflate = zlib.decompressobj()
+
+    def read(self, count: int) -> bytes:
+        """At most that many bytes; none at the end."""
+        while not self.inflate.eof:
+            packed = self.inflate.unconsumed_tail or self.raw.read(1 << 16)
+            out = self.inflate.decompress(packed, count)
+            if out:
+                return out
+            if not packed:
+                raise EOFError("the file is cut off")
+        return b""
+
+
+def _unpacked(name: str, raw: BufferedReader) -> BinaryIO | _Inflated:
+    begin = raw.peek(8)[:8]
+    for magic, what in BINARY.items():
+        if begin.startswith(magic):
+            raise UserError(f"{name}: {what}")
+    if begin[:2] in ZLIB_MAGIC:
+        return _Inflated(raw)
+    if begin[:2] == GZIP_MAGIC:
+        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
+    return raw
 
 
 def _import(
@@ -148,7 +191,7 @@ def _import(
             **options,
         )
     except (EOFError, zlib.error) as error:
-        raise UserError(f"{name}: damaged gzip data: {error}") from error
+        raise UserError(f"{name}: damaged compressed data: {error}") from error
     except (RuntimeError, ValueError, OSError) as error:
         text = str(error)
         raise UserError(
@@ -159,13 +202,17 @@ def _import(
 
 def _sampling(format: str, seen: Mapping[str, Any]) -> Sampling:
     # DAMON's checks are not accesses: there is no share of accesses that was sampled.
-    sampled = None if format == "damon" else min(1.0, seen["observed"] / seen["accesses"])
-    return Sampling(
+    known = format != "damon" and seen["period_known"]
+    sampling = Sampling(
         sampler=format,
-        probability=sampled,
+        probability=min(1.0, seen["observed"] / seen["accesses"]) if known else None,
         samples=seen["samples"],
         error_share=seen["error_share"],
     )
+    if not seen["lost"]:
+        return sampling
+    share = seen["lost"] / (seen["lost"] + seen["samples"])
+    return sampling.model_copy(update={"dropped": seen["lost"], "dropped_share": share})
 
 
 def _tell(summary: Mapping[str, Any], sampling: Sampling) -> None:
@@ -183,8 +230,12 @@ def _tell(summary: Mapping[str, Any], sampling: Sampling) -> None:
         f"{summary['nominal_seconds']:.3g} s when replayed on fast memory)\n"
         f"  uncertainty  {uncertainty}"
     )
-    if summary["no_address"]:
-        say(f"  left out     {summary['no_address']:,} samples without a user-space address")
-    if summary["cached"]:
-        say(f"  left out     {summary['cached']:,} samples that a cache served")
+    for key, (heading, what) in TOLD.items():
+        if summary[key]:
+            say(f"  {heading:<12} {summary[key]:,} {what}")
+    if not summary["period_known"]:
+        say(
+            "  period       1 of each sample, as perf prints it that knows none: heat is relative; "
+            "--period says how many accesses a sample stands for"
+        )
     say(recorded.next_step(Path(summary["workload"])))

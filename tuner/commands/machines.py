@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`tune machines`: lists the machine profiles, or prints one."""
+"""`tune machines`: lists the machines, or prints one."""
 
 from __future__ import annotations
 

@@ -16,7 +16,6 @@ from tuner.commands.run import ALL
 from tuner.compare.cells import Runs
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
-from tuner.errors import as_object
 from tuner.files import write_files
 from tuner.map import cells, page
 from tuner.map.cells import Plan
@@ -26,7 +25,7 @@ from tuner.report import characteristics
 from tuner.report.pictures import png
 from tuner.run import cache, settings
 from tuner.run.trial import Status
-from tuner.terminal import print_json, resumable, say, table
+from tuner.terminal import resumable, table
 
 
 def run(args: Namespace) -> int:
@@ -43,15 +42,7 @@ def run(args: Namespace) -> int:
         for p in found.points
         if p.status in (Status.crashed, Status.timeout)
     ]
-    if args.json:
-        files = {"files": [str(path) for path in written]}
-        print_json(page.content(found) | files | (as_object("\n".join(bad), 1) if bad else {}))
-    else:
-        _show(found)
-        for path in written:
-            say(f"wrote {path}")
-    for message in bad:
-        say(f"tune: error: {message}")
+    compare.tell(args, page.content(found), lambda: _show(found), written, bad)
     return 1 if bad or not any(point.performance for point in found.points) else 0
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from tuner import engine
+from tuner.arguments.options import number
 from tuner.documents import catalog
 from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
 from tuner.errors import UserError, as_object, brief, one_line
-from tuner.options import number
 from tuner.record import process, samplers
 from tuner.record import workload as recorded
 from tuner.record.process import Ended

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tuner import text
 from tuner.errors import UserError, as_object
-from tuner.optimize.recall import recall
+from tuner.experiment.recall import recall
 from tuner.report import page
 from tuner.report.store import default_store
 from tuner.report.tracking import restore

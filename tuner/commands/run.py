@@ -3,27 +3,38 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from tuner import engine
-from tuner.declarations import KnobDecl, PolicyDecl
-from tuner.documents import catalog
-from tuner.emulate import trials
+from tuner.apply import targets
+from tuner.commands import isolated
+from tuner.declarations import KnobDecl, KnobValue, PolicyDecl
+from tuner.documents import catalog, rivals
+from tuner.documents.space import SpaceSpec
+from tuner.emulate import live, trials
 from tuner.errors import UserError, unknown
-from tuner.optimize.checks import OFF, REFERENCES
-from tuner.optimize.loop import run_study
-from tuner.options import DEADLINE_SECONDS, EMULATED_DEADLINE_SECONDS
+from tuner.experiment.checks import OFF, REFERENCES
+from tuner.experiment.loop import run_study
+from tuner.experiment.verify import best_trials
+from tuner.limits import DEADLINE_SECONDS, EMULATED_DEADLINE_SECONDS, FEW, NEIGHBOURS, NONE
 from tuner.report import comparison
 from tuner.report.importance import METHODS
 from tuner.run import isolation, settings
+from tuner.run.isolation import Live
 from tuner.run.settings import Setting
-from tuner.scenario import EMULATED, Scenario
+from tuner.scenario import EMULATED, LIVE, Scenario
+from tuner.study import log
 from tuner.study.request import StudyRequest, StudySummary
 from tuner.study.verdict import Advice
 from tuner.terminal import doing, print_json, resumable, say
+from tuner.text import shell, short
 
 ALL = "all"
+LIVE_WORDS = "--on live --command 'COMMAND' --metric M"
 ALL_GO_ON = "continue with all policies: the same command with --resume"
 
 
@@ -36,7 +47,19 @@ def run(args: Namespace) -> int:
     summary = run_study(request)
     if request.json_output:
         print_json(_object(summary))
+    elif use := _use(summary):
+        if request.isolation is None and request.scenario.simulated:
+            folder = str(Path(request.out) / request.study)
+            say(f"measured on a server first: {shell(['tune', 'verify', folder])} {LIVE_WORDS}")
+        say(f"for a server: {use}")
     return 0 if summary.best_objective is not None else 1
+
+
+def _use(summary: StudySummary) -> str | None:
+    """What comes next if the best configuration is to be used."""
+    if summary.best_config is None or summary.verdict.advice is not Advice.use_best:
+        return None
+    return targets.command(Path(summary.best_config))
 
 
 def _object(summary: StudySummary) -> dict[str, object]:
@@ -58,7 +81,7 @@ def tunable() -> list[PolicyDecl]:
 def _compare(args: Namespace, names: list[str]) -> int:
     """A study per policy, each with the whole budget, and one page over all."""
     if args.space:
-        raise UserError("--space is of one policy; leave it out to tune several")
+        raise UserError("--space applies to one policy; leave it out to tune several")
     requests = [
         study_request(Namespace(**vars(args) | {"policy": name, "name": _name(args.name, name)}))
         for name in names
@@ -79,17 +102,31 @@ def _compare(args: Namespace, names: list[str]) -> int:
     return 1 if verdict.advice is Advice.nothing else 0
 
 
-def _deadline(args: Namespace) -> float:
-    return (
-        EMULATED_DEADLINE_SECONDS
-        if getattr(args, "substrate", None) == EMULATED
-        else DEADLINE_SECONDS
-    )
+def _deadline(args: Namespace, own: Live | None) -> float:
+    if own is not None:
+        return live.deadline(own, args.repeats or Scenario.repeats)
+    emulated = getattr(args, "substrate", None) == EMULATED
+    return EMULATED_DEADLINE_SECONDS if emulated else DEADLINE_SECONDS
 
 
-def _settable(setting: Setting, tuned: list[KnobDecl]) -> list[KnobDecl]:
+def _workers(args: Namespace, own: Live | None) -> int:
+    """Live trials of this host take turns; those of a cluster run on a host each."""
+    if own is None or args.ray_address is not None:
+        return args.workers or len(os.sched_getaffinity(0))
+    if args.workers not in (None, 1):
+        raise UserError(
+            f"--workers: found {args.workers}; one live trial runs at a time on a host. With "
+            "--ray-address they run on several"
+        )
+    return 1
+
+
+def _settable(setting: Setting, own: Live | None, tuned: list[KnobDecl]) -> list[KnobDecl]:
     """Without those that do nothing where trials run, which is said."""
-    unable = trials.not_settable(setting, doing)
+    if own is None:
+        unable = trials.not_settable(setting, doing)
+    else:
+        unable = live.not_settable(own, setting.policy)
     left = [knob.name for knob in tuned if knob.name in unable]
     for reason in dict.fromkeys(unable[name] for name in left):
         names = ", ".join(name for name in left if unable[name] == reason)
@@ -100,8 +137,46 @@ def _settable(setting: Setting, tuned: list[KnobDecl]) -> list[KnobDecl]:
     return tuned
 
 
+def _pinned(space: SpaceSpec, policy: PolicyDecl) -> PolicyDecl:
+    """With what the space pins for defaults, which is said: the study's default is another then."""
+    pinned = catalog.pinned(space, policy)
+    told = [
+        f"{new.name} {short(new.default)} (default {short(old.default)})"
+        for new, old in zip(pinned.knobs, policy.knobs, strict=True)
+        if new.default != old.default
+    ]
+    if told:
+        say(f"tune: pinned, also in what the study calls the default: {', '.join(told)}")
+    return pinned
+
+
 def _name(given: str | None, policy: str) -> str | None:
     return given and f"{given}-{policy}"
+
+
+def starts_of(
+    args: Namespace, policy: PolicyDecl, tuned: Sequence[KnobDecl]
+) -> list[dict[str, KnobValue]]:
+    """The best configurations of the study that --from names. UserError if they are of no use."""
+    folder = log.folder_of(args.start_from, Path(args.out))
+    if not log.exists(folder):
+        raise UserError(log.missing(folder))
+    data = log.load(folder)
+    request = data.header.request
+    if request.policy.name != policy.name:
+        raise UserError(f"--from: study '{request.study}' is of policy {request.policy.name}")
+    from tuner.optimize.optimizer import initial_trials
+
+    known = {knob.name for knob in tuned}
+    others = {knob.name for knob in policy.knobs} - known
+    most = max(1, initial_trials(args.budget) - 1)
+    found = [
+        {name: value for name, value in knobs.items() if name in known}
+        for _, knobs in itertools.islice(best_trials(data, others), most)
+    ]
+    if not found:
+        raise UserError(f"--from: no trial of study '{request.study}' differs from the defaults")
+    return found
 
 
 def study_request(args: Namespace) -> StudyRequest:
@@ -114,18 +189,26 @@ def study_request(args: Namespace) -> StudyRequest:
             f"policy {policy.name} has no knobs to tune; `tune sim --workload {args.workload} "
             f"--policy {policy.name}` runs it"
         )
+    own = live.asked(args, policy) if getattr(args, "substrate", None) == LIVE else None
+    fields = settings.given(args)
+    if own is not None:
+        fields = live.given(fields, resume=args.resume) | {"ratio": live.ratio(own)}
     space = catalog.space(args.space or policy.name).spec
     if space.policy != policy.name:
-        raise UserError(f"space '{args.space}' is of policy {space.policy}, not of {policy.name}")
+        raise UserError(f"space '{args.space}' is for policy {space.policy}, not for {policy.name}")
+    policy = _pinned(space, policy)
     setting = settings.resolve(
         args.workload,
         policy=policy,
         study=args.name,
-        deadline_seconds=args.deadline or _deadline(args),
-        **settings.given(args),
+        deadline_seconds=args.deadline or _deadline(args, own),
+        **fields,
     )
-    setting = trials.on_substrate(setting, doing)
-    tuned = _settable(setting, catalog.tuned_knobs(space, policy))
+    if own is None:
+        setting = trials.on_substrate(setting, doing)
+    else:
+        live.check_objective(own, setting.scenario.objective)
+    tuned = _settable(setting, own, catalog.tuned_knobs(space, policy))
     if setting.placement and (never := policy.never_met(policy.profiled_when, tuned)):
         raise UserError(
             f"--placement: {policy.name} goes by one only with {never}, which is not among what "
@@ -136,10 +219,21 @@ def study_request(args: Namespace) -> StudyRequest:
             f"--held-out-streams: {setting.workload.name} is a recording, which has no other stream"
         )
     declared = engine.policies()
-    confined = isolation.asked(args)
+    confined = own or isolated.asked(args)
     emulated = setting.scenario.substrate == EMULATED
     simulated = isolation.simulates(confined) and not emulated
     references = REFERENCES if simulated else trials.REFERENCES if emulated else (OFF,)
+    starts = starts_of(args, policy, tuned) if getattr(args, "start_from", None) else []
+    able = [p.name for p in tunable() if p.name != policy.name]
+    if args.rivals not in (None, NONE) and not simulated:
+        raise UserError(
+            f"--rivals {args.rivals}: other policies run beside simulated trials only; leave it out"
+        )
+    if args.robust == NEIGHBOURS and not simulated:
+        raise UserError(
+            f"--robust {NEIGHBOURS}: other sizes of fast memory are simulated only; leave it out"
+        )
+    few = rivals.chosen(args.rivals or FEW, able, setting.workload.name) if simulated else []
     return StudyRequest(
         **dict(setting),
         out=str(Path(args.out).absolute()),
@@ -148,11 +242,15 @@ def study_request(args: Namespace) -> StudyRequest:
         tuned=tuned,
         budget=args.budget,
         references=[declared[name] for name in references if name in declared],
-        alternatives=[p for p in tunable() if p.name != policy.name] if simulated else [],
-        explain=not emulated if args.explain is None else args.explain,
+        alternatives=[declared[name] for name in few],
+        rivals=args.rivals,
+        not_run=[name for name in able if name not in few],
+        explain=not (emulated or own) if args.explain is None else args.explain,
+        robust=simulated and args.robust != NONE,
         held_out_streams=args.held_out_streams,
         importance=args.importance,
-        workers=args.workers,
+        workers=_workers(args, own),
+        starts=starts,
         resume=args.resume,
         ray_address=args.ray_address,
         isolation=confined,

@@ -17,14 +17,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tuner import engine, options, ranking
+from tuner import engine, ranking
+from tuner.arguments import options
+from tuner.commands import isolated
 from tuner.declarations import EstimateDecl
 from tuner.documents.machine import MachineSpec
 from tuner.emulate.trials import runner_in
 from tuner.errors import UserError, brief, unknown
 from tuner.objective import OBJECTIVES
-from tuner.run import isolation, settings, streams
-from tuner.run.pool import open_pool, results_of
+from tuner.run import settings, streams
+from tuner.run.pool import results_of
+from tuner.run.pools import open_pool
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import EMULATED
@@ -154,7 +157,7 @@ def _run(
 ) -> dict[tuple[int, str], TrialResult]:
     """The results of all policies in all cases, by number of the case and policy. None: the machine
     as it is."""
-    runner = runner_in(isolation.asked(args))
+    runner = runner_in(isolated.asked(args))
     for setting in all_settings:  # some manage huge pages, whose streams are others
         streams.prepare(setting.stream())
     wanted = list(itertools.product(range(len(cases)), all_settings))

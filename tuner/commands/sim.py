@@ -15,19 +15,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner import engine, options
+from tuner import engine
+from tuner.arguments import options
+from tuner.commands import isolated
+from tuner.compare import transfer
 from tuner.declarations import KnobDecl, KnobValue, PolicyDecl
 from tuner.documents.loader import LARGEST
 from tuner.emulate import trials
 from tuner.errors import UserError, as_object, brief, unknown
 from tuner.files import write_atomically
 from tuner.objective import OBJECTIVES
-from tuner.run import isolation, settings, streams
+from tuner.run import settings, streams
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
-from tuner.scenario import Scenario, flag, label
+from tuner.scenario import Scenario
 from tuner.study import best as best_file
+from tuner.study import replay
 from tuner.study.best import BestConfiguration
+from tuner.study.replay import Replay
 from tuner.terminal import doing, print_json, progress, say, table
 
 
@@ -38,7 +43,7 @@ def run(args: Namespace) -> int:
         return sensitivity.run(args)
     recorded = best_file.read(Path(args.config)) if args.config else None
     setting, trial = _trial(args, recorded)
-    confined = isolation.asked(args)
+    confined = isolated.asked(args)
     if setting.sampling and setting.sampling.missing:
         name = f"{trial.workload} ({trial.scenario.input})"
         say(f"tune: warning: {name} was {setting.sampling.describe()}")
@@ -60,19 +65,19 @@ def run(args: Namespace) -> int:
             result = trials.runner_in(confined)(trial)
     if result.status is not Status.success:
         if args.json:
-            print_json(_object(trial, result, recorded, None, None))
+            print_json(_object(trial, result, recorded, None))
         say(f"tune: error: the simulation ended: {result.status}: {result.error}")
         return 1
     if args.series:
         _write_series(Path(args.series), result.series)
-    verdict, reproduced, code = _verdict(setting, trial, recorded, result)
+    found = replay.replay(setting, trial, recorded, result) if recorded else None
     if args.json:
-        print_json(_object(trial, result, recorded, verdict, reproduced))
-        return code
-    _show(trial, result)
-    if verdict:
-        print(f"\n{verdict}")
-    return code
+        print_json(_object(trial, result, recorded, found))
+    else:
+        _show(trial, result)
+        if found:
+            print(f"\n{found.text}")
+    return 1 if found and found.defect else 0
 
 
 def _trial(args: Namespace, recorded: BestConfiguration | None) -> tuple[Setting, Trial]:
@@ -88,37 +93,20 @@ def _trial(args: Namespace, recorded: BestConfiguration | None) -> tuple[Setting
         deadline_seconds=args.deadline,
         **fields | settings.given(args),
     )
-    if recorded and (differences := _elsewhere(setting.scenario, recorded.scenario)):
+    if recorded and (differences := replay.elsewhere(setting, recorded)):
         say(
             "tune: warning: the configuration was tuned elsewhere, for "
-            f"{', '.join(differences)}; what it gained there says nothing about here"
+            f"{', '.join(differences)}; what it gained there says nothing about here. "
+            f"{transfer.sentence(setting.scenario, recorded)}"
         )
     setting = trials.on_substrate(setting, doing)
-    knobs = _knobs(args.config, recorded) if recorded else {}
+    knobs = replay.knobs_of(args.config, recorded) if recorded else {}
     knobs |= parse_knobs(args.set, policy)
     resolved, defaults = engine.resolve(policy.name, knobs), engine.resolve(policy.name, {})
     for name, reason in trials.not_settable(setting, doing).items():
         if resolved[name] != defaults[name]:
             say(f"tune: warning: {name}={resolved[name]} does nothing there: {reason}")
     return setting, setting.trial(0, resolved)
-
-
-def _knobs(file: str, recorded: BestConfiguration) -> dict[str, KnobValue]:
-    """UserError naming the file if its policy does not take them."""
-    try:
-        return engine.resolve(recorded.scenario.policy, dict(recorded.knobs))
-    except UserError as error:
-        raise UserError(f"{file}: knobs: {brief(str(error), 500)}") from error
-
-
-def _elsewhere(asked: Scenario, recorded: Scenario) -> list[str]:
-    """The conditions that results depend on and that are not those of the configuration's study."""
-    here, there = asked.comparable(), recorded.comparable()
-    return [
-        f"{flag(name)} {there[name]} instead of {here[name]}"
-        for name in there
-        if there[name] != here[name]
-    ]
 
 
 def parse_knobs(assignments: Sequence[str], policy: PolicyDecl) -> dict[str, KnobValue]:
@@ -157,60 +145,13 @@ def _value(knob: KnobDecl, text: str) -> KnobValue:
     return text
 
 
-def _verdict(
-    setting: Setting, trial: Trial, recorded: BestConfiguration | None, result: TrialResult
-) -> tuple[str | None, bool | None, int]:
-    """One paragraph on the recorded objective, whether it came out again (None if something else
-    was run), and the exit code."""
-    if recorded is None:
-        return None, None, 0
-    if differences := _differences(setting, trial, recorded):
-        text = "nothing to reproduce: this run is not the recorded one, but with "
-        return text + ", ".join(differences), None, 0
-    then, now = recorded.objective.value, result.objective
-    name = recorded.scenario.objective
-    unit = OBJECTIVES[name].unit
-    if then == now:
-        return f"reproduced exactly: {name} {then!r} {unit}", True, 0
-    reasons = best_file.changes_since(recorded)
-    values = f"recorded {then!r} {unit}, reproduced {now!r} {unit}"
-    if reasons:
-        text = f"not the recorded objective ({values}), because:\n  " + "\n  ".join(reasons)
-        return text, False, 0
-    text = f"NOT REPRODUCED although nothing has changed: {values}; please report this"
-    return text, False, 1
-
-
-def _differences(setting: Setting, trial: Trial, recorded: BestConfiguration) -> list[str]:
-    """What was asked for that is not as recorded. A document that has moved is the same."""
-    asked, before = trial.scenario.plain(), recorded.scenario.plain()
-    found = []
-    for name, then in before.items():
-        now, also = asked[name], ""
-        if name in ("workload", "machine") and now != then and label(now) == label(then):
-            fingerprint = getattr(setting, name).fingerprint()
-            if fingerprint == getattr(recorded.provenance.fingerprints, name):
-                continue
-            also = ", with another content"
-        if now != then:
-            found.append(f"{flag(name)} {now} (recorded: {then}{also})")
-    if (built := recorded.provenance.emulated) and built != trial.emulated:
-        found.append(f"an emulated machine of {trial.emulated} (recorded: {built})")
-    knobs = engine.resolve(trial.scenario.policy, dict(recorded.knobs))
-    return found + [
-        f"{name} {value} (recorded: {knobs[name]})"
-        for name, value in trial.knobs.items()
-        if value != knobs[name]
-    ]
-
-
 def _object(
     trial: Trial,
     result: TrialResult,
     recorded: BestConfiguration | None,
-    verdict: str | None,
-    reproduced: bool | None,
+    found: Replay | None,
 ) -> dict[str, Any]:
+    reproduced = found.same if found else None
     same = recorded is not None and reproduced is not None
     return {
         **trial.scenario.plain(),
@@ -218,7 +159,7 @@ def _object(
         "objective_name": trial.scenario.objective,
         "recorded_objective": recorded.objective.value if recorded and same else None,
         "reproduced": reproduced,
-        "verdict": verdict,
+        "verdict": found.text if found else None,
         **result.model_dump(exclude={"study", "number", "error"}, mode="json"),
         **(as_object(result.error, 1) if result.error else {}),
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 from tuner import engine
 from tuner.commands import repair
 from tuner.errors import UserError, as_object
-from tuner.optimize.recall import remake
+from tuner.experiment.recall import remake
 from tuner.report import archive
 from tuner.report.store import default_store
 from tuner.terminal import print_json, say

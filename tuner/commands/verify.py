@@ -3,21 +3,28 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tuner.apply import targets
+from tuner.arguments.options import LIVE_OPTIONS
 from tuner.commands import repair
-from tuner.emulate import trials
+from tuner.declarations import PolicyDecl
+from tuner.emulate import live
+from tuner.emulate.trials import runner_in
 from tuner.errors import UserError
+from tuner.experiment import verify
+from tuner.experiment.recall import remake
+from tuner.experiment.verify import Plan
 from tuner.files import write_files
-from tuner.optimize import verify
-from tuner.optimize.recall import remake
-from tuner.optimize.verify import Plan
 from tuner.report.pictures import png
 from tuner.report.store import default_store
 from tuner.report.verification import draw
-from tuner.run import pool
+from tuner.run import pools
+from tuner.run.isolation import Live
+from tuner.scenario import LIVE
 from tuner.study import best as best_file
 from tuner.study import log
 from tuner.study.best import BestConfiguration
@@ -26,9 +33,10 @@ from tuner.study.log import StudyData, folder_of, missing
 from tuner.study.verdict import Verdict
 from tuner.study.verified import BEST, COLUMNS, FILE, PICTURE, Verified, rows, sentences
 from tuner.terminal import GO_ON, doing, print_json, progress, resumable, say, table
+from tuner.text import shell
 
 DIFFERS = 3
-"""Exit code: the machine advises something else than the simulation."""
+"""Exit code: the real kernel advises something else than the simulation."""
 
 
 def run(args: Namespace) -> int:
@@ -37,19 +45,26 @@ def run(args: Namespace) -> int:
     if not log.exists(folder):
         raise UserError(missing(folder))
     data = log.load(folder)
+    own = _live(args, data.header.request.policy)
     plan = verify.plan(
         data,
         top=args.top,
         layouts=args.layouts,
         deadline=args.deadline,
         note=doing,
+        own_command=own,
     )
     count = len(plan.candidates) * plan.layouts
-    workers = pool.open_pool(trials.run, workers=min(args.workers, count))
+    machines = args.workers or len(os.sched_getaffinity(0))
+    workers = pools.open_pool(runner_in(own), workers=1 if own else min(machines, count))
+    kept = f"stopped: each run is kept; {GO_ON}"
+    if own is not None:
+        kept = "stopped: live runs are not kept; the same command begins anew"
+        say(f"tune: note: {live.as_it_is()}")
     try:
         with (
-            resumable(lambda: f"stopped: each run is kept; {GO_ON}"),
-            progress(f"{count} runs on {plan.setting.emulated}") as update,
+            resumable(lambda: kept),
+            progress(f"{count} runs on {plan.machine}") as update,
         ):
             verify.measure(plan, workers, update)
     finally:
@@ -69,9 +84,33 @@ def run(args: Namespace) -> int:
             print(sentence)
         for path in written:
             say(f"wrote {path}")
+        if (best := folder / BEST) in written and (use := targets.command(best)):
+            say(f"for a server: {use}")
+        if plan.live is not None:
+            say(f"to search on from there: {_search(plan.live, data)}")
     if all(candidate.mean is None for candidate in found.candidates):
         return 1
     return 0 if found.holds in (True, None) else DIFFERS
+
+
+def _live(args: Namespace, policy: PolicyDecl) -> Live | None:
+    """The command to be measured live, if one is."""
+    if args.substrate == LIVE:
+        if args.workers not in (None, 1):
+            raise UserError(f"--workers: found {args.workers}; one live trial runs at a time")
+        return live.asked(args, policy)
+    for name, dest in {"--command": "trial_command", "--metric": "metric", **LIVE_OPTIONS}.items():
+        if getattr(args, dest, None):
+            raise UserError(f"{name}: is of --on {LIVE}")
+    return None
+
+
+def _search(own: Live, data: StudyData) -> str:
+    """The live study that begins with what the simulated one has found."""
+    scenario = data.header.request.scenario
+    words = ["tune", "run", "--workload", scenario.workload, "--policy", scenario.policy]
+    words += ["--on", LIVE, "--from", str(data.directory), "--objective", scenario.objective]
+    return shell([*words, *own.command_line()])
 
 
 def _verdict(data: StudyData) -> Verdict | None:
@@ -105,7 +144,8 @@ def _configuration(found: Verified, plan: Plan, data: StudyData) -> BestConfigur
     """The winner's, with its objective on the machine's first layout."""
     place = next(i for i, each in enumerate(found.candidates) if each.trial == found.winner)
     default = next(i for i, each in enumerate(found.candidates) if each.trial == 0)
-    request = data.header.request.model_copy(update={"emulated": found.emulated})
+    measured = {"isolation": plan.live} if plan.live else {"emulated": found.emulated}
+    request = data.header.request.model_copy(update=measured)
     return BestConfiguration.of(
         request,
         plan.trial(place, 0, found.winner or 0),

@@ -4,7 +4,7 @@ pages of one size, at its defaults or tuned."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -12,15 +12,16 @@ from tuner import text
 from tuner.declarations import KnobValue, PolicyDecl
 from tuner.documents.workload import BASE_PAGE_BYTES
 from tuner.errors import UserError, brief
+from tuner.experiment.checks import BOUND, OFF
+from tuner.experiment.jobs import Job, Result, Study, StudyResult, key_of, study, trials
 from tuner.model import Model, content_hash
-from tuner.optimize.checks import BOUND, OFF
-from tuner.optimize.jobs import Job, Result, Study, StudyResult, key_of, study, trials
 from tuner.run import settings
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import options
 
-BOUNDS = ("all-fast", "offline-optimal", BOUND)
+FASTEST = "all-fast"
+BOUNDS = (FASTEST, "offline-optimal", BOUND)
 """Shown beside the policies: all memory fast; the best schedule and the best placement, known in
 advance."""
 
@@ -92,6 +93,12 @@ class Comparison:
     cells: list[Cell]
 
     @property
+    def bounds(self) -> list[Row]:
+        """Those that are there, with the pages of the base."""
+        own = (Row(policy=name, page_bytes=self.base.page_bytes) for name in BOUNDS)
+        return [row for row in own if row in self.rows]
+
+    @property
     def searches(self) -> dict[str, Any] | None:
         """What tuned rows are of; None if there are none."""
         return {"trials": self.budget, "ratio": self.tune_ratio} if self.budget else None
@@ -121,11 +128,13 @@ def plan(
     deadline: float,
     name: str | None,
     given: Mapping[str, Any],
+    fitted: Callable[[Setting], Setting] = lambda setting: setting,
 ) -> Comparison:
     """UserError for what does not exist or does not fit.
 
     Policies come with the size of their pages in bytes; `given` may set one for all. References
     stand beside them with pages of each size, and start in the fast tier as those of a study do.
+    `fitted` makes a cell's setting one that its substrate can run.
     """
     if budget and not any(policy.knobs for policy, _ in policies):
         raise UserError("--tuned: none of the policies has knobs; leave it out")
@@ -138,7 +147,8 @@ def plan(
     ]
     if asked := given.get("page_bytes"):
         policies = [(policy, asked) for policy, _ in policies]
-    rows = _rows(policies, base_bytes, tuned=bool(budget))
+    bounds = [name for name in BOUNDS if name in references]
+    rows = _rows(policies, base_bytes, bounds, tuned=bool(budget))
     declared = {policy.name: policy for policy, _ in policies} | dict(references)
     cells: dict[str, list[Cell]] = {}
     shared: dict[str, Any] = {"study": "compare", "deadline_seconds": deadline}
@@ -149,10 +159,10 @@ def plan(
             if row.reference:
                 own["start"] = "fast"
             setting = settings.resolve(workload, policy=declared[row.policy], **shared, **own)
-            found += (Cell(_label(setting), row, _at(setting, ratio)) for ratio in ratios)
+            found += (Cell(_label(setting), row, fitted(_at(setting, ratio))) for ratio in ratios)
         label = found[0].workload
         if label in cells:
-            raise UserError(f"--workloads: '{label}' is there twice")
+            raise UserError(f"--workloads: '{label}' is given twice")
         cells[label] = found
     every = [cell for found in cells.values() for cell in found]
     comparison = Comparison(
@@ -177,11 +187,17 @@ def _ratio(option: str, ratio: str) -> str:
         raise UserError(f"{option}: found '{brief(ratio)}'; {error}") from error
 
 
-def _rows(policies: Sequence[tuple[PolicyDecl, int]], base_bytes: int, *, tuned: bool) -> list[Row]:
+def _rows(
+    policies: Sequence[tuple[PolicyDecl, int]],
+    base_bytes: int,
+    bounds: Sequence[str],
+    *,
+    tuned: bool,
+) -> list[Row]:
     """The bounds, the policies, and first-touch; then the references with pages of other sizes."""
 
     def references(size: int) -> list[Row]:
-        return [Row(policy=name, page_bytes=size) for name in (*BOUNDS, OFF)]
+        return [Row(policy=name, page_bytes=size) for name in (*bounds, OFF)]
 
     rows = []
     for policy, size in policies:
@@ -190,8 +206,8 @@ def _rows(policies: Sequence[tuple[PolicyDecl, int]], base_bytes: int, *, tuned:
             rows.append(Row(policy=policy.name, page_bytes=size, tuned=True))
     sizes = sorted({row.page_bytes for row in rows} - {base_bytes})
     others = [row for size in sizes for row in references(size)]
-    *bounds, off = references(base_bytes)
-    return list(dict.fromkeys([*bounds, *rows, off, *others]))
+    *above, off = references(base_bytes)
+    return list(dict.fromkeys([*above, *rows, off, *others]))
 
 
 def _label(setting: Setting) -> str:

@@ -12,8 +12,8 @@ from statistics import geometric_mean
 from tuner import ranking
 from tuner.compare.cells import Cell, Comparison, Place, Row, Runs
 from tuner.declarations import KnobValue
+from tuner.experiment.jobs import objective_of
 from tuner.objective import OBJECTIVES
-from tuner.optimize.jobs import objective_of
 from tuner.run.trial import Status
 from tuner.scenario import Scenario
 from tuner.study.verdict import interval

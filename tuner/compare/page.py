@@ -10,14 +10,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from tuner import engine, ranking, text
+from tuner import engine, pages, ranking, text
+from tuner.compare.cells import FASTEST
 from tuner.compare.earlier import conditions
 from tuner.compare.figures import METRICS, Figure, Figures, Line, Measured
-from tuner.compare.tables import bests, costs, gains, many, markdown_table, speeds, summary
+from tuner.compare.tables import bests, costs, gains, many, speeds, summary
+from tuner.experiment.checks import BOUND
+from tuner.experiment.loop import everything_fits
 from tuner.objective import OBJECTIVES
-from tuner.optimize.checks import BOUND
-from tuner.optimize.loop import everything_fits
 from tuner.run.trial import Status
+from tuner.scenario import EMULATED
 from tuner.text import page_size
 
 T = TypeVar("T")
@@ -37,18 +39,24 @@ def _reading(figures: Figures) -> Iterator[str]:
         f"performance ({', '.join(objectives)}) over {comparison.base.policy} with "
         f"{page_size(comparison.base.page_bytes)} pages; higher is better"
     )
+    emulated = any(cell.setting.scenario.substrate == EMULATED for cell in comparison.cells)
+    seeds, chance = ("layouts of memory", "layout") if emulated else ("sampling seeds", "sampling")
+    if emulated:
+        yield "measured on the emulated machine, whose kernel is Linux: docs/emulated.md"
     if comparison.seeds == 1:
-        yield "one run each, so that nothing tells how far chance in sampling reaches"
+        yield f"one run each, so that nothing tells how far chance in {chance} reaches"
     else:
         yield (
-            f"means over {comparison.seeds} sampling seeds; ± is half of a 95 % interval, about "
-            "chance in sampling alone; references sample nothing and run once"
+            f"means over {comparison.seeds} {seeds}; ± is half of a 95 % interval, about "
+            f"chance in {chance} alone; references sample nothing and run once"
         )
-    yield (
-        f"all-fast is the upper bound; offline-optimal and {BOUND} are oracles: the one plays the "
-        "best schedule of moves that it finds, the other places the hottest pages of the whole run "
-        "once, which a policy that follows changes may beat"
-    )
+    yield from _all_fast(figures)
+    if any(row.policy == BOUND for row in comparison.bounds):
+        yield (
+            f"offline-optimal and {BOUND} are oracles: the first plays the best schedule of moves "
+            "that it finds, the second places the hottest pages of the whole run once, which a "
+            "policy that follows changes may beat"
+        )
     sizes = {row.page_bytes for row in comparison.rows} - {comparison.base.page_bytes}
     for size in sorted(sizes):
         names = [
@@ -83,6 +91,36 @@ def _reading(figures: Figures) -> Iterator[str]:
             yield f"order at {ratio}, defaults against tuned: Kendall's tau {tau:.2f}"
 
 
+MOST_PLACES = 3
+"""That are named of a longer list."""
+
+
+def _all_fast(figures: Figures) -> Iterator[str]:
+    """Whether it is an upper bound: both tiers together have more bandwidth than the fast one."""
+    ahead: list[str] = []
+    for ratio in figures.comparison.ratios:
+        lines = figures.table(ratio)
+        bounds = {line.row.page_bytes: line.figures for line in lines if line.row.policy == FASTEST}
+        if not bounds:
+            return
+        ahead += [
+            f"{line.row.name} on {workload} at {ratio}"
+            for line in lines
+            for workload, bound in bounds.get(line.row.page_bytes, {}).items()
+            if bound
+            and (found := line.figures[workload])
+            and ranking.order(found.value, bound.value, ranking.NOISE) > 0
+        ]
+    if not ahead:
+        yield f"{FASTEST} has everything in fast memory, an upper bound: nothing is ahead of it"
+        return
+    more = f" and {len(ahead) - MOST_PLACES} more" if len(ahead) > MOST_PLACES else ""
+    yield (
+        f"{FASTEST} has everything in fast memory and is no upper bound here; ahead of it: "
+        f"{'; '.join(ahead[:MOST_PLACES])}{more}"
+    )
+
+
 def _warnings(figures: Figures) -> Iterator[str]:
     settings = {cell.workload: cell.setting for cell in figures.comparison.cells}
     specs = {name: one.workload.inputs[one.scenario.input] for name, one in settings.items()}
@@ -92,7 +130,7 @@ def _warnings(figures: Figures) -> Iterator[str]:
         if spec.sampling:
             yield f"{name} was {spec.sampling.describe()}"
     fits = [everything_fits(cell.setting) for cell in figures.comparison.cells]
-    yield from dict.fromkeys(advice.removeprefix("note: ") for advice in fits if advice)
+    yield from dict.fromkeys(advice for advice in fits if advice)
 
 
 def _missing(figures: Figures) -> Iterator[str]:
@@ -265,37 +303,41 @@ def json_text(figures: Figures) -> str:
 
 
 def markdown(figures: Figures, picture: str) -> str:
-    comparison = figures.comparison
-    lines = [f"# {comparison.name}", "", *(f"- {note}" for note in notes(figures)), ""]
-    lines += [f"![Performance of all policies]({picture})"]
-    for ratio in comparison.ratios:
-        lines += ["", f"## {ratio}", ""]
-        if many(figures):
-            lines += [*markdown_table(summary(figures, ratio)), ""]
-            lines += [*markdown_table(bests(figures, ratio)), ""]
-            lines += [f"### Performance over {comparison.base.policy}, {ratio}", ""]
-        lines += markdown_table(speeds(figures, ratio))
-        if comparison.budget and not many(figures):
-            lines += ["", f"### Default and tuned, {ratio}", ""]
-            lines += markdown_table(gains(figures, ratio))
-        lines += ["", f"### What tiering does and takes, {ratio}", ""]
-        lines += markdown_table(costs(figures, ratio))
+    comparison, wide = figures.comparison, many(figures)
+    both = bool(comparison.budget) and not wide
+    return pages.page(
+        "compare.md",
+        name=comparison.name,
+        notes=notes(figures),
+        picture=picture,
+        many=wide,
+        base=comparison.base.policy,
+        ratios=[
+            {
+                "ratio": ratio,
+                "summary": summary(figures, ratio) if wide else None,
+                "bests": bests(figures, ratio) if wide else None,
+                "speeds": speeds(figures, ratio),
+                "gains": gains(figures, ratio) if both else None,
+                "costs": costs(figures, ratio),
+            }
+            for ratio in comparison.ratios
+        ],
+        changes=_changes(figures),
+        builds=text.engine_builds("cell", (found.build for found in figures.measured)),
+    )
+
+
+def _changes(figures: Figures) -> dict[str, str]:
+    """What tuning changed, by policy and workload; of many workloads where it was the best. A
+    search is of one ratio, and its knobs are those of every ratio."""
     changed = [found for found in figures.measured if found.knobs]
     if many(figures):
-        best = [figures.best(ratio, tuned=True) for ratio in comparison.ratios]
+        best = [figures.best(ratio, tuned=True) for ratio in figures.comparison.ratios]
         rows = {(name, line.row) for found in best for name, line in found.items()}
         changed = [found for found in changed if (found.workload, found.row) in rows]
-    if changed:
-        which = ", where it was the best" if many(figures) else ""
-        lines += ["", f"## What tuning changed{which}", "", *_changes(changed)]
-    lines += ["", text.engine_builds("cell", (found.build for found in figures.measured))]
-    return "\n".join(lines) + "\n"
-
-
-def _changes(changed: Sequence[Measured]) -> list[str]:
-    """A search is of one ratio, and its knobs are those of every ratio."""
     said: dict[str, str] = {}
     for found in changed:
         knobs = ", ".join(f"`{name}` {value}" for name, value in (found.knobs or {}).items())
         said.setdefault(f"{found.row.untuned.name} on {found.workload}", knobs)
-    return [f"- {where}: {knobs}" for where, knobs in said.items()]
+    return said

@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from tuner.compare.cells import BOUNDS, Row
+from tuner.compare.cells import Row
 from tuner.compare.figures import Figure, Figures, Line
 from tuner.compare.tables import MEAN
-from tuner.optimize.checks import BOUND
+from tuner.experiment.checks import BOUND
 from tuner.report.pictures import COLOURS
 from tuner.text import page_size
 
@@ -55,7 +55,7 @@ def draw(figures: Figures) -> Picture:
     label = f"performance over {base.policy}, {page_size(base.page_bytes)} pages"
     picture.supylabel(label, fontsize=9)
     picture.legend(
-        handles=_legend(bars),
+        handles=_legend(bars, comparison.bounds),
         loc="outside lower center",
         ncols=max(2, int(width / 1.7)),
         fontsize=8,
@@ -81,7 +81,6 @@ def _panel(
     bars: Sequence[Row],
     groups: Sequence[str],
 ) -> None:
-    base = figures.comparison.base
     drawn = [1.0]
     for number, group in enumerate(groups):
         for i, row in enumerate(bars):
@@ -92,11 +91,12 @@ def _panel(
                 axes.bar(x, found.value - 1, 0.74 / len(bars), bottom=1, zorder=2, **style)
                 axes.errorbar(x, found.value, spread, color="#222222", capsize=2, lw=1, zorder=3)
                 drawn += [found.value + spread, max(found.value - spread, found.value / 2)]
-        for name, dashes in DASHES.items():
-            row = Row(policy=name, page_bytes=base.page_bytes)
+        for row in figures.comparison.bounds:
             if found := _of(table[row], group):
                 ends = (number - 0.44, number + 0.44)
-                axes.hlines(found.value, *ends, colors="black", linestyles=dashes, lw=1.3)
+                axes.hlines(
+                    found.value, *ends, colors="black", linestyles=DASHES[row.policy], lw=1.3
+                )
                 drawn.append(found.value)
     low, high = min(drawn), max(drawn)
     if high > LINEAR * low:
@@ -146,15 +146,13 @@ def _heat(figures: Figures, groups: Sequence[str]) -> Picture:
 def _by_mean(figures: Figures, tables: Mapping[str, Mapping[Row, Line]], tuned: bool) -> list[Row]:
     """The bounds, and below them the policies by the mean over ratios."""
     comparison = figures.comparison
-    size = comparison.base.page_bytes
-    bounds = [Row(policy=name, page_bytes=size) for name in BOUNDS]
     rows = [row for row in comparison.rows if not row.reference and row.tuned == tuned]
 
     def mean(row: Row) -> float:
         means = [table[row].mean for table in tables.values()]
         return sum(math.log(found.value) for found in means if found)
 
-    return [*bounds, *sorted(rows, key=mean, reverse=True)]
+    return [*comparison.bounds, *sorted(rows, key=mean, reverse=True)]
 
 
 def _cells(axes: Axes, rows: Sequence[Sequence[Figure | None]]) -> Any:
@@ -191,10 +189,11 @@ def _style(row: Row, bars: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _legend(bars: Sequence[Row]) -> list[Any]:
+def _legend(bars: Sequence[Row], bounds: Sequence[Row]) -> list[Any]:
     from tuner.report.drawing import Line2D, Patch
 
     handles: list[Any] = [Patch(label=row.name, **_style(row, bars)) for row in bars]
-    for name, dashes in DASHES.items():
-        handles.append(Line2D([], [], color="black", linestyle=dashes, lw=1.3, label=name))
+    for row in bounds:
+        style = DASHES[row.policy]
+        handles.append(Line2D([], [], color="black", linestyle=style, lw=1.3, label=row.policy))
     return handles

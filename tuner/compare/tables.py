@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The tables of a comparison: columns, where '>' sets one to the right, and rows."""
+"""The tables of a comparison."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, geometric_mean
 
-from tuner.compare.cells import BOUNDS, Row
 from tuner.compare.figures import Figure, Figures, Line, Measured
-from tuner.errors import one_line
+from tuner.pages import Table
 from tuner.run.trial import Status
 from tuner.text import change
 
@@ -17,9 +16,6 @@ MEAN = "geometric mean"
 
 MOST_ACROSS = 5
 """Workloads of a table that has every figure. Those of more have means, and leave out intervals."""
-
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]
-"""Columns, where '>' sets one to the right, and rows."""
 
 
 def many(figures: Figures) -> bool:
@@ -67,8 +63,7 @@ def _worst(line: Line) -> str:
 def bests(figures: Figures, ratio: str) -> Table:
     """The best policy on each workload, beside the bounds."""
     lines = {line.row: line for line in figures.table(ratio)}
-    size = figures.comparison.base.page_bytes
-    bounds = [lines[Row(policy=name, page_bytes=size)] for name in BOUNDS]
+    bounds = [lines[row] for row in figures.comparison.bounds]
     kinds = [False, True] if figures.comparison.budget else [False]
     found = [figures.best(ratio, tuned=tuned) for tuned in kinds]
 
@@ -84,7 +79,7 @@ def bests(figures: Figures, ratio: str) -> Table:
         for workload in figures.comparison.workloads
     ]
     names = ["best tuned" if tuned else "best default" for tuned in kinds]
-    return [ratio, *names, *(f">{name}" for name in BOUNDS)], rows
+    return [ratio, *names, *(f">{line.row.policy}" for line in bounds)], rows
 
 
 def speeds(figures: Figures, ratio: str) -> Table:
@@ -177,12 +172,3 @@ def _gain(figure: Figure) -> str:
     if figure.half_width is None:
         return change(figure.value - 1)
     return f"{100 * (figure.value - 1):+.1f} ± {100 * figure.half_width:.1f} %"
-
-
-def markdown_table(table: Table) -> list[str]:
-    """As lines of Markdown, whatever the cells hold."""
-    columns, rows = table
-    rows = [[one_line(cell).replace("|", "\\|") for cell in row] for row in rows]
-    names = [column.removeprefix(">") for column in columns]
-    rule = ["---:" if column.startswith(">") else "---" for column in columns]
-    return [f"| {' | '.join(cells)} |" for cells in (names, rule, *rows)]

@@ -29,7 +29,8 @@ from tuner.documents.document import Document
 from tuner.documents.loader import Key
 from tuner.documents.machine import Based, CurvesSpec, MachineSpec, TierSpec, over
 from tuner.documents.reading import is_file, read_text
-from tuner.documents.space import KnobRange, SpaceSpec
+from tuner.documents.space import SpaceSpec
+from tuner.documents.space import problems as space_problems
 from tuner.documents.workload import InputSpec, WorkloadSpec
 from tuner.errors import UserError, brief, nearest, one_line, unknown
 from tuner.files import shipped
@@ -147,7 +148,7 @@ def curves(name: str) -> Entry[CurvesSpec]:
 def space(name: str) -> Entry[SpaceSpec]:
     """A policy's space, checked against the policy's declarations."""
     document, entry = _load(Kind.space, name, SpaceSpec)
-    _raise(document, _check_space(entry.spec, engine.policies()))
+    _raise(document, space_problems(entry.spec, engine.policies()))
     return entry
 
 
@@ -167,12 +168,25 @@ def tuned_knobs(space: SpaceSpec, policy: PolicyDecl) -> list[KnobDecl]:
     """The declarations of the tuned knobs with the space's ranges, in the space's order."""
     tuned = []
     for name, limits in space.knobs.items():
+        if limits.value is not None:
+            continue
         declared = policy.knob(name)
         if declared is None:
             raise UserError(f"space of {space.policy}: no knob '{name}'")
         changes = limits.model_dump(exclude_none=True)
         tuned.append(declared.model_copy(update=changes))
     return tuned
+
+
+def pinned(space: SpaceSpec, policy: PolicyDecl) -> PolicyDecl:
+    """The policy with the values that the space pins for its defaults."""
+    knobs = []
+    for knob in policy.knobs:
+        limits = space.knobs.get(knob.name)
+        if limits is not None and limits.value is not None:
+            knob = knob.model_copy(update={"default": _typed(knob, limits.value)})
+        knobs.append(knob)
+    return policy.model_copy(update={"knobs": knobs})
 
 
 def starts(space: SpaceSpec, policy: PolicyDecl) -> list[dict[str, KnobValue]]:
@@ -384,103 +398,3 @@ def _wrong_type(declared: ParameterDecl, value: ParameterValue) -> str | None:
     if type(value) is kind or (kind is float and type(value) is int):
         return None
     return _KINDS[kind]
-
-
-def _check_space(spec: SpaceSpec, policies: Mapping[str, PolicyDecl]) -> Iterator[tuple[Key, str]]:
-    policy = policies.get(spec.policy)
-    if policy is None:
-        yield (
-            ("policy",),
-            f"no policy '{brief(spec.policy)}'{nearest(spec.policy, policies)} "
-            f"(known: {_listed(policies)})",
-        )
-        return
-    declared = {knob.name: knob for knob in policy.knobs}
-    for name, limits in spec.knobs.items():
-        if name not in declared:
-            yield (
-                ("knobs", name),
-                f"policy {policy.name} has no knob '{name}'{nearest(name, declared)} "
-                f"(known: {_listed(declared)})",
-            )
-            continue
-        knob = declared[name]
-        yield from _check_range(knob, limits)
-        condition = knob.condition
-        if condition and condition.parent not in spec.knobs:
-            fixed = declared[condition.parent].default
-            if fixed not in condition.values:
-                yield (
-                    ("knobs", name),
-                    f"acts only while {condition.parent} is one of {condition.values}, but that is "
-                    f"not tuned and stays {fixed!r}; tune it too, or drop this knob",
-                )
-
-    for number, start in enumerate(spec.starts):
-        for name, value in start.items():
-            at: Key = ("starts", number, name)
-            if name not in spec.knobs:
-                yield at, f"'{name}' is not tuned{nearest(name, spec.knobs)}"
-            elif name in declared:
-                narrowed = spec.knobs[name].model_dump(exclude_none=True)
-                problem = _illegal(declared[name].model_copy(update=narrowed), value)
-                if problem:
-                    yield at, f"found {brief(repr(value))}; {problem}"
-
-
-def _illegal(knob: KnobDecl, value: KnobValue) -> str | None:
-    """Why the knob cannot have the value."""
-    if knob.type == "boolean":
-        return None if isinstance(value, bool) else "must be true or false"
-    if knob.type == "choice":
-        return None if value in knob.choices else f"must be one of {', '.join(knob.choices)}"
-    assert knob.min is not None and knob.max is not None
-    kinds = (int,) if knob.type == "integer" else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds):
-        return f"must be {'an integer' if knob.type == 'integer' else 'a number'}"
-    low, high = knob.min, knob.max
-    return None if low <= value <= high else f"must be from {low:g} to {high:g}"
-
-
-def _check_range(knob: KnobDecl, limits: KnobRange) -> Iterator[tuple[Key, str]]:
-    at: Key = ("knobs", knob.name)
-    if knob.type in ("integer", "real"):
-        if limits.choices is not None:
-            yield (*at, "choices"), f"{knob.name} is a number; use min and max"
-        assert knob.min is not None and knob.max is not None
-        low = knob.min if limits.min is None else limits.min
-        high = knob.max if limits.max is None else limits.max
-        allowed = f"{knob.min:g} to {knob.max:g}"
-        for side, value in (("min", limits.min), ("max", limits.max)):
-            if value is None:
-                continue
-            if not knob.min <= value <= knob.max:
-                yield (*at, side), f"found {value:g}; outside the declared limits {allowed}"
-            elif knob.type == "integer" and value != int(value):
-                yield (*at, side), f"found {value:g}; must be an integer"
-        if low >= high:
-            yield at, f"the range {low:g} to {high:g} is empty; drop the knob to keep its default"
-        elif not low <= float(knob.default) <= high:
-            yield (
-                at,
-                f"the range {low:g} to {high:g} leaves out the default {knob.default}, which every "
-                "study measures first",
-            )
-        return
-    for side in ("min", "max"):
-        if getattr(limits, side) is not None:
-            yield (*at, side), f"{knob.name} is a {knob.type}; it has no {side}"
-    if limits.choices is None:
-        return
-    if knob.type == "boolean":
-        yield (*at, "choices"), f"{knob.name} is true or false; it has no choices"
-        return
-    for choice in limits.choices:
-        if choice not in knob.choices:
-            yield (
-                (*at, "choices"),
-                f"no choice '{brief(choice)}'{nearest(choice, knob.choices)} "
-                f"(declared: {', '.join(knob.choices)})",
-            )
-    if knob.default not in limits.choices:
-        yield (*at, "choices"), f"leaves out the default '{knob.default}'"

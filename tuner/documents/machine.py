@@ -14,8 +14,8 @@ from tuner import engine
 from tuner.declarations import EstimateDecl
 from tuner.documents.document import PROSE, Spec, merged
 from tuner.documents.loader import Key
+from tuner.limits import MOST_GIB, MOST_THREADS, fast_share
 from tuner.model import Finite, Gib, Model, Name, Share
-from tuner.scenario import MOST_GIB, MOST_THREADS, fast_share
 
 Count = Annotated[int, Field(ge=1, le=MOST_THREADS)]
 CURVES = frozenset({"loaded", "curves"})

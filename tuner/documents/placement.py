@@ -45,7 +45,7 @@ class PlacementSpec(Model):
     def _each_site_once(self) -> PlacementSpec:
         sites = [placed.site for placed in self.objects]
         if twice := sorted(site for site, times in Counter(sites).items() if times > 1):
-            raise ValueError(f"objects: '{brief(twice[0])}' is there twice")
+            raise ValueError(f"objects: '{brief(twice[0])}' is given twice")
         return self
 
     def fingerprint(self) -> str:

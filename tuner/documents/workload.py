@@ -15,9 +15,10 @@ from pydantic import (
 
 from tuner.declarations import ParameterValue
 from tuner.documents.document import Spec
+from tuner.limits import MOST_THREADS
 from tuner.model import Gib, Model, NonNegative, Scale, content_hash
 from tuner.objective import OBJECTIVES
-from tuner.scenario import MOST_THREADS, WINDOWS
+from tuner.scenario import WINDOWS
 from tuner.text import plural
 
 
@@ -39,7 +40,7 @@ ObjectiveName = Annotated[str, AfterValidator(_objective_name)]
 
 class Sampling(Model):
     """How a recorded stream was sampled before it was expanded to all accesses, and what of the
-    program it has not got.
+    program it lacks.
 
     `probability` is the share of accesses that were sampled, where there is one; `error_share` is
     the relative standard error of a page's count that results (0: exact). `dropped` observations
@@ -78,7 +79,7 @@ class Sampling(Model):
 
     @property
     def missing(self) -> list[str]:
-        """What the recording has not got, a clause each."""
+        """What the recording lacks, a clause each."""
         found = []
         if self.dropped:
             found.append(

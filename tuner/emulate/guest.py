@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A machine with two memory nodes in QEMU's plain emulation, with one of Debian's kernels.
+"""A machine with two memory nodes or three in QEMU's plain emulation, with one of Debian's kernels.
 
-Node 0 is fast and has the processor, node 1 is slow, as the firmware's HMAT tells. With a `Timing`
+Node 0 is fast and has the processor, node 1 is slow, a third one slower still, as the firmware's
+HMAT tells. With a `Timing`
 a plugin makes memory take its time; without one both nodes are equally fast, and time is that of
 the host.
 """
@@ -19,7 +20,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,7 +43,7 @@ RING_BYTES = 4 << 20
 ARENA_BYTES = 4 << 30
 """Of the device in which the workload's program has its own data (engine/emulate/native/arena.hpp).
 It takes memory of the host where it is used."""
-HMAT = ((0, 90, "50G"), (1, 250, "20G"))
+HMAT = ((0, 90, "50G"), (1, 250, "20G"), (2, 400, "5G"))
 """Node, latency (ns) and bandwidth, as the firmware tells: the kernel takes the slower one for a
 lower tier. What memory takes is the plugin's."""
 LAST_CHARACTERS = 3000
@@ -184,8 +185,7 @@ def command(
     tools: Tools,
     image: Path,
     *,
-    fast_mib: int,
-    slow_mib: int,
+    nodes_mib: Sequence[int],
     timing: Timing | None,
     work: Path,
     append: str,
@@ -194,13 +194,14 @@ def command(
         *tools.qemu.command,
         *("-accel", "tcg,thread=single" if timing else "tcg"),
         *("-machine", "q35,hmat=on", "-smp", "1"),
-        *("-m", f"{fast_mib + slow_mib}M"),
-        *("-object", f"memory-backend-ram,id=m0,size={fast_mib}M"),
-        *("-object", f"memory-backend-ram,id=m1,size={slow_mib}M"),
-        *("-numa", "node,nodeid=0,cpus=0,memdev=m0"),
-        *("-numa", "node,nodeid=1,memdev=m1,initiator=0"),
+        *("-m", f"{sum(nodes_mib)}M"),
     ]
-    for node, latency, bandwidth in HMAT:
+    for node, size in enumerate(nodes_mib):
+        words += ["-object", f"memory-backend-ram,id=m{node},size={size}M"]
+    words += ["-numa", "node,nodeid=0,cpus=0,memdev=m0"]
+    for node in range(1, len(nodes_mib)):
+        words += ["-numa", f"node,nodeid={node},memdev=m{node},initiator=0"]
+    for node, latency, bandwidth in HMAT[: len(nodes_mib)]:
         where = f"hmat-lb,initiator=0,target={node},hierarchy=memory,data-type="
         words += ["-numa", f"{where}access-latency,latency={latency}"]
         words += ["-numa", f"{where}access-bandwidth,bandwidth={bandwidth}"]
@@ -210,8 +211,8 @@ def command(
     if timing is None:
         return [*words, "-cpu", "max", "-append", append]
     options = dict(timing.options) | {
-        "slow_from": str(fast_mib * MIB),
-        "end": str((fast_mib + slow_mib) * MIB),
+        "slow_from": str(nodes_mib[0] * MIB),
+        "end": str(sum(nodes_mib) * MIB),
         "report": str(work / "reports"),
     }
     if timing.sampled:
@@ -238,8 +239,7 @@ def boot(
     job: str,
     files: Mapping[str, bytes],
     *,
-    fast_mib: int = 384,
-    slow_mib: int = 768,
+    nodes_mib: Sequence[int] = (384, 768),
     seconds: float = 300,
     timing: Timing | None = None,
     append: str = "",
@@ -261,8 +261,7 @@ def boot(
         words = command(
             tools,
             image,
-            fast_mib=fast_mib,
-            slow_mib=slow_mib,
+            nodes_mib=nodes_mib,
             timing=timing,
             work=work,
             append=append,

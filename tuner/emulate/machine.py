@@ -115,10 +115,7 @@ class Machine:
         plan = re.search(r"^\{.*\}$", ran.output, re.MULTILINE | re.DOTALL)
         if ran.status != 0 or plan is None:
             raise Failed(f"{policy}:\n{ran.output[-guest.LAST_CHARACTERS :]}")
-        reasons = {each["knob"]: each["reason"] for each in parse_json(plan[0])["not_settable"]}
-        for knob in engine.policy(policy).knobs:  # parents come first
-            if knob.condition and knob.condition.parent in reasons:
-                reasons.setdefault(knob.name, reasons[knob.condition.parent])
+        reasons = tierd.not_settable(parse_json(plan[0]), engine.policy(policy))
         cache.put(cache.EMULATED, key, NotSettable(reasons=reasons))
         return reasons
 
@@ -167,7 +164,6 @@ class Machine:
             request.timing() | symbols,
             sampled=way is How.tierd and request.source == "emulated",
         )
-        fast_mib, slow_mib = request.nodes_mib
         files = dict(self.programs)
         if request.layout:
             files["/layout"] = bytes(request.layout * PADDING)
@@ -176,8 +172,7 @@ class Machine:
             self.tools,
             request.script(),
             files,
-            fast_mib=fast_mib,
-            slow_mib=slow_mib,
+            nodes_mib=request.nodes_mib,
             seconds=SECONDS if seconds is None else seconds,
             timing=timing,
             told=lambda line: told(_checked(request, line)),

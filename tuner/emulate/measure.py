@@ -43,7 +43,8 @@ def ratio_text(ratio: float | None) -> str:
 def counted(request: Request, found: Emulated) -> dict[str, float | None]:
     """What a run has counted, by the names that the simulator's metrics have where they mean the
     same; None for what nobody counts. The kernel counts the moves of its own policies only.
-    `owed_seconds` is work of other processors that the clock still owed at the end."""
+    `owed_seconds` is work of other processors that the clock still owed at the end, and
+    `kernel_threads_seconds` what the kernel's threads did while it stood."""
     stat = found.vmstat
     misses = [sum(found.machine[key][tier] for key in ("misses", "prefetched")) for tier in (0, 1)]
     own = how(request.policy) is not How.tierd
@@ -61,6 +62,7 @@ def counted(request: Request, found: Emulated) -> dict[str, float | None]:
         "resident_fast_pages": found.resident[0],
         "samples_lost": found.machine.get("samples_lost"),
         "owed_seconds": found.machine["owed_ns"] / 1e9,
+        "kernel_threads_seconds": found.machine["threads_busy_ns"] / 1e9,
     }
 
 
@@ -138,7 +140,7 @@ class _Figure(NamedTuple):
     source: str
 
 
-CONFIGURED = "the machine's profile"
+CONFIGURED = "the machine's file"
 MOVED = "Soar/Alto (OSDI'25) 5.1: a page that the kernel moves"
 BUFFERS = 10
 """Lines that a core has in flight (engine/emulate/memory_model.hpp)."""

@@ -16,10 +16,11 @@ from tuner.declarations import KnobValue, ParameterValue, PolicyDecl
 from tuner.documents.machine import MachineSpec
 from tuner.documents.reading import parse_json
 from tuner.errors import UserError, brief
+from tuner.limits import fast_share
 from tuner.model import Model, NonNegative, content_hash
 from tuner.run import settings
 from tuner.run.trial import StreamRequest, Trial
-from tuner.scenario import EMULATED, Scenario, fast_share, substrate_defaults
+from tuner.scenario import EMULATED, Scenario, substrate_defaults
 
 PAGE = 4096
 MIB = 1 << 20
@@ -62,14 +63,14 @@ KERNEL_PS, USER_PS = 500, 250
 """Of an instruction of the kernel and of programs: 0.9 and 1.8 in a cycle at 2.2 GHz. What the
 kernel's work then costs is in docs/emulated.md."""
 SAMPLE_INTERRUPT_PS = 2_000_000
-"""Of a sample by time, beside what the machine's profile says of each: as in the simulator."""
+"""Of a sample by time, beside what the machine's file says of each: as in the simulator."""
 L2_PS, LLC_PS = 1_000, 15_000
 KERNEL_THREADS = (
     *("kswapd0", "kswapd1", "kcompactd0", "kcompactd1"),
     *("kdamond.0", "kdamond.1"),
 )
 """Of the kernel, those that have a processor of their own with `daemons: own`, as tierd has. They
-run as soon as they are woken."""
+run as soon as they are woken, and end their work while the clock stands."""
 
 
 MOST_LAYOUTS = 100
@@ -101,7 +102,7 @@ def how(policy: str) -> How:
         raise UserError(
             f"--policy {policy}: it places objects by name, which a running program does not have"
         )
-    needs = str(declared.traits["needs"]).split(", ")
+    needs = str(declared.traits.get("needs", "samples")).split(", ")
     if lacking := [need for need in needs if need not in SERVED]:
         raise UserError(
             f"--policy {policy}: it needs {', '.join(lacking)}, which a running process does not "
@@ -155,7 +156,7 @@ def suitable(trial: Trial) -> StreamRequest:
 
 
 def timing(machine: MachineSpec) -> dict[str, str]:
-    """The plugin's options: what the machine's profile says."""
+    """The plugin's options: what the machine's file says."""
     options: dict[str, float | str] = {
         "kernel_ps": KERNEL_PS,
         "user_ps": USER_PS,
@@ -267,7 +268,11 @@ class Request(Model):
         """The plugin's options."""
         options = timing(self.machine)
         if self.daemons == "own":
-            options |= {"elsewhere": ":".join((tierd.NAME, *KERNEL_THREADS)), "told_only": "1"}
+            options |= {
+                "elsewhere": tierd.NAME,
+                "kernel_threads": ":".join(KERNEL_THREADS),
+                "told_only": "1",
+            }
         return options
 
     def program_words(self) -> list[str]:
@@ -295,18 +300,18 @@ class Request(Model):
         if self.policy not in ("all-fast",):
             lines.append(f"/tiertune_guest fill 0 {self.free_mib}")
         program = ["/tiertune_workload", *self.program_words()]
-        sets = [f"--set={name}={_text(value)}" for name, value in sorted(self.knobs.items())]
+        sets = set_words(self.knobs)
         match how(self.policy):
             case How.nobody:
                 pass
             case How.placement:
                 program = ["/tiertune_guest", "bind", str(BOUND[self.policy]), *program]
             case How.kernel:
-                lines.append(_words("/tierd", "apply", "--policy", self.policy, *_pairs(sets)))
+                lines.append(_words("/tierd", "apply", "--policy", self.policy, *sets))
             case How.tierd:
                 limit = ["--fast-limit", str(self.fast_bytes // 1024) + "K"]
                 options = ["--policy", self.policy, "--source", self.source, *limit]
-                program = ["/tierd", "run", *options, *_pairs(sets), "--", *program]
+                program = ["/tierd", "run", *options, *sets, "--", *program]
         if self.daemons == "own":
             lines.append(_words("/tiertune_guest", "at-once", *KERNEL_THREADS))
         lines.append(_words(*program))
@@ -339,9 +344,10 @@ def _text(value: Any) -> str:
     return f"{value:.17g}" if isinstance(value, float) else str(value)
 
 
-def _pairs(sets: list[str]) -> list[str]:
-    """tierd's options and their values are words of their own."""
-    return [word for each in sets for word in each.split("=", 1)]
+def set_words(knobs: Mapping[str, KnobValue]) -> list[str]:
+    """tierd's options that set them."""
+    pairs = (f"{name}={_text(value)}" for name, value in sorted(knobs.items()))
+    return [word for pair in pairs for word in ("--set", pair)]
 
 
 def _words(*words: str) -> str:

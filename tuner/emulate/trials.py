@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Trials on the substrate that their scenario names: the simulated machine, or the emulated one.
+"""Trials on the substrate that their scenario names: the simulated machine, the emulated one, or
+this one (`live.py`).
 
 In the emulated machine a seed is a layout of memory: nothing else there is left to chance. What it
 does not tell (latencies of single operations, where the time went) its results do not have.
@@ -20,12 +21,13 @@ from tuner.emulate.plan import MOST_LAYOUTS, How, Request, how, suitable
 from tuner.errors import UserError
 from tuner.objective import OBJECTIVES
 from tuner.run import runner, streams
-from tuner.run.isolation import Isolation, simulates
+from tuner.run.isolation import Isolation, Live, simulates
 from tuner.run.pool import Runner
 from tuner.run.runner import HostFailed
 from tuner.run.settings import Setting
 from tuner.run.trial import Trial, TrialResult
-from tuner.scenario import EMULATED, flag
+from tuner.scenario import EMULATED, LIVE, Scenario, flag, substrate_defaults
+from tuner.tierd import not_tierds
 
 MEASURED = ("throughput", "runtime")
 """Objectives that the machine tells."""
@@ -33,10 +35,14 @@ REFERENCES = ("first-touch", "all-fast")
 """Those that a running process can have."""
 
 
-def runner_in(isolation: Isolation | None) -> Runner:
+def runner_in(isolation: Isolation | Live | None) -> Runner:
     """What runs trials there."""
     if isolation is None:
         return run
+    if isinstance(isolation, Live):
+        from tuner.emulate.live import LiveRunner
+
+        return LiveRunner(isolation)
     from tuner.run.contained import CommandRunner, EngineRunner
 
     return EngineRunner(isolation) if simulates(isolation) else CommandRunner(isolation)
@@ -108,10 +114,40 @@ def _metrics(
     return {name: value for name, value in counted(request, found).items() if value is not None}
 
 
+def differences(scenario: Scenario) -> list[str]:
+    """What of a simulated set-up the machine cannot have, as names with what was found. Its inputs
+    and profiles are other ones with any name that fits."""
+    wanted = substrate_defaults(EMULATED) | {"scale": 1.0, "start": "fast", "pages": "uniform"}
+    fields = scenario.plain()
+    return [
+        f"{name} {fields[name]}"
+        for name, value in wanted.items()
+        if name not in ("input", "machine") and fields[name] != value
+    ]
+
+
+def verifiable(scenario: Scenario) -> bool:
+    """Whether a simulated study of it can be measured on the machine, as far as that shows without
+    its files."""
+    try:
+        carried_out = bool(how(scenario.policy))
+    except UserError:
+        carried_out = False
+    return (
+        carried_out
+        and scenario.simulated
+        and scenario.objective in MEASURED
+        and not scenario.placement
+        and not differences(scenario)
+    )
+
+
 def on_substrate(setting: Setting, note: Callable[[str], None]) -> Setting:
     """The setting, with what its substrate is built of. UserError, before anything runs, for what
     the emulated machine cannot be or cannot tell. `note` is told what takes long."""
     scenario = setting.scenario
+    if scenario.substrate == LIVE:
+        raise UserError(f"--on {LIVE}: `tune run` and `tune verify` measure a command of yours")
     if scenario.substrate != EMULATED:
         return setting
     for name, wanted in {"threads": 1, "window": "all", "start": "fast"}.items():
@@ -145,9 +181,5 @@ def not_settable(setting: Setting, note: Callable[[str], None]) -> dict[str, str
             machine.note = note
             return machine.not_settable(policy.name)
         case How.tierd:
-            own = [knob.name for knob in policy.knobs if knob.name.startswith("aol.")]
-            found = dict.fromkeys(own, "tierd does not count outstanding reads")
-            if when := policy.profiled_when:
-                found[when.parent] = "a running process does not have names of objects"
-            return found
+            return not_tierds(policy)
     return {}

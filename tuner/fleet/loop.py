@@ -15,11 +15,11 @@ from functools import partial
 from pathlib import Path
 
 from tuner.errors import UserError
-from tuner.fleet.allocation import Allocation, Curve, Rule, allocate
-from tuner.fleet.live import FleetLive
-from tuner.optimize.checks import Check, Checks, Workers, bounds_of, contest, run_together
-from tuner.optimize.loop import tracker_of
-from tuner.optimize.studies import OpenStudy, advance
+from tuner.experiment.checks import Check, Checks, Workers, bounds_of, contest, run_together
+from tuner.experiment.loop import tracker_of
+from tuner.experiment.studies import OpenStudy, advance
+from tuner.fleet.allocation import Progress, allocate
+from tuner.fleet.progress import FleetLive
 from tuner.report.conclusion import Conclusion
 from tuner.report.tracking import LAST_SECONDS, Line, Tracker
 from tuner.run.pool import Pool, Runner
@@ -45,25 +45,19 @@ class Member:
         return len(self.objectives)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    members: list[Member]
-    allocation: Allocation
-
-
 def run_fleet(
     name: str,
     requests: Sequence[StudyRequest],
-    rule: Rule,
+    budget: int,
     *,
     workers: int,
     runner: Runner | None = None,
-) -> Outcome:
-    """Runs or continues the studies of a fleet until they have had `rule.budget` trials.
+) -> list[Member]:
+    """Runs or continues the studies of a fleet until they have had so many trials together.
 
     Args:
-        requests: their budget is `rule.least`, so that what a study does first does not depend on
-            what it gets later, and their `workers` are the trials of one study at a time.
+        requests: their budgets are equal parts, for which a study chooses what it does first, and
+            their `workers` are the trials of one study at a time.
         workers: trials of all studies at a time.
         runner: runs one trial in a worker process; by default the simulated machine.
 
@@ -77,16 +71,15 @@ def run_fleet(
         everybody = requests[0].model_copy(update={"workers": workers})
         tracking = stack.enter_context(_Tracking())
         workers_of_all = stack.enter_context(Workers(everybody, runner))
-        fleet = _Fleet(name, studies, rule, workers_of_all, tracking)
+        fleet = _Fleet(name, studies, budget, workers_of_all, tracking)
 
         def stopped() -> str:
             done = sum(len(study.log.data.done) for study in studies)
-            return f"stopped: {done} of {rule.budget} trials are done and stored; {GO_ON}"
+            return f"stopped: {done} of {budget} trials are done and stored; {GO_ON}"
 
         with resumable(stopped):
-            allocation = fleet.search()
-            members = fleet.conclude()
-        return Outcome(members, allocation)
+            fleet.search()
+            return fleet.conclude()
 
 
 class _Tracking:
@@ -127,11 +120,11 @@ class _Fleet:
         self,
         name: str,
         studies: Sequence[OpenStudy],
-        rule: Rule,
+        budget: int,
         workers: Workers,
         tracking: _Tracking,
     ) -> None:
-        self._name, self._studies, self._rule, self._workers = name, studies, rule, workers
+        self._name, self._studies, self._budget, self._workers = name, studies, budget, workers
         self._tracking = tracking
         self._checks = {
             study.request.study: Checks(study.request, study.log, workers, say) for study in studies
@@ -157,23 +150,24 @@ class _Fleet:
 
     # --- Search -----------------------------------------------------------------------------------
 
-    def search(self) -> Allocation:
+    def search(self) -> None:
         """Runs what is granted, until nothing is left to be granted."""
         done = sum(len(study.log.data.done) for study in self._studies)
         begun = False
-        with FleetLive(self._name, self._rule.budget, done) as live:
+        with FleetLive(self._name, self._budget, done) as live:
             for study in self._studies:
                 study.notice = partial(_notice, live, study.request.study)
                 study.write_best()
             if done:
-                live.notice(f"going on: {done} of {self._rule.budget} trials are done")
+                live.notice(f"going on: {done} of {self._budget} trials are done")
             while True:
-                found = allocate([self._curve(study) for study in self._studies], self._rule)
-                for study, granted in zip(self._studies, found.granted, strict=True):
-                    study.budget = max(granted, study.log.data.asked)
-                if found.settled:
-                    return found
+                granted = allocate([self._progress(study) for study in self._studies], self._budget)
+                for study, trials in zip(self._studies, granted, strict=True):
+                    study.budget = max(trials, study.log.data.asked)
                 left = [s for s in self._studies if not s.complete]
+                left = [s for s in left if s.request.study not in self._broken]
+                if not left:
+                    return
                 if not (able := self._able(left)):
                     continue  # these are broken, which frees what they were granted
                 if not begun:
@@ -188,10 +182,11 @@ class _Fleet:
 
                 advance(able, pool, finished)
 
-    def _curve(self, study: OpenStudy) -> Curve:
-        results = [trial.result for trial in _in_order(study.log.data)]
+    def _progress(self, study: OpenStudy) -> Progress:
+        done = _in_order(study.log.data)
+        failed = bool(done) and not done[0].succeeded
         ended = study.ended is not None or study.request.study in self._broken
-        return Curve([result.cost for result in results if result is not None], ended)
+        return Progress(len(done), failed, ended)
 
     def _run_bounds(self, studies: Sequence[OpenStudy]) -> None:
         self._run_checks(

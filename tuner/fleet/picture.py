@@ -20,7 +20,7 @@ STYLES = ("-", "--", ":", "-.")
 def draw(fleet: Fleet) -> Figure:
     from tuner.report.drawing import Figure
 
-    members = fleet.outcome.members
+    members = fleet.members
     height = max(3.2, 1.2 + 0.24 * len(members))
     picture = Figure(figsize=(11.0, height), dpi=120, layout="constrained")
     growth, bars = picture.subplots(1, 2)

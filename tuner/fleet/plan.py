@@ -14,29 +14,17 @@ from pydantic import Field, model_validator
 from tuner.documents.document import Document
 from tuner.documents.loader import Key
 from tuner.errors import UserError
+from tuner.limits import MOST_BUDGET
 from tuner.model import Model, Positive
-from tuner.scenario import MOST_BUDGET, options
+from tuner.scenario import options
 
 MOST_STUDIES = 10_000
+LEAST = 2
+"""Trials of a study: its default, and one to compare it with."""
 
 Text = Annotated[str, Field(min_length=1)]
 Ratio = Annotated[str, options()["ratio"]]
 Trials = Annotated[int, Field(ge=1, le=MOST_BUDGET)]
-
-
-class PerStudy(Model):
-    """Trials of one study: every one gets `least`, none more than `most`. What else there is goes
-    out in batches."""
-
-    least: Annotated[int, Field(ge=2, le=MOST_BUDGET)] = 10
-    most: Trials | None = None
-    batch: Trials = 5
-
-    @model_validator(mode="after")
-    def _range(self) -> PerStudy:
-        if self.most is not None and self.most < self.least:
-            raise ValueError(f"most: found {self.most}; must be at least `least`, {self.least}")
-        return self
 
 
 class StudyEntry(Model):
@@ -58,7 +46,6 @@ class FleetSpec(Model):
     policies: Annotated[list[Text], Field(min_length=1)] = Field(default_factory=list)
     studies: Annotated[list[StudyEntry], Field(min_length=1)] = Field(default_factory=list)
     budget: Trials
-    per_study: PerStudy = Field(default_factory=PerStudy)
     seed: Annotated[int, options()["seed"]] = 0
     objective: Annotated[str, options()["objective"]] | None = None
     deadline: Positive = 600.0
@@ -103,15 +90,15 @@ def read(path: Path) -> Plan:
     document = Document.read(path)
     spec = document.parse(FleetSpec)
     plan = Plan(document, spec, _cells(spec))
-    count, least = len(plan.cells), spec.per_study.least
+    count = len(plan.cells)
     if count > MOST_STUDIES:
         wrong = f"found {count:,} studies; must be at most {MOST_STUDIES:,}"
         raise plan.complain(("workloads",), wrong)
-    if spec.budget < count * least:
+    if spec.budget < count * LEAST:
         raise plan.complain(
             ("budget",),
-            f"found {spec.budget}; must be at least {count * least}: {count} studies with "
-            f"{least} trials each (per_study.least)",
+            f"found {spec.budget}; must be at least {count * LEAST}: {LEAST} trials for each of "
+            f"{count} studies",
         )
     return plan
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.compare.tables import markdown_table
-from tuner.fleet.allocation import Rule
-from tuner.fleet.loop import Member, Outcome
+from tuner.fleet.loop import Member
 from tuner.objective import OBJECTIVES
+from tuner.pages import page
 from tuner.scenario import label
 from tuner.study import best as best_file
 from tuner.study.verdict import Advice, Difference, Kind, Verdict, merge
@@ -32,18 +31,18 @@ class Fleet:
     """A fleet in the end."""
 
     name: str
-    rule: Rule
-    outcome: Outcome
+    budget: int
+    members: list[Member]
 
     @property
     def trials(self) -> int:
-        return sum(member.trials for member in self.outcome.members)
+        return sum(member.trials for member in self.members)
 
     @property
     def winners(self) -> list[tuple[tuple[str, ...], Verdict]]:
         """One verdict over the policies of each place that has results, in the plan's order."""
         found: dict[tuple[str, ...], list[tuple[str, Verdict]]] = {}
-        for member in self.outcome.members:
+        for member in self.members:
             if (verdict := _verdict(member)) and verdict.advice is not Advice.nothing:
                 policy = member.request.scenario.policy
                 found.setdefault(place(member), []).append((policy, verdict))
@@ -91,50 +90,29 @@ def gain_of(member: Member) -> Difference | None:
 
 
 def content(fleet: Fleet) -> dict[str, Any]:
-    rule, allocation = fleet.rule, fleet.outcome.allocation
-    members = fleet.outcome.members
-    names = [member.request.study for member in members]
     return {
         "fleet": fleet.name,
-        "engine_build": members[0].request.engine_build,
-        "budget": rule.budget,
-        "per_study": {"least": rule.least, "most": rule.most, "batch": rule.batch},
+        "engine_build": fleet.members[0].request.engine_build,
+        "budget": fleet.budget,
         "trials": fleet.trials,
         "recommends": fleet.recommends,
         "places": [
             dict(zip(PLACE, where, strict=True)) | _winner(verdict)
             for where, verdict in fleet.winners
         ],
-        "studies": [_study(member) for member in members],
-        "rounds": [
-            [
-                {"study": names[grant.study], "trials": grant.trials, "expected": grant.expected}
-                for grant in grants
-            ]
-            for grants in allocation.rounds
-        ],
+        "studies": [_study(member) for member in fleet.members],
     }
 
 
 def _winner(verdict: Verdict) -> dict[str, Any]:
-    tuned = _best_tuned(verdict)
+    """`best` is the mean of what is advised, on the held-out seeds."""
+    chosen = verdict.chosen
     return {
         "advice": verdict.advice,
         "headline": verdict.headline,
-        "best_policy": tuned[0] if tuned else None,
-        "best": tuned[1] if tuned else None,
+        "best_policy": chosen and chosen.policy,
+        "best": chosen and chosen.mean,
     }
-
-
-def _best_tuned(verdict: Verdict) -> tuple[str, float] | None:
-    """The policy whose tuned configuration is the best, and its mean on the held-out seeds."""
-    objective = OBJECTIVES[verdict.objective]
-    tuned = [
-        (objective.cost(contender.mean), contender.policy, contender.mean)
-        for contender in verdict.contenders
-        if contender.kind is Kind.tuned and contender.mean is not None
-    ]
-    return min(tuned)[1:] if tuned else None
 
 
 def _study(member: Member) -> dict[str, Any]:
@@ -185,53 +163,39 @@ def headlines(fleet: Fleet) -> list[str]:
         f"{workload} on {machine} at {ratio}: {verdict.headline}"
         for (workload, machine, ratio), verdict in fleet.winners
     ]
-    failed = [member for member in fleet.outcome.members if member.error]
+    failed = [member for member in fleet.members if member.error]
     return lines + [f"{member_name(member)}: {member.error}" for member in failed]
 
 
 def spent(fleet: Fleet) -> str:
-    count = plural(len(fleet.outcome.members), "study")
-    return f"{fleet.trials} of {plural(fleet.rule.budget, 'trial')} by {count}"
+    count = plural(len(fleet.members), "study")
+    return f"{fleet.trials} of {plural(fleet.budget, 'trial')} by {count}"
 
 
 def markdown(fleet: Fleet, picture: str) -> str:
-    rule, members = fleet.rule, fleet.outcome.members
+    members = fleet.members
     seeds = next((v.seeds for _, v in fleet.winners), [])
-    lines = [
-        f"# {fleet.name}",
-        "",
-        f"{spent(fleet)}. Default and best are means over {len(seeds)} held-out seeds, which no "
-        "search has seen.",
-        "",
-        "## What to do",
-        "",
-        *markdown_table(((*PLACE, "best policy", "verdict"), _verdict_rows(fleet))),
-        "",
-        "## Studies",
-        "",
-        *markdown_table(((*COLUMNS, "configuration"), _linked_rows(members))),
-        "",
-        f"![best so far by trials, and gains on held-out seeds]({picture})",
-        "",
-        "## Where the trials went",
-        "",
-        f"Each study gets its default first, then {rule.least} trials in all. Then a round gives "
-        f"{plural(rule.batch, 'trial')} to each of the better half of those that still gain; "
-        "expected is the relative gain that their curves promise for these trials.",
-        "",
-        *markdown_table((("round", "study", ">trials", ">expected"), _grant_rows(fleet))),
-    ]
-    if failed := [member for member in members if member.error]:
-        lines += ["", "## What went wrong", ""]
-        lines += [f"- {member_name(member)}: {' '.join(member.error.split())}" for member in failed]
-    return "\n".join(lines) + "\n"
+    return page(
+        "fleet.md",
+        name=fleet.name,
+        spent=spent(fleet),
+        seeds=len(seeds),
+        verdicts=((*PLACE, "choice", "verdict"), _verdict_rows(fleet)),
+        studies=((*COLUMNS, "configuration"), _linked_rows(members)),
+        picture=picture,
+        failures=[
+            f"{member_name(member)}: {' '.join(member.error.split())}"
+            for member in members
+            if member.error
+        ],
+    )
 
 
 def _verdict_rows(fleet: Fleet) -> list[tuple[str, ...]]:
     found = []
     for where, verdict in fleet.winners:
-        tuned = _best_tuned(verdict)
-        found.append((*where, tuned[0] if tuned else "-", verdict.headline))
+        chosen = verdict.chosen
+        found.append((*where, chosen.name if chosen else "-", verdict.headline))
     return found
 
 
@@ -243,16 +207,3 @@ def _linked_rows(members: Sequence[Member]) -> list[tuple[str, ...]]:
         path = f"{study}/{best_file.FILE}"
         found.append((*cells, f"[{path}]({path})" if there else "-"))
     return found
-
-
-def _grant_rows(fleet: Fleet) -> list[tuple[str, ...]]:
-    return [
-        (
-            str(number),
-            member_name(fleet.outcome.members[grant.study]),
-            str(grant.trials),
-            "-" if grant.expected is None else f"{100 * grant.expected:.1f} %",
-        )
-        for number, grants in enumerate(fleet.outcome.allocation.rounds, start=1)
-        for grant in grants
-    ]

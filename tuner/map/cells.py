@@ -15,11 +15,12 @@ from tuner.compare.cells import Cell, Comparison, Row
 from tuner.declarations import PolicyDecl
 from tuner.documents.workload import BASE_PAGE_BYTES
 from tuner.errors import UserError, brief
+from tuner.experiment.checks import OFF
+from tuner.limits import fast_share
 from tuner.model import content_hash
-from tuner.optimize.checks import OFF
 from tuner.run import settings
 from tuner.run.settings import Setting
-from tuner.scenario import fast_share, options
+from tuner.scenario import options
 
 WORKLOAD = "drift"
 

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, geometric_mean
 from typing import Any
 
+from tuner import pages
 from tuner.compare.cells import Row
-from tuner.compare.tables import Table, markdown_table
 from tuner.map.cells import NEVER, drift_text
 from tuner.map.points import DERIVED, HELD_OUT, OTHER, PARTS, Found, Point, part_of
 from tuner.map.rule import ALL, AVOID, HARM, LOSE, Case, Confusion, Rule, judge
+from tuner.pages import Table
 from tuner.run.trial import Status
 from tuner.text import page_size, plural
 
@@ -266,25 +267,22 @@ def json_text(found: Found) -> str:
 
 
 def markdown(found: Found) -> str:
-    plan = found.plan
-    lines = [f"# {plan.comparison.name}", "", *(f"- {note}" for note in notes(found)), ""]
-    lines += markdown_table(summary(found))
-    for row in plan.policies:
-        lines += ["", f"## {row.name}", "", _extremes(found, row), ""]
-        lines += [f"![{row.name} over first-touch]({picture_name(row)})"]
-    lines += ["", "## When to turn promotion off", "", *(f"- {n}" for n in rule_notes(found)), ""]
-    if found.rules():
-        lines += markdown_table(confusions(found))
-        lines += [
-            "",
-            "Held-out cases, policy by policy; unseen: with the rule that the cases of the",
-        ]
-        lines += ["other policies give.", "", *markdown_table(by_policy(found))]
-    if wrong := mistakes(found):
-        lines += ["", "Where the rule found here is wrong, on cases that it was not derived from:"]
-        lines += ["", *(f"- {line}" for line in wrong)]
-    lines += ["", f"Engine {found.engine_version}, build {found.engine_build}."]
-    return "\n".join(lines) + "\n"
+    return pages.page(
+        "map.md",
+        name=found.plan.comparison.name,
+        notes=notes(found),
+        summary=summary(found),
+        policies=[
+            {"name": row.name, "extremes": _extremes(found, row), "picture": picture_name(row)}
+            for row in found.plan.policies
+        ],
+        rule_notes=rule_notes(found),
+        confusions=confusions(found) if found.rules() else None,
+        by_policy=by_policy(found),
+        mistakes=mistakes(found),
+        version=found.engine_version,
+        build=found.engine_build,
+    )
 
 
 def _extremes(found: Found, row: Row) -> str:

@@ -11,6 +11,7 @@ from statistics import fmean
 
 from tuner.compare.cells import Cell, Row, Runs
 from tuner.compare.figures import over
+from tuner.experiment.jobs import objective_of
 from tuner.map.cells import Place, Plan
 from tuner.map.rule import (
     EQUAL_RATES,
@@ -24,7 +25,6 @@ from tuner.map.rule import (
     judge,
 )
 from tuner.objective import OBJECTIVES
-from tuner.optimize.jobs import objective_of
 from tuner.run.trial import Status, TrialResult
 
 

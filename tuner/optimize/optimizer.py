@@ -8,9 +8,8 @@ was killed and resumed continues exactly as if nothing had happened, on any host
 The schedule is that of From Good to Great (2025, §4.1): the default configuration and random ones
 for the first fifth of the budget, then SMAC's random forest with expected improvement on the log of
 the cost, interrupted by a random configuration with probability 0.2. Configurations that the space
-names as starts come before the random ones, and in their place. An ask builds SMAC's
-hyperparameter-optimisation facade afresh, tells it all that is known and asks it once: what SMAC
-keeps in files and private attributes is never relied on.
+names as starts come before the random ones, and in their place. An ask fits SMAC's model afresh to
+all that is known: what SMAC keeps in files and private attributes is never relied on.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from ConfigSpace import Configuration
 
 from tuner.declarations import KnobDecl, KnobValue
 from tuner.optimize.search import suggest
@@ -84,6 +84,7 @@ class Optimizer:
         self._initial = initial
         self._proposed: list[dict[str, KnobValue]] = []
         self._costs: dict[int, float | None] = {}
+        self._configurations: dict[int, Configuration | None] = {}
 
     @property
     def asked(self) -> int:
@@ -149,11 +150,18 @@ class Optimizer:
         known = [
             (configuration, cost)
             for index, cost in self._known_costs(number).items()
-            if (configuration := self.space.configuration(self._proposed[index])) is not None
+            if (configuration := self._configuration(index)) is not None
         ]
         if not known:
             return None
-        return self.space.knobs(suggest(self.space.configspace, known, seed))
+        found = suggest(self.space.configspace, known, seed)
+        return None if found is None else self.space.knobs(found)
+
+    def _configuration(self, index: int) -> Configuration | None:
+        """Of a proposed trial, made once: a long study has many."""
+        if index not in self._configurations:
+            self._configurations[index] = self.space.configuration(self._proposed[index])
+        return self._configurations[index]
 
     def _known_costs(self, number: int) -> dict[int, float]:
         """Costs to learn from, by trial; failed trials and pending ones with an assumed cost.

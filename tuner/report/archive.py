@@ -43,10 +43,10 @@ from tuner.files import (
     runs,
     sync_directory,
 )
+from tuner.limits import MOST_BUDGET
 from tuner.model import Model, Name
 from tuner.report import page
-from tuner.scenario import MOST_BUDGET
-from tuner.study import best, check, events, log, moved, public
+from tuner.study import best, check, events, lock, log, moved, public
 from tuner.study.events import first_problem
 from tuner.study.log import StudyData
 from tuner.study.request import StudyRequest
@@ -111,7 +111,7 @@ def default_file(study: str) -> Path:
 def pack(directory: Path, file: Path) -> Manifest:
     """Writes the archive of a study. UserError if the study cannot be read, a process is writing
     it, it is too large, or the file cannot be written."""
-    with log.undisturbed(directory):
+    with lock.undisturbed(directory):
         data = log.load(directory)
         contents = dict(_contents(data))
         for name, content in public.without_passwords(directory).items():

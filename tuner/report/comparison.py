@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
+from textwrap import wrap
 
 from tuner.files import write_files
 from tuner.objective import OBJECTIVES
-from tuner.report.page import STYLE
+from tuner.pages import page
+from tuner.report.conclusion import WIDTH
 from tuner.study.request import StudySummary
 from tuner.study.verdict import Kind, Verdict, merge
 from tuner.text import faster, quantity
@@ -37,8 +38,12 @@ def write(directory: Path, summaries: Sequence[StudySummary]) -> Verdict:
     """Writes the page and its data; returns the verdict over all studies. UserError if they cannot
     be written."""
     verdict = merge([(summary.scenario.policy, summary.verdict) for summary in summaries])
-    data, page = verdict.model_dump_json(indent=1) + "\n", _page(directory, verdict, summaries)
-    write_files({directory / DATA: data, directory / PAGE: page})
+    write_files(
+        {
+            directory / DATA: verdict.model_dump_json(indent=1) + "\n",
+            directory / PAGE: _page(directory, verdict, summaries),
+        }
+    )
     return verdict
 
 
@@ -49,6 +54,7 @@ def text(verdict: Verdict, summaries: Sequence[StudySummary], directory: Path) -
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in table
     ]
+    lines += wrap(verdict.uncovered, WIDTH) if verdict.uncovered else []
     return "\n".join([verdict.headline, *lines, f"results  {directory}"])
 
 
@@ -68,28 +74,23 @@ def _rows(summaries: Sequence[StudySummary]) -> list[tuple[str, str, str, str]]:
     return found
 
 
+COLUMNS = ("policy", "default", "best", "best over default", "alone it says", "")
+
+
 def _page(directory: Path, verdict: Verdict, summaries: Sequence[StudySummary]) -> str:
-    names = ("policy", "default", "best", "best over default", "alone it says")
-    rows = [
-        (*cells, summary.verdict.headline, summary.study)
-        for cells, summary in zip(_rows(summaries), summaries, strict=True)
-    ]
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-        + f'<td><a href="../{html.escape(study)}/report.html">report</a></td></tr>'
-        for *cells, study in rows
-    )
     unit = OBJECTIVES[verdict.objective].unit
-    bounds = ", ".join(
-        f"{name} {quantity(value, unit)}" for name, value in verdict.references.items()
-    )
-    head = "".join(f"<th>{name}</th>" for name in names)
-    title = html.escape(directory.name)
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{STYLE}</style><h1>{html.escape(verdict.headline)}</h1>"
-        f"<p>{title}: {verdict.objective}, means over {len(verdict.seeds)} held-out seeds. "
-        f"For comparison: {html.escape(bounds)}.</p>"
-        f"<table><tr>{head}<th></th></tr>{body}</table></html>\n"
+    references = verdict.references.items()
+    return page(
+        PAGE,
+        title=directory.name,
+        headline=verdict.headline,
+        objective=verdict.objective,
+        seeds=len(verdict.seeds),
+        bounds=", ".join(f"{name} {quantity(value, unit)}" for name, value in references),
+        uncovered=verdict.uncovered,
+        columns=COLUMNS,
+        studies=[
+            {"name": summary.study, "cells": (*cells, summary.verdict.headline)}
+            for cells, summary in zip(_rows(summaries), summaries, strict=True)
+        ],
     )

@@ -3,23 +3,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from textwrap import wrap
 
-from tuner.declarations import KnobValue
+from tuner import engine
+from tuner.emulate.trials import verifiable
 from tuner.errors import one_line
 from tuner.objective import OBJECTIVES
 from tuner.report.importance import Importance
+from tuner.report.mechanism import mechanism
 from tuner.report.risk import risk
-from tuner.run.isolation import simulates
+from tuner.run.isolation import Live, simulates
+from tuner.scenario import defaults
 from tuner.study import best as best_file
-from tuner.study.explanation import KEEP, Explanation
+from tuner.study.explanation import KEEP, Effect, Explanation
 from tuner.study.log import StudyData
-from tuner.study.verdict import CONFIDENCE, Advice, Kind, Verdict
-from tuner.text import change, quantity, shell, short
+from tuner.study.verdict import CONFIDENCE, Advice, Kind, Verdict, chosen
+from tuner.text import change, faster, page_size, quantity, shell, short, with_unit
 
 MOST = 5  # knobs in the terminal's summary
 MOST_RIVALS = 5  # other policies with their defaults, there
 UNTUNED = "untuned "
+MOST_TOGETHER = 2  # groups of changes, there
+WIDTH = 100  # of the terminal's summary, where a list is long
 
 
 @dataclass(frozen=True)
@@ -50,15 +57,41 @@ def text(study: StudyData, conclusion: Conclusion) -> str:
         lines.append(f"all of it is in {one_line(study.directory)}")
         return "\n".join(lines)
     lines += _values(study, verdict)
+    lines += _elsewhere(study, verdict)
+    if verdict.uncovered:
+        lines += wrap(verdict.uncovered, WIDTH)
     if request.emulated is None and simulates(request.isolation) and (known := risk()):
         lines.append(f"risk     {known}")
-    lines += _explanation(conclusion)
-    config = str(study.directory / best_file.FILE)
+    lines += _explanation(study, conclusion)
+    if conclusion.explanation is not None:
+        lines += [
+            f"how      {line}" if not k else f"         {line}"
+            for k, line in enumerate(mechanism(study))
+        ]
     lines.append(f"results  {one_line(study.directory)}")
-    if verdict.advice is Advice.use_best:
-        reuse = ["tune", "sim", "--workload", request.scenario.workload, "--config", config]
+    if reuse := _reuse(study, verdict):
         lines.append(f"reuse    {shell(reuse)}")
+    if simulates(request.isolation) and verifiable(request.scenario):
+        lines.append(f"verify   {shell(['tune', 'verify', str(study.directory)])}")
     return "\n".join(lines)
+
+
+def _reuse(study: StudyData, verdict: Verdict) -> list[str]:
+    """The command that runs what the study advises to use; empty if there is none."""
+    request = study.header.request
+    scenario = request.scenario
+    if verdict.advice is Advice.use_best:
+        config = str(study.directory / best_file.FILE)
+        if isinstance(request.isolation, Live):
+            return ["tune", "exec", config, "--", *request.isolation.command]
+        return ["tune", "sim", "--workload", scenario.workload, "--config", config]
+    use = chosen(verdict)
+    if use is None or use.kind is not Kind.untuned or not simulates(request.isolation):
+        return []
+    policy = engine.policies().get(use.policy, request.policy)
+    usual = defaults(request.workload, policy, scenario.input, use.page_bytes)
+    usual |= {"page_bytes": policy.page_bytes, "policy": ""}
+    return ["tune", "sim", *replace(scenario, policy=use.policy).command_line(usual)]
 
 
 def rows(study: StudyData, verdict: Verdict) -> list[tuple[str, float, str]]:
@@ -72,7 +105,13 @@ def rows(study: StudyData, verdict: Verdict) -> list[tuple[str, float, str]]:
         for c in verdict.contenders
         if c.kind is not Kind.off and c.mean is not None
     }
+    pages = study.header.request.scenario.page_bytes
     values = {f"{UNTUNED}{other}": value for other, value in verdict.untuned.items()}
+    values |= {
+        f"{c.name} with {page_size(c.page_bytes)} pages": c.mean
+        for c in verdict.contenders
+        if c.kind is Kind.off and c.page_bytes != pages and c.mean is not None
+    }
     values |= verdict.references | {key: mean for key, mean in means.items() if mean is not None}
     default = values.get("default")
 
@@ -106,28 +145,84 @@ def _values(study: StudyData, verdict: Verdict) -> list[str]:
     return [f"{objective.name} (contenders: mean of {len(verdict.seeds)} held-out seeds)", *lines]
 
 
+def _elsewhere(study: StudyData, verdict: Verdict) -> list[str]:
+    """Why another trial than the best one is recommended, and what it is worth elsewhere."""
+    name, best, top = verdict.objective, study.best, study.top
+    lines = []
+    if best and top and best.number != top.number and best.objective and top.objective:
+        gain = OBJECTIVES[name].gain(top.objective, best.objective)
+        lines.append(
+            f"trial {best.number}, not {top.number}: that one is {faster(gain, None, name)} on the "
+            "study's seed, but gains less on the mean of a fresh one and of the sizes below"
+        )
+    for place in verdict.elsewhere:
+        told = [
+            f"{faster(each.gain, each.half_width, name)} than {whom}"
+            for each, whom in ((place.gain, "the default"), (place.over_first_touch, "first-touch"))
+            if each is not None
+        ]
+        lines.append(f"at {place.where}: {', '.join(told) or 'it does not run'}")
+    return [f"{'' if k else 'nearby':<9}{line}" for k, line in enumerate(lines)]
+
+
 def share(value: float, half_width: float | None) -> str:
     """0.81 ± 0.04 as `81 ± 4 %`, 0.381 ± 0.002 as `38.1 ± 0.2 %`."""
     if half_width is None:
-        return f"{100 * value:.0f} %"
+        return f"{round(100 * value)} %"
     places = 0 if half_width >= 0.01 else 1
     return f"{100 * value:.{places}f} ± {100 * half_width:.{places}f} %"
 
 
-def moved(default: KnobValue, best: KnobValue) -> str:
-    return f"{short(default)} -> {short(best)}"
+def moves(study: StudyData, effects: Sequence[Effect]) -> list[str]:
+    """What each changed: `160 -> 5.012 s`."""
+    units = {knob.name: knob.unit for knob in study.header.request.policy.knobs}
+    return [
+        f"{short(effect.default)} -> {with_unit(effect.best, units[effect.knob])}"
+        for effect in effects
+    ]
 
 
-def _explanation(conclusion: Conclusion) -> list[str]:
+def together(explanation: Explanation) -> list[str]:
+    """What the needed changes do with one another, and what would do instead, as sentences."""
+    lines = []
+    for each in explanation.interactions[:MOST_TOGETHER]:
+        part, names = share(abs(each.part), each.half_width), listed(each.knobs)
+        lines.append(
+            f"{part} of the gain comes only if {names} are changed together"
+            if each.part > 0
+            else f"{names} overlap: {part} of the gain comes with "
+            f"{'either' if len(each.knobs) == 2 else 'fewer of them'}"
+        )
+    lines += [
+        f"{each.knob} does as well instead of {each.instead_of}: "
+        f"{100 * each.kept:.0f} % of the gain"
+        for each in explanation.alternatives
+    ]
+    return lines
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+def _explanation(study: StudyData, conclusion: Conclusion) -> list[str]:
     explanation = conclusion.explanation
     if explanation is None:
         return []
-    top = explanation.path[:MOST]
-    cells = [(e.knob, share(e.share, e.half_width), moved(e.default, e.best)) for e in top]
+    top = explanation.needed[:MOST]
+    cells = [
+        (effect.knob, share(effect.share or 0, effect.half_width), values)
+        for effect, values in zip(top, moves(study, top), strict=True)
+    ]
     width = max(len(name) for name, _, _ in cells)
     wide = max(len(part) for _, part, _ in cells)
-    lines = [f"what made the difference, measured ({100 * CONFIDENCE:.0f} % intervals):"]
+    lines = [
+        f"what made the difference: shares of the gain ({100 * CONFIDENCE:.0f} % intervals), and "
+        "default -> best"
+    ]
     lines += [f"  {name:<{width}}  {part:>{wide}}  {values}" for name, part, values in cells]
+    lines += [f"  {line}" for line in together(explanation)]
     minimal, changes = explanation.minimal, len(explanation.effects)
     kept = f"keeps {100 * explanation.kept:.0f} % of the gain"
     if explanation.kept > 1.005:

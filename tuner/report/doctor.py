@@ -7,6 +7,7 @@ study; a warning is what makes it slower, worse or incomplete, or stops some oth
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import resource
@@ -21,9 +22,11 @@ from pathlib import Path
 from typing import Literal
 
 from tuner import engine, foreign, tierd
+from tuner.documents import catalog
 from tuner.errors import UserError
 from tuner.report import remote, store
-from tuner.run import local_ray, streams
+from tuner.report.remote import Recordings
+from tuner.run import admission, asking, local_ray, streams
 from tuner.run.isolation import Isolation, default_image
 from tuner.run.local_ray import ENVIRONMENT, OBJECT_STORE
 from tuner.text import clock, plural, size
@@ -59,13 +62,20 @@ class Finding:
 
 
 def examine(
-    out: Path, *, ray_address: str | None = None, mlflow_uri: str | None = None
+    out: Path,
+    *,
+    ray_address: str | None = None,
+    mlflow_uri: str | None = None,
+    workload: str | None = None,
 ) -> Iterator[Finding]:
     """All findings; `out` is the folder of studies. A cluster and a store elsewhere are asked if
-    they are given."""
+    they are given, the cluster also for the recordings of the workload."""
     checks = dict(CHECKS)
+    recordings: Recordings = {}
+    if workload is not None:
+        checks["workload"] = lambda _: _workload(workload, recordings)
     if ray_address is not None:
-        checks["Ray cluster"] = lambda _: _cluster(ray_address)
+        checks["Ray cluster"] = lambda _: _cluster(ray_address, recordings)
     if mlflow_uri is not None:
         checks["MLflow"] = lambda _: _tracking(mlflow_uri)
     for name, check in checks.items():
@@ -260,7 +270,8 @@ def _real_memory(_: Path) -> Iterator[Finding]:
 
 
 def _containers(_: Path) -> Iterator[Finding]:
-    from tuner.run.container import Failed, image_id
+    from tuner.run.container import image_id
+    from tuner.run.metric import Failed
 
     try:
         image_id(name := default_image())
@@ -288,20 +299,31 @@ def _ray(_: Path) -> Iterator[Finding]:
             yield Finding("Ray", "warning", said)
 
 
-def _cluster(address: str) -> Iterator[Finding]:
-    """A node whose engine is another fails trials, which others then run."""
-    if place := remote.host_and_port(address):
-        remote.knock(*place)
+def _workload(name: str, recordings: Recordings) -> Iterator[Finding]:
+    """Adds its `recordings`."""
+    spec = catalog.workload(name).spec
+    for input in spec.inputs.values():
+        if input.trace is not None and input.content is not None:
+            recordings[input.trace] = input.content
+    said = plural(len(recordings), "recording") if recordings else "its streams are made anywhere"
+    yield Finding("workload", "ok", f"{spec.name}: {said}")
+
+
+def _cluster(address: str, recordings: Recordings) -> Iterator[Finding]:
+    """A node whose engine is another, or that lacks a recording, fails trials, which others then
+    run."""
+    admission.check(address)
     nodes: list[tuple[str, float]] = []
     told: dict[int, tuple[dict[str, str] | None, str | None]] = {}
     late = ""
     try:
-        for kind, content in remote.asked(remote.ask_cluster, address, seconds=remote.SECONDS):
+        words = address, json.dumps(recordings)
+        for kind, content in asking.asked(remote.ask_cluster, *words, seconds=remote.SECONDS):
             if kind == "nodes":
                 nodes = [(host, cpus) for host, cpus in content]
             else:
                 told[content[0]] = content[1], content[2]
-    except remote.Silent as error:
+    except asking.Silent as error:
         if not nodes:
             raise UserError(f"{address}: {error}: this machine did not get in") from error
         late = f"; {error}"
@@ -327,10 +349,14 @@ def _node(host: str, cpus: float, facts: dict[str, str] | None, error: str | Non
     said = f"{cpus:g} CPUs, engine build {facts['build']}, Ray {facts['ray']}"
     said += f", Python {facts['python']}"
     if facts["build"] != engine.results_id():
-        said += f"; this machine has engine build {engine.results_id()}: trials fail there"
+        said += f", tune {facts['tune']}; this machine has engine build {engine.results_id()}, "
+        said += f"tune {engine.version()}: trials fail there"
         return Finding(name, "warning", said)
-    if facts["ray"] != (ours := metadata.version("ray")):
-        return Finding(name, "warning", f"{said}; this machine has Ray {ours}")
+    if facts["lacking"]:
+        return Finding(name, "warning", f"{said}; {facts['lacking']}: trials fail there")
+    for what, ours in (("Ray", metadata.version("ray")), ("Python", platform.python_version())):
+        if facts[what.lower()] != ours:
+            return Finding(name, "warning", f"{said}; this machine has {what} {ours}")
     return Finding(name, "ok", said)
 
 
@@ -339,10 +365,10 @@ def _tracking(uri: str) -> Iterator[Finding]:
         yield from _database(path, path.parent)
         return
     if place := remote.server_of(uri):
-        remote.knock(*place)
+        asking.knock(*place)
     answers = False
     try:
-        for kind, _ in remote.asked(remote.ask_mlflow, uri, seconds=remote.SECONDS):
+        for kind, _ in asking.asked(remote.ask_mlflow, uri, seconds=remote.SECONDS):
             answers = answers or kind == "answers"
     except UserError as error:
         what = "answers, but cannot be written" if answers else "does not answer as it should"

@@ -8,22 +8,22 @@ bar chart by itself.
 from __future__ import annotations
 
 import base64
-import html
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tuner import pages
 from tuner.declarations import KnobValue
 from tuner.files import write_files
 from tuner.objective import OBJECTIVES
 from tuner.report.conclusion import Conclusion, rows, share, text
 from tuner.report.verification import draw
 from tuner.study.explanation import KEEP, Explanation
-from tuner.study.log import StudyData, TrialRecord
+from tuner.study.log import StudyData
 from tuner.study.verdict import Kind, Verdict
 from tuner.study.verified import Verified, current, sentences
-from tuner.text import short
+from tuner.text import with_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -141,18 +141,18 @@ def _curve(study: StudyData, verdict: Verdict) -> Figure:
 
 
 def _share_bars(explanation: Explanation | None) -> Figure:
-    """Shares on the path, and below each what the change gains alone."""
+    """Shares of the gain, and below each what the change gains alone."""
     effects = [] if explanation is None else explanation.effects[::-1]
     figure = _figure(8, 1.1 + 0.34 * max(1, len(effects)))
     axes = figure.subplots()
     rows = range(len(effects))
     axes.barh(
         [row + 0.2 for row in rows],
-        [100 * effect.share for effect in effects],
+        [100 * (effect.share or 0) for effect in effects],
         0.4,
         xerr=[100 * (effect.half_width or 0) for effect in effects],
         color=BLUE,
-        label="share, on the path from default to best",
+        label="share: what it adds, by the mean of all orders",
     )
     axes.barh(
         [row - 0.2 for row in rows],
@@ -194,14 +194,10 @@ def _series(study: StudyData) -> Figure | None:
 
 # --- The page -------------------------------------------------------------------------------------
 
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-       color: #1f2328; }
-table { border-collapse: collapse; } td, th { padding: .2rem .8rem .2rem 0; text-align: left; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
-tr.changed td { font-weight: 600; } img { max-width: 100%; }
-pre { background: #f6f8fa; padding: .8rem; overflow-x: auto; } small { color: #59636e; }
-"""
+COLUMNS = (
+    *("knob", ">default", ">best", ">share of the gain", ">alone", ">without it", ">forest"),
+    "",
+)
 
 
 def _page(
@@ -211,28 +207,30 @@ def _page(
     verified: Verified | None,
 ) -> str:
     request = study.header.request
-    parts = [
-        f"<h1>{html.escape(conclusion.verdict.headline)}</h1>",
-        f"<p>{html.escape(_subject(study))}</p>",
-        f"<pre>{html.escape(text(study, conclusion))}</pre>",
-    ]
-    for title, png in pictures:
-        encoded = base64.b64encode(png).decode()
-        parts.append(
-            f'<h2>{html.escape(title)}</h2><img alt="{html.escape(title)}" '
-            f'src="data:image/png;base64,{encoded}">'
-        )
-    if verified is not None:
-        parts.append(f"<pre>{html.escape(chr(10).join(sentences(verified)))}</pre>")
-    parts += [_knob_table(study, conclusion), _failures(study)]
-    parts.append(
-        f"<p><small>{html.escape(request.study)}; engine {html.escape(request.engine_version)} "
-        f"({html.escape(request.engine_build)}), started {html.escape(study.header.created)}"
-        "</small></p>"
-    )
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(request.study)}'
-        f"</title><style>{STYLE}</style>{''.join(parts)}</html>\n"
+    return pages.page(
+        PAGE,
+        title=request.study,
+        headline=conclusion.verdict.headline,
+        subject=_subject(study),
+        text=text(study, conclusion),
+        pictures=[(title, base64.b64encode(png).decode()) for title, png in pictures],
+        verification="" if verified is None else "\n".join(sentences(verified)),
+        columns=COLUMNS,
+        knobs=list(_knobs(study, conclusion)),
+        caveat=_caveat(conclusion),
+        failures=[
+            {
+                "number": trial.number,
+                "status": trial.result.status,
+                "error": trial.result.error,
+                "log": trial.result.log if trial.result.log.strip() else "",
+            }
+            for trial in study.done
+            if trial.result is not None and not trial.succeeded
+        ],
+        version=request.engine_version,
+        build=request.engine_build,
+        created=study.header.created,
     )
 
 
@@ -246,36 +244,29 @@ def _subject(study: StudyData) -> str:
     )
 
 
-def _knob_table(study: StudyData, conclusion: Conclusion) -> str:
+def _knobs(study: StudyData, conclusion: Conclusion) -> Iterator[dict[str, Any]]:
+    """Rows of the table of knobs."""
     explanation, forest = conclusion.explanation, conclusion.forest
     effects = {} if explanation is None else {e.knob: e for e in explanation.effects}
     shares = conclusion.shares(study) or dict.fromkeys(forest.scores, 0.0)
     minimal = {} if explanation is None else explanation.minimal
-    rows = []
+    units = {knob.name: knob.unit for knob in study.header.request.policy.knobs}
     for name in [*effects, *(name for name in shares if name not in effects)]:
         default = _default_of(study, name)
         value = study.best.knobs[name] if study.best is not None else default
-        changed = ' class="changed"' if value != default else ""
         numbers = ["", "", ""]
         if effect := effects.get(name):
             numbers = [
-                share(effect.share, effect.half_width) if name in minimal else "",
+                "" if effect.share is None else share(effect.share, effect.half_width),
                 *(
                     "fails" if part is None else share(part, None)
                     for part in (effect.alone, effect.without)
                 ),
             ]
-        cells = [short(default), short(value), *numbers, f"{100 * forest.scores[name]:.0f} %"]
-        rows.append(
-            f"<tr{changed}>{_cell(name)}{''.join(_cell(cell, True) for cell in cells)}"
-            f"{_cell('needed' if name in minimal else '')}</tr>"
-        )
-    names = ("knob", "default", "best", "share of the gain", "alone", "without it", "forest", "")
-    head = "".join(f"<th>{name}</th>" for name in names)
-    return (
-        f"<h2>Knobs</h2><table><tr>{head}</tr>{''.join(rows)}</table>"
-        f"<p><small>{html.escape(_caveat(conclusion))}</small></p>"
-    )
+        both = with_unit(default, units[name]), with_unit(value, units[name])
+        cells = [name, *both, *numbers, f"{100 * forest.scores[name]:.0f} %"]
+        needed = "needed" if name in minimal else ""
+        yield {"changed": value != default, "cells": [*cells, needed]}
 
 
 def _caveat(conclusion: Conclusion) -> str:
@@ -284,9 +275,10 @@ def _caveat(conclusion: Conclusion) -> str:
     if explanation is not None:
         measured = (
             f"Shares are measured by {explanation.runs} real runs on held-out seeds "
-            f"({', '.join(map(str, explanation.seeds))}). They are what a change adds on a path "
-            "from default to best on which the change that gains most is made next, until "
-            f"{100 * KEEP:.0f} % of the gain is reached; the others together make up for the rest, "
+            f"({', '.join(map(str, explanation.seeds))}). They are what a change adds on the mean "
+            f"of {'all' if explanation.orders is None else explanation.orders} orders in which the "
+            f"needed changes can be made (Shapley values). Those keep {100 * KEEP:.0f} % of the "
+            "gain or more; the others together make up for the rest, "
             f"{share(1 - explanation.kept, None)}. `alone` is what a change gains by itself, "
             "`without it` what best loses without it, both by one run. "
         )
@@ -295,29 +287,3 @@ def _caveat(conclusion: Conclusion) -> str:
         f"({conclusion.forest.method}, {conclusion.forest.reliability}). They include changes for "
         "the worse and are not causes: do not read them as gains."
     )
-
-
-def _failures(study: StudyData) -> str:
-    failed: Sequence[TrialRecord] = [trial for trial in study.done if not trial.succeeded]
-    rows = [
-        f"<tr>{_cell(str(trial.number), True)}{_cell(trial.result.status)}"
-        f"<td>{html.escape(trial.result.error)}{_log(trial.result.log)}</td></tr>"
-        for trial in failed
-        if trial.result is not None
-    ]
-    if not rows:
-        return ""
-    head = "<tr><th>trial</th><th>status</th><th>error</th></tr>"
-    return f"<h2>Failed trials</h2><table>{head}{''.join(rows)}</table>"
-
-
-def _log(log: str) -> str:
-    """What the trial wrote, folded away."""
-    if not log.strip():
-        return ""
-    return f"<details><summary>log</summary><pre>{html.escape(log)}</pre></details>"
-
-
-def _cell(content: str, number: bool = False) -> str:
-    attribute = ' class="number"' if number else ""
-    return f"<td{attribute}>{html.escape(content)}</td>"

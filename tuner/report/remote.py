@@ -1,138 +1,73 @@
 # SPDX-License-Identifier: MIT
 """What a study needs of other machines, and whether it is there: a Ray cluster, an MLflow server.
-
-Whoever is asked may not answer, or answer in part, and the libraries that ask wait for minutes and
-may end their process. A child process therefore asks, tells what it finds as it finds it, and is
-killed when its time is over.
-"""
+Both are asked in a process of their own (`run/asking.py`)."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import multiprocessing
 import os
 import platform
-import socket
 import time
-from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
-from typing import Any
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from tuner import engine
 from tuner.errors import UserError, brief
-from tuner.run.pool import die_with_parent
+from tuner.report.store import no_telemetry
+from tuner.run.asking import Tell, knock, one_line
+from tuner.run.cluster import Node, is_node, prepare_environment
 
 SECONDS = 120.0
 """For all that one check does. To join a cluster takes up to a minute."""
-KNOCK_SECONDS = 5.0
 NODE_SECONDS = 40.0
 """For a node to start a worker and answer."""
+
+FIREWALL = "a firewall may close the ports that its `ray start` was given"
+UNREACHED = f"its worker process ended, or is not reached: {FIREWALL}"
 
 EXPERIMENT = "tune doctor"
 """No name of a study's experiment. MLflow keeps what is deleted for a while: it is used again."""
 
-Tell = Callable[[str, Any], None]
-
-
-class Silent(UserError):
-    """Nobody answers in time."""
-
-
-def asked(ask: Callable[..., None], *arguments: str, seconds: float) -> Iterator[tuple[str, Any]]:
-    """What `ask(*arguments, tell)` tells in a child process. UserError if it raises an exception;
-    Silent if it is not done in time."""
-    until = time.monotonic() + seconds
-    # spawn: the parent may have threads, which fork does not survive.
-    context = multiprocessing.get_context("spawn")
-    pipe, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(ask, arguments, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        while pipe.poll(max(0.0, until - time.monotonic())):
-            try:
-                kind, content = json.loads(pipe.recv_bytes())
-            except EOFError:
-                raise UserError("the process that asked has ended without an answer") from None
-            if kind == "done":
-                return
-            if kind == "failed":
-                raise UserError(content)
-            yield kind, content
-        raise Silent(f"not done within {seconds:g} s")
-    finally:
-        process.kill()
-        process.join()
-        pipe.close()
-
-
-def _child(ask: Callable[..., None], arguments: tuple[str, ...], pipe: Connection) -> None:
-    os.setsid()  # Ctrl-C at the terminal is for the parent
-    die_with_parent()
-    # When Ray ends this process, it says at length why.
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    for stream in (1, 2):
-        os.dup2(nothing, stream)
-
-    def tell(kind: str, content: Any) -> None:
-        with contextlib.suppress(OSError):  # the parent is gone
-            pipe.send_bytes(json.dumps([kind, content]).encode())
-
-    try:
-        ask(*arguments, tell)
-    except Exception as error:  # of libraries that raise anything
-        tell("failed", one_line(error))
-    else:
-        tell("done", None)
-
-
-def one_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if any(map(str.isalnum, line))]
-    said = brief(lines[0], 300) if lines else ""
-    if isinstance(error, UserError):
-        return said
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
-def knock(host: str, port: int) -> None:
-    """UserError if nobody listens there."""
-    try:
-        socket.create_connection((host.strip("[]"), port), KNOCK_SECONDS).close()
-    except (OSError, OverflowError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise UserError(f"nobody listens at {host}:{port} ({why})") from error
-
-
-def host_and_port(address: str) -> tuple[str, int] | None:
-    """Of HOST:PORT; None for addresses of another form, which Ray may know."""
-    host, colon, port = address.rpartition(":")
-    return (host, int(port)) if colon and host and port.isdecimal() and "/" not in host else None
-
+Recordings = dict[str, str]
+"""The identity of what is recorded, by the path of its file."""
 
 # --- A cluster ------------------------------------------------------------------------------------
 
 
-def facts() -> dict[str, str]:
-    """Of the process that a node runs trials in."""
+def facts(recordings: Recordings) -> dict[str, str]:
+    """Of the process that a node runs trials in; `lacking` is what is wrong with recordings."""
     import ray
 
+    wrong = [said for path, identity in recordings.items() if (said := _lacking(path, identity))]
     return {
+        "tune": engine.version(),
         "build": engine.results_id(),
         "ray": str(ray.__version__),
         "python": platform.python_version(),
+        "lacking": "; ".join(wrong),
     }
 
 
-def ask_cluster(address: str, tell: Tell) -> None:
+def _lacking(path: str, identity: str) -> str:
+    if not Path(path).is_file():
+        return f"no recording {path}"
+    try:
+        found = engine.stream_info(Path(path))["identity"]
+    except UserError as error:
+        return str(error)
+    return "" if found == identity else f"{path} is another recording than here"
+
+
+def ask_cluster(address: str, recordings: str, tell: Tell) -> None:
     """Tells of `nodes` with CPUs, a name and a number of CPUs for each, and then of each `node` its
-    place in that list and its facts, or why it has none."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    place in that list and its facts, or why it has none.
+
+    Args:
+        recordings: that each node should have, as JSON.
+    """
+    prepare_environment()
     import ray
 
-    from tuner.run.cluster import Node, is_node
     from tuner.run.local_ray import job_config
 
     own = None if is_node(address) else Node(address)
@@ -148,18 +83,25 @@ def ask_cluster(address: str, tell: Tell) -> None:
 
         # Without a CPU: a node whose CPUs are busy answers as well.
         remote = ray.remote(num_cpus=0, max_retries=0)(facts)
-        asked = {
-            remote.options(
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            ).remote(): number
-            for number, node in enumerate(nodes)
-        }
+        asked = {}
+        for number, node in enumerate(nodes):
+            try:
+                for port in ("NodeManagerPort", "ObjectManagerPort"):
+                    knock(node["NodeManagerAddress"], node[port])
+            except UserError as error:
+                tell("node", [number, None, f"{error}; {FIREWALL}"])
+                continue
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            reference = remote.options(scheduling_strategy=there).remote(json.loads(recordings))
+            asked[reference] = number
         waiting, until = list(asked), time.monotonic() + NODE_SECONDS
         while waiting and (left := until - time.monotonic()) > 0:
             ready, waiting = ray.wait(waiting, timeout=left)
             for reference in ready:
                 try:
                     tell("node", [asked[reference], ray.get(reference), None])
+                except ray.exceptions.WorkerCrashedError:  # also when nobody reaches it
+                    tell("node", [asked[reference], None, UNREACHED])
                 except Exception as error:  # Ray's, with what went wrong there
                     tell("node", [asked[reference], None, one_line(_cause(error))])
         ray.shutdown()
@@ -181,6 +123,7 @@ def ask_mlflow(uri: str, tell: Tell) -> None:
     is removed again."""
     os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
     os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "20"
+    no_telemetry()
     from mlflow import MlflowClient
     from mlflow.entities import ViewType
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository

@@ -14,6 +14,6 @@ def risk() -> str:
     if mean is None or worst is None:
         return ""
     return (
-        "this is simulated: in published comparisons, who takes the simulator's best system loses "
-        f"{100 * mean:.1f} % of the best on average, {100 * worst:.0f} % at worst"
+        "simulated: the simulator's best system is "
+        f"{100 * mean:.1f} % behind the best published one on average, {100 * worst:.0f} % at worst"
     )

@@ -101,10 +101,10 @@ def client_of(
         verify: reads all of a local database to find damage, which takes a while if it is large.
 
     Raises:
-        UserError: the database is of a newer MLflow.
+        UserError: the database was written by a newer MLflow.
         Exception: the store does not answer, in any way that it can fail.
     """
-    _patience()
+    _environment()
     from mlflow import MlflowClient
 
     if path := database_of(uri):
@@ -126,7 +126,7 @@ def client_of(
 def experiments(uri: str, out: Path) -> list[tuple[str, str]]:
     """Name and id of the experiments of studies, the latest first. UserError if the store does not
     answer, or is a database that is broken."""
-    _patience()
+    _environment()
     from mlflow import MlflowClient
 
     path = database_of(uri)
@@ -232,8 +232,15 @@ def children_of(client: MlflowClient, experiment: str, parent: str) -> Iterator[
             return
 
 
-def _patience() -> None:
-    """A server that does not answer must not hold up the end of a study for minutes."""
+def no_telemetry() -> None:
+    """MLflow sends its maker what is done with it, by two threads, unless told not to before its
+    import. What a user has set herself stays."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+
+
+def _environment() -> None:
+    no_telemetry()
+    # A server that does not answer must not hold up the end of a study for minutes.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
     # Of each run, on standard output.
@@ -301,7 +308,7 @@ def _prepare(path: Path, *, verify: bool = False) -> None:
 
 def _schema(path: Path, *, verify: bool) -> tuple[str | None, str | None]:
     """The versions of the database's schema, as `_revision`, and of the installed MLflow's.
-    BrokenStore; UserError if the database is of a newer MLflow."""
+    BrokenStore; UserError if the database was written by a newer MLflow."""
     from alembic.script import ScriptDirectory
     from mlflow.store import db_migrations
 
@@ -311,7 +318,7 @@ def _schema(path: Path, *, verify: bool) -> tuple[str | None, str | None]:
     head = known.get_current_head()
     if revision and revision not in {script.revision for script in known.walk_revisions()}:
         raise UserError(
-            f"{path}: the database is of a newer MLflow (its schema is {revision}); "
+            f"{path}: the database was written by a newer MLflow (its schema is {revision}); "
             "upgrade MLflow, or name another store with --mlflow-uri"
         )
     return revision, head

@@ -2,6 +2,10 @@
 """A study in MLflow: a parent run per study, a child run per trial. A copy of the log, never its
 source.
 
+A value takes half a kilobyte of MLflow's database, and a simulated trial measures thousands. So a
+trial's run has what trials are compared by; all its scalars are a row of the parent's trials.csv,
+and the parent has the time series of the default and the best.
+
 All of it happens on a thread of its own, so that no trial waits for a database. What cannot be
 tracked is reported once and does no other harm. A store that fails is tried again later; what it
 lacks in the end, for whatever reason, is added by `tune repair` or when the study is resumed, and
@@ -17,11 +21,12 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from tuner.objective import OBJECTIVES
+from tuner.report import table
 from tuner.report.conclusion import Conclusion
 from tuner.report.store import (
     PARENT_TAG,
@@ -40,13 +45,15 @@ from tuner.report.tracked import (
 )
 from tuner.run.trial import Status
 from tuner.scenario import label
+from tuner.study import log
 from tuner.study.log import HEADER, StudyData, TrialRecord
 from tuner.study.public import without_passwords
 from tuner.study.verdict import Difference
 from tuner.study.verified import current, figures
 
-POINTS = 200  # of a time series, at most
-ROWS = 1000  # metric values per trial, at most; also MLflow's limit for one call
+MOST_METRICS = 1000
+"""Of a trial; MLflow's limit for one call."""
+TRIALS = "trials.csv"
 RETRY_SECONDS = 15.0
 """After a failure. Meanwhile trials are not offered: a server that does not answer takes a minute
 to say so."""
@@ -55,8 +62,8 @@ to say so."""
 PATIENT_SECONDS = 5.0
 """That users wait without knowing for what."""
 
-LAST_SECONDS = 20.0
-"""That they wait after Ctrl-C."""
+LAST_SECONDS = 1.0
+"""That they wait after Ctrl-C. What is stored by half then is stored again by whoever goes on."""
 
 
 class Line:
@@ -111,6 +118,7 @@ class Tracker:
         self._behind = True  # it may lack some of them
         self._failed: float | None = None  # when it did last
         self._stop = threading.Event()
+        self._done: threading.Event | None = None  # once it is closed: that all is stored
         self._own = line is None
         self._line = line or Line()
         self._line.put(lambda: self._attempt(self._catch_up))
@@ -138,20 +146,22 @@ class Tracker:
         self._put(lambda: self._attempt(finish))
 
     def close(self, *, interrupted: bool = False, seconds: float = LAST_SECONDS) -> None:
-        """Waits until all is stored. When interrupted, only for what is being stored now, and for
-        no more than so many seconds."""
+        """Waits until all is stored. When interrupted, also in this, only for what is being stored
+        now, and for no more than so many seconds."""
         if interrupted:
             self._stop.set()
-        done = threading.Event()
+        if self._done is None:
+            self._done = done = threading.Event()
 
-        def end() -> None:
-            if self._stop.is_set() and self._store is not None:
-                self._attempt(lambda store: store.interrupted())
-            done.set()
+            def end() -> None:
+                if self._stop.is_set() and self._store is not None:
+                    self._attempt(lambda store: store.interrupted())
+                done.set()
 
-        self._line.put(end)
-        if self._own:
-            self._line.end()
+            self._line.put(end)
+            if self._own:
+                self._line.end()
+        done = self._done
         if not done.wait(seconds if interrupted else PATIENT_SECONDS) and not interrupted:
             self._notify(f"waiting for MLflow at {self._uri} to take the rest of this study")
             while not done.wait(PATIENT_SECONDS) and self._line.alive:
@@ -173,7 +183,8 @@ class Tracker:
             first, self._failed = self._failed is None, time.monotonic()
             # Another one finds out what the store has, and removes what it has by half.
             self._store, self._behind = None, True
-            if first:
+            # A study that is stopped does not continue: whoever goes on stores it, or hears.
+            if first and not self._stop.is_set():
                 self._report(error)
         else:
             if self._failed is not None:
@@ -330,14 +341,10 @@ class _Store:
         )
         params = [self._param(name_for(key), str(value)) for key, value in trial.knobs.items()]
         metrics = [
-            self._metric(name, value, ended, 0) for name, value in _scalars(trial) if _finite(value)
-        ]
-        series = self._study.series(trial.number)
-        metrics += [
-            self._metric(f"series/{name_for(name)}", value, ended, step)
-            for name, values in series.items()
-            for step, value in thin(values, min(POINTS, (ROWS - len(metrics)) // len(series)))
-        ]
+            self._metric(name_for(name), value, ended, 0)
+            for name, value in table.compared(self._request, trial).items()
+            if _finite(value)
+        ][:MOST_METRICS]
         run_id = run.info.run_id
         self._client.log_batch(run_id, metrics=metrics, params=params[:100])
         for start in range(100, len(params), 100):
@@ -384,7 +391,8 @@ class _Store:
         tags = {
             "verdict": verdict.headline,
             "advice": verdict.advice.value,
-            "mlflow.note.content": verdict.headline,
+            "mlflow.note.content": "\n\n".join(filter(None, [verdict.headline, verdict.uncovered])),
+            "not_run": ", ".join(verdict.not_run),
             "importance_forest.method": forest.method,
             "importance_forest.reliability": forest.reliability,
         }
@@ -398,7 +406,7 @@ class _Store:
         # What `mlflow.log_table` would write, which appends when it is called again.
         effects = conclusion.explanation.effects if conclusion.explanation else []
         parts = {e.knob: [e.half_width, e.alone, e.without] for e in effects}
-        table = {
+        scores = {
             "columns": [
                 "knob",
                 "importance",
@@ -412,7 +420,12 @@ class _Store:
                 for name in shares or forest.scores
             ],
         }
-        self._client.log_text(self._parent, json.dumps(table), "importance.json")
+        self._client.log_text(self._parent, json.dumps(scores), "importance.json")
+        self._client.log_text(self._parent, table.csv_text(self._study), TRIALS)
+        for trial in (self._study.default, self._study.best):
+            if trial is not None and self._study.series(trial.number):
+                path = log.series_path(self._study.directory, trial.number)
+                self._client.log_artifact(self._parent, str(path), log.SERIES)
         for file in files:
             if file.exists():
                 self._client.log_artifact(self._parent, str(file))
@@ -426,34 +439,6 @@ class _Store:
 
     def interrupted(self) -> None:
         self._client.set_terminated(self._parent, "KILLED")
-
-
-def thin(values: Sequence[float], points: int) -> Iterator[tuple[int, float]]:
-    """At most `points` of the values with their
-    indices. Values that are not finite are left out: MLflow would store something else."""
-    if points < 2:
-        return
-    count = min(points, len(values))
-    seen = -1
-    for k in range(count):
-        index = round(k * (len(values) - 1) / max(1, count - 1))
-        if index != seen and _finite(values[index]):
-            yield index, values[index]
-        seen = index
-
-
-def _scalars(trial: TrialRecord) -> Iterator[tuple[str, float]]:
-    result = trial.result
-    assert result is not None
-    groups: dict[str, Mapping[str, float]] = {"": result.metrics, "breakdown/": result.breakdown}
-    groups |= {f"latency/{kind}/": values for kind, values in result.latency.items()}
-    for prefix, values in groups.items():
-        for name, value in values.items():
-            yield name_for(prefix + name), value
-    yield "wall_seconds", result.seconds
-    if result.objective is not None and result.cost is not None:
-        yield "objective", result.objective
-        yield "cost", result.cost
 
 
 def name_for(text: str) -> str:

@@ -35,7 +35,7 @@ def draw(found: Verified) -> Figure:
         if each.kind is Kind.off and each.mean is not None:
             axes.axvline(each.mean, color="#999999", linewidth=0.8, zorder=0)
     axes.plot([], [], "D", color=simulated, mfc="none", label="simulated")
-    axes.plot([], [], "o", color=measured, label="measured (mean; ticks: layouts)")
+    axes.plot([], [], "o", color=measured, label="measured (mean; ticks: single runs)")
     axes.set_yticks(range(len(shown)), [each.name for each in shown])
     better = "more" if objective.higher_is_better else "less"
     axes.set_xlabel(f"{objective.name} ({objective.unit}), {better} is better")

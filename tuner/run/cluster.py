@@ -12,17 +12,45 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from tuner import foreign
 from tuner.errors import UserError, brief
-from tuner.run.local_ray import OBJECT_STORE, place, private
+from tuner.run.local_ray import DEFAULTS, OBJECT_STORE, place, private
 
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
+ANSWER_SECONDS = 1.0
+"""For a host to take a connection."""
 PR_SET_PDEATHSIG = 1
 
+MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+"""Ray's own variables."""
+
 RAY = "from ray.scripts.scripts import main; main()"
+
+
+def prepare_environment() -> None:
+    """What of it the user's environment does not set, before Ray is imported. A token that is there
+    is shown: Ray's default is to keep it back, also from a cluster that asks for one."""
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    if token_place() is not None:
+        os.environ.setdefault(MODE, "token")
+
+
+def token_place() -> str | None:
+    """Where Ray finds this user's token: a variable or a file; None if there is none."""
+    if os.environ.get(TOKEN):
+        return TOKEN
+    if path := os.environ.get(TOKEN_PATH):
+        return path
+    home = foreign.home()
+    usual = home / ".ray" / "auth_token" if home else None
+    return str(usual) if usual and usual.is_file() else None
 
 
 def is_node(address: str) -> bool:
@@ -50,6 +78,30 @@ def _resolved(host: str) -> str:
         return host
 
 
+class Watch:
+    """Notices hosts that do not answer. Ray says nothing for most of a minute, and then gives the
+    host up."""
+
+    def __init__(self) -> None:
+        self._silent: set[str] = set()
+
+    def look(self, nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Names of hosts, of Ray's live nodes with CPUs, that did answer when asked before."""
+        found = []
+        for node in nodes:
+            if node["Resources"].get("CPU", 0) < 1:
+                continue
+            name, place = node["NodeID"], (node["NodeManagerAddress"], node["NodeManagerPort"])
+            try:
+                socket.create_connection(place, ANSWER_SECONDS).close()
+                self._silent.discard(name)
+            except OSError:
+                if name not in self._silent:
+                    self._silent.add(name)
+                    found.append(node["NodeManagerHostname"])
+        return found
+
+
 class Node:
     """This machine as a node of the cluster at HOST:PORT, on which nothing runs but the driver. It
     ends with this process. UserError if the cluster does not take it."""
@@ -62,7 +114,8 @@ class Node:
         words += [f"--temp-dir={self._folder / 'r'}"]
         self._output = os.fdopen(os.memfd_create("ray start"), "w+")
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", RAY, *words],
+            # Unbuffered: what it says last is last.
+            [sys.executable, "-P", "-u", "-c", RAY, *words],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,

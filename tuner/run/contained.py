@@ -13,27 +13,22 @@ removed, and the next trial gets a new one.
 from __future__ import annotations
 
 import atexit
-import json
-import math
-import re
 import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from tuner import engine
 from tuner.documents.reading import parse_json
 from tuner.errors import UserError, brief
-from tuner.objective import OBJECTIVES
-from tuner.run import streams
-from tuner.run.container import Container, Died, Failed
+from tuner.run import metric, streams
+from tuner.run.container import Container, Died
 from tuner.run.isolation import Isolation
+from tuner.run.metric import Failed
 from tuner.run.pool import GRACE_SECONDS, without_result
 from tuner.run.trial import RecordedStream, Status, Trial, TrialResult
-from tuner.text import exact
 
 STREAMS, RECORDING = "/streams", "/recording.tts"
 """Where a container has the cache and a recording."""
@@ -191,9 +186,7 @@ def _discard_all() -> None:
 class CommandRunner:
     """Runs `isolation.command` for each trial, and finds `isolation.metric` in what it prints.
 
-    The command has the trial in its environment: TUNE_TRIAL, JSON with number, seed, policy, knobs
-    and the scenario; TUNE_POLICY; and TUNE_KNOB_name for each knob,
-    with `_` for `.`.
+    The command has the trial in its environment (`metric.environment`).
     """
 
     isolation: Isolation
@@ -205,7 +198,7 @@ class CommandRunner:
             container = Container(
                 self.isolation,
                 self.isolation.command or (),
-                environment=_environment(trial),
+                environment=metric.environment(trial),
                 mounts={},
             )
             try:
@@ -214,57 +207,16 @@ class CommandRunner:
             finally:
                 log = container.log
                 container.remove()
-            return self._result(trial, printed.decode(errors="replace"), started)
+            return self._result(trial, printed, started)
         except Failed as failure:
             seconds = time.monotonic() - started
             result = without_result(trial, failure.status, str(failure), seconds)
             return result.model_copy(update={"log": log.decode(errors="replace")})
 
-    def _result(self, trial: Trial, printed: str, started: float) -> TrialResult:
+    def _result(self, trial: Trial, printed: bytes, started: float) -> TrialResult:
         assert self.isolation.metric is not None
-        found = list(re.finditer(self.isolation.metric, printed, re.MULTILINE))
+        found = metric.matches(self.isolation.metric, printed)
         if not found:
             raise Failed(Status.failed, f"its command printed nothing like {self.isolation.metric}")
-        value = _number(found[-1][1])
-        if value <= 0:
-            raise Failed(Status.failed, f"the metric is {found[-1][1]}, not a positive number")
-        objective = OBJECTIVES[trial.scenario.objective]
-        named = {k: _number(v) for k, v in found[-1].groupdict().items() if v is not None}
-        return TrialResult(
-            study=trial.study,
-            number=trial.number,
-            status=Status.success,
-            objective=value,
-            cost=objective.cost(value),
-            metrics=named,
-            seconds=time.monotonic() - started,
-            engine_version=engine.version(),
-            engine_build=engine.results_id(),
-            host=socket.gethostname(),
-        )
-
-
-def _number(found: str | None) -> float:
-    """What a group of the metric has found. Failed if it is no finite number."""
-    try:
-        value = float((found or "").replace(",", ""))
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise Failed(Status.failed, f"the metric is '{brief(found or '')}', not a number")
-    return value
-
-
-def _environment(trial: Trial) -> dict[str, str]:
-    content: dict[str, Any] = {
-        "number": trial.number,
-        **trial.scenario.plain(),
-        "knobs": trial.knobs,
-    }
-    knobs = {name.replace(".", "_"): exact(value) for name, value in trial.knobs.items()}
-    return {
-        "TUNE_TRIAL": json.dumps(content),
-        "TUNE_POLICY": trial.scenario.policy,
-        "TUNE_SEED": str(trial.scenario.seed),
-        **{f"TUNE_KNOB_{name}": value for name, value in knobs.items()},
-    }
+        value, named = metric.values(found[-1])
+        return metric.result(trial, metric.positive(value), named, started)

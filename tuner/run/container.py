@@ -25,7 +25,9 @@ from typing import Any
 import docker
 from tuner import text
 from tuner.errors import UserError, brief
+from tuner.run import local_ray
 from tuner.run.isolation import Isolation, default_image
+from tuner.run.metric import Failed
 from tuner.run.trial import Status
 
 LABEL = "tiertune.owner"
@@ -59,16 +61,8 @@ if left:
 """
 
 
-class Failed(Exception):
-    """Why a container has nothing to answer. It is of no use any more."""
-
-    def __init__(self, status: Status, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 class Died(Failed):
-    """It ended by itself. `for_good`: another one would end in the same way."""
+    """The container ended by itself. `for_good`: another one would end in the same way."""
 
     def __init__(self, message: str, *, for_good: bool = False) -> None:
         super().__init__(Status.crashed, message)
@@ -328,9 +322,13 @@ def _guard() -> subprocess.Popen[bytes]:
     """The process that removes what this one leaves when it dies."""
     if not _guards:
         command = [sys.executable, "-P", "-c", GUARD]
+        # It outlives the worker that has started it, and so must not look like one: what ends the
+        # workers of a driver that was killed goes by their environment.
+        environment = {k: v for k, v in os.environ.items() if k != local_ray.VARIABLE}
         _guards.append(
             subprocess.Popen(
                 command,
+                env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,  # who reads ours must not wait for it
                 stderr=subprocess.DEVNULL,

@@ -17,7 +17,11 @@ import time
 from multiprocessing.connection import Connection
 
 from tuner.errors import UserError
-from tuner.run.pool import PoolLost, RayPool, Runner, die_with_parent
+from tuner.run import admission
+from tuner.run.asking import host_and_port, knock
+from tuner.run.pool import PoolLost, Runner
+from tuner.run.process_pool import die_with_parent
+from tuner.run.ray_pool import RayPool
 from tuner.run.trial import Trial, TrialResult
 from tuner.text import clock
 
@@ -51,6 +55,7 @@ class ClusterPool:
         address: str,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
+        admission.check(address)
         self.workers = workers
         self._address = address
         self._patience = patience
@@ -134,7 +139,7 @@ class ClusterPool:
         if now - self._gone > self._patience:
             raise PoolLost(
                 f"the cluster at {self._address} has been gone for {clock(now - self._gone)} "
-                f"({reason}); the same command goes on, of a study with --resume"
+                f"({reason}); repeat the command to continue; `tune run` also needs --resume"
             )
         pause = max(0.0, self._started + PAUSE_SECONDS - now)
         time.sleep(min(pause, seconds))
@@ -170,6 +175,8 @@ def _serve(runner: Runner, workers: int, address: str, pipe: Connection) -> None
     for stream in (1, 2):
         os.dup2(nothing, stream)
     try:
+        if place := host_and_port(address):
+            knock(*place)  # Ray would look for its head for a minute
         pool = RayPool(runner, workers=workers, address=address)
     except UserError as error:
         pipe.send(("refused", str(error)))

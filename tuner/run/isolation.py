@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""What a study's trials run in, if not in the worker's own process. Imports no Docker SDK."""
+"""What a study's trials run in or are, if they are not simulated in the worker's own process: in
+containers, or a command on the memory of a host. Imports no Docker SDK."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
 from tuner import engine
 from tuner.errors import UserError
-from tuner.model import Model, Positive
-from tuner.options import CONTAINER, CONTAINER_CPUS, CONTAINER_GIB, PROCESS
-from tuner.scenario import EMULATED
+from tuner.limits import CONTAINER, CONTAINER_CPUS, CONTAINER_GIB
+from tuner.model import Model, NonNegative, Positive
 
 
 class Isolation(Model):
@@ -48,54 +48,79 @@ class Isolation(Model):
         return words
 
 
-def simulates(isolation: Isolation | None) -> bool:
+LIVE_RESOURCE = "tiertune_live"
+"""Of Ray's: a host of a cluster that has one runs a live trial at a time."""
+EXIT_TIME, FILE = "exit-time", "file:"
+"""Metrics that are no regular expression: how long the command takes, and what it writes."""
+
+
+class Live(Model):
+    """A command of the user's on the memory of a host, under tierd or a policy of the kernel's.
+
+    Of what it says in `window_seconds` after `warm_up_seconds`, or until it ends, `metric` finds
+    the objective. It is bound to `processors`. `keep_running`: it stays up from one trial to the
+    next. `fast` and `slow` are the nodes of the tiers; `named` if tierd has to be told of them.
+    `options` are further words for tierd. `host` is what other hosts must be like.
+    """
+
+    command: tuple[str, ...]
+    metric: str
+    warm_up_seconds: NonNegative = 0.0
+    window_seconds: Positive | None = None
+    keep_running: bool = False
+    processors: tuple[int, ...] = ()
+    fast: tuple[int, ...] = ()
+    slow: tuple[int, ...] = ()
+    named: bool = False
+    options: tuple[str, ...] = ()
+    host: str
+
+    @property
+    def measures(self) -> dict[str, Any]:
+        return self.model_dump()
+
+    @property
+    def nodes(self) -> list[str]:
+        """tierd's options for the nodes of the tiers."""
+        if not self.named:
+            return []
+        return ["--fast", _numbers(self.fast), "--slow", _numbers(self.slow)]
+
+    def command_line(self) -> list[str]:
+        """The options that ask for it."""
+        words = ["--command", shlex.join(self.command), "--metric", self.metric, *self.nodes]
+        words += ["--pin", _numbers(self.processors)]
+        if self.warm_up_seconds:
+            words += ["--warm-up", f"{self.warm_up_seconds:g}"]
+        if self.window_seconds is not None:
+            words += ["--for", f"{self.window_seconds:g}"]
+        if self.options:
+            words += ["--tierd", shlex.join(self.options)]
+        return [*words, "--keep-running"] if self.keep_running else words
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def simulates(isolation: Isolation | Live | None) -> bool:
     """Whether trials there replay streams, rather than run a command of the user's."""
     return isolation is None or isolation.command is None
 
 
-def asked(args: Namespace) -> Isolation | None:
-    """What the command line asks for. UserError if it does not fit together, or if this machine
-    cannot run such containers, unless a cluster's machines are to."""
-    command, metric = getattr(args, "trial_command", None), getattr(args, "metric", None)
-    if args.runner == CONTAINER and getattr(args, "substrate", None) == EMULATED:
-        raise UserError(f"--runner {CONTAINER}: the emulated machine has an isolation of its own")
-    if args.runner == PROCESS:
-        given = {"image": args.image, "memory": args.memory, "cpus": args.cpus}
-        for name, value in (given | {"command": command, "metric": metric}).items():
-            if value is not None:
-                raise UserError(f"--{name}: is of --runner {CONTAINER}")
-        return None
-    if (command is None) != (metric is None):
-        raise UserError("--command and --metric: found one of them; a command needs both")
-    if command is not None and args.image is None:
-        raise UserError("--command: the image that has it must be given with --image")
-    image = args.image or default_image()
-    image_id = None
-    if args.ray_address is None or command is not None:
-        from tuner.run import container
-
-        image_id = container.image_id(image)
-    return Isolation(
-        image=image,
-        memory_gib=args.memory or CONTAINER_GIB,
-        cpus=args.cpus or CONTAINER_CPUS,
-        command=None if command is None else _words(command),
-        metric=None if metric is None else _pattern(metric),
-        image_id=None if command is None else image_id,
-    )
-
-
-def _words(command: str) -> tuple[str, ...]:
+def words_of(option: str, command: str) -> tuple[str, ...]:
+    """As a shell reads them. UserError if they are none."""
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
-        raise UserError(f"--command: {error}") from error
+        raise UserError(f"{option}: {error}") from error
     if not words:
-        raise UserError("--command: is empty")
+        raise UserError(f"{option}: is empty")
     return words
 
 
-def _pattern(metric: str) -> str:
+def pattern(metric: str) -> str:
+    """UserError if it is no regular expression with a group."""
     try:
         groups = re.compile(metric).groups
     except re.error as error:

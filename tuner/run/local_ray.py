@@ -32,6 +32,7 @@ from tuner.errors import UserError
 from tuner.files import private_folder, remove_abandoned
 from tuner.run import guard
 
+DEFAULTS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_AUTH_MODE": "token",
@@ -61,7 +62,7 @@ def prepare_environment() -> None:
     that has done so, a notebook for example, keeps Ray's own settings."""
     if "ray" in sys.modules:
         return
-    for name, value in ENVIRONMENT.items():
+    for name, value in (DEFAULTS | ENVIRONMENT).items():
         os.environ.setdefault(name, value)
     if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)

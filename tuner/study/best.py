@@ -16,7 +16,8 @@ from tuner.errors import UserError, one_line
 from tuner.files import write_file
 from tuner.model import Model
 from tuner.run.trial import Trial, TrialResult
-from tuner.scenario import Scenario, options
+from tuner.scenario import LIVE, Scenario, options
+from tuner.study import log
 from tuner.study.moved import scenario_in
 from tuner.study.request import Fingerprints, StudyRequest
 from tuner.study.verdict import Verdict
@@ -116,13 +117,18 @@ def render(best: BestConfiguration, name: str | None = None) -> str:
     scenario, minimal = best.scenario, best.minimal
     what = f"{scenario.show('policy')} for {scenario.show('workload')} ({scenario.input})"
     lines = [f"{what}: {best.verdict.headline if best.verdict else 'the study has not ended'}."]
+    if best.verdict and best.verdict.uncovered:
+        lines.append(f"{best.verdict.uncovered}.")
     if minimal:
         lines.append(
             f"The fewest changes found that have {100 * minimal.kept:.0f} % of the best's gain: "
             f"{', '.join(minimal.changes)}."
         )
     file = name or (MINIMAL if minimal else FILE)
-    lines.append(f"Replay: tune sim --workload {shell([scenario.workload])} --config {file}")
+    if scenario.substrate == LIVE:
+        lines.append(f"For a program: tune exec {file} -- command args...")
+    else:
+        lines.append(f"Replay: tune sim --workload {shell([scenario.workload])} --config {file}")
     lines.append(f"Found with {engine.show(best.provenance.engine_build)}.")
     head = "".join(f"# {one_line(line)}\n" for line in lines)
     return head + document.render(best.model_dump(mode="json", exclude_none=True))
@@ -131,6 +137,20 @@ def render(best: BestConfiguration, name: str | None = None) -> str:
 def write(best: BestConfiguration, path: Path) -> None:
     """UserError if that fails; the file is then as it was."""
     write_file(path, render(best))
+
+
+def path_of(study: str, out: Path) -> Path:
+    """The best.yaml of a study: a path of it, the path of its folder, or its name in `out`."""
+    given = Path(study)
+    if given.is_file():
+        return given
+    folder = log.folder_of(study, out)
+    path = folder / FILE
+    if path.is_file():
+        return path
+    if log.exists(folder):
+        raise UserError(f"{folder}: no trial of this study has succeeded yet")
+    raise UserError(log.missing(folder))
 
 
 def read(path: Path) -> BestConfiguration:
@@ -184,7 +204,8 @@ def changes_since(best: BestConfiguration) -> list[str]:
         if then != now:
             changed.append(f"the {kind} {name} has changed since ({then} then, {now} now)")
     if best.provenance.fingerprints.command is not None:
-        changed.append("it was measured by a command in a container, this is a simulation")
+        where = "" if best.scenario.substrate == LIVE else " in a container"
+        changed.append(f"it was measured by a command{where}, this is a simulation")
     if best.scenario.placement:
         then_placed = best.provenance.fingerprints.placement
         try:

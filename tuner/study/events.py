@@ -22,9 +22,10 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 from tuner.declarations import KnobValue
 from tuner.documents.reading import opened, values_of
 from tuner.errors import UserError
+from tuner.limits import MOST_BUDGET
 from tuner.model import Model
 from tuner.run.trial import Status, TrialResult
-from tuner.scenario import MOST_BUDGET, Scenario
+from tuner.scenario import Scenario
 
 
 def _moment(value: str) -> str:
@@ -79,7 +80,16 @@ class Checked(Model):
     result: Outcome
 
 
-Event = Asked | Finished | Checked
+class Chosen(Model):
+    """Of the best few trials, the one to recommend: it gains most where conditions differ a little.
+    It holds until another trial ends."""
+
+    event: Literal["chosen"] = "chosen"
+    time: Moment
+    number: Annotated[int, Field(ge=0, lt=MOST_BUDGET)]
+
+
+Event = Asked | Finished | Checked | Chosen
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 _HEADER = b',"header":"%b"}'

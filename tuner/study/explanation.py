@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """What made the difference between the default and the best configuration, measured by real runs.
 
-On a path from default to best the change that gains most is made next, until nearly the whole gain
-is reached; what a change adds there is its share. So shares add up, and what changes do together is
-counted once. Of two changes that do the same the first on the path has it all: that the other
-would do it too is seen by what it gains alone.
+The fewest changes that keep nearly the whole gain are found first. A change's share is its Shapley
+value among them: what it adds, on average over the orders in which they can be made. So shares add
+up to what these changes gain, whatever they do only together; and that is told as well, by the
+Harsanyi dividends of the same game (From Shapley values to interactions: Grabisch and Roubens 1999,
+doi:10.1007/s001820050125; as an ablation of configurations: HyperSHAP, arXiv:2502.01276).
 """
 
 from __future__ import annotations
@@ -21,38 +22,58 @@ KEEP = 0.95
 class Effect(Model):
     """What changing one knob from its default to its best value does, in parts of the whole gain.
 
-    `share` is what it adds on the path, and 0 off the path; `half_width` is that of its interval
-    over the held-out seeds. `alone` is what it gains by itself and `without` what best loses
-    without it, each by one run; None if that failed.
+    `share` is its Shapley value among the needed changes, and None for one that is not needed;
+    `half_width` is that of its interval over the held-out seeds. `alone` is what it gains by itself
+    and `without` what best loses without it, each by one run; None if that failed.
     """
 
     knob: str
     default: KnobValue
     best: KnobValue
-    share: float
+    share: float | None = None
     half_width: float | None = None
-    kept: float | None = None  # the part of the gain that is reached with it, on the path
     alone: float | None = None
     without: float | None = None
 
 
+class Interaction(Model):
+    """A Harsanyi dividend, in parts of the whole gain: what is there only if all of these knobs are
+    changed or, if negative, what fewer of them have already."""
+
+    knobs: list[str]
+    part: float
+    half_width: float | None = None
+
+
+class Alternative(Model):
+    """A change that does instead of a needed one: `kept` is the part of the gain with it."""
+
+    knob: str
+    instead_of: str
+    kept: float
+
+
 class Explanation(Model):
-    """`effects` in the order of the path, then by what they gain alone. `minimal` are the path's
-    knobs: the fewest changes found that keep `KEEP` of the gain, of which they keep `kept` on all
-    held-out seeds. `runs` were needed."""
+    """`effects` are the needed changes by their share, then the others by what they gain alone.
+    `minimal` are the needed ones: the fewest changes found that keep `KEEP` of the gain, of which
+    they keep `kept` on all held-out seeds. `orders` of the possible ones are what shares are means
+    over, and None if all of them are. `runs` were needed."""
 
     effects: list[Effect]
     minimal: dict[str, KnobValue]
     kept: float
+    orders: int | None = None
+    interactions: list[Interaction] = Field(default_factory=list)
+    alternatives: list[Alternative] = Field(default_factory=list)
     seeds: list[int] = Field(default_factory=list)
     runs: int
 
     @property
-    def path(self) -> list[Effect]:
-        return [effect for effect in self.effects if effect.kept is not None]
+    def needed(self) -> list[Effect]:
+        return [effect for effect in self.effects if effect.share is not None]
 
     def shares(self, knobs: list[str]) -> dict[str, float]:
-        """The share of each of these knobs, highest first; 0 for those off the path."""
-        measured = {effect.knob: effect.share for effect in self.effects}
+        """The share of each of these knobs, highest first; 0 for those that are not needed."""
+        measured = {effect.knob: effect.share or 0.0 for effect in self.effects}
         shares = [(name, measured.get(name, 0.0)) for name in knobs]
         return dict(sorted(shares, key=lambda item: (-item[1], item[0])))

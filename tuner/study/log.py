@@ -16,14 +16,12 @@ again under the same number with the same configuration. So is what a damaged li
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import zlib
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,19 +30,20 @@ from typing import Annotated, BinaryIO
 from pydantic import Field, TypeAdapter, ValidationError
 
 from tuner.declarations import KnobValue
-from tuner.documents.reading import opened, parse_json, parse_model, read_bytes, values_of
+from tuner.documents.reading import parse_json, parse_model, read_bytes, values_of
 from tuner.errors import UserError, brief, one_line
 from tuner.files import make_folder, plain, remove_leftovers, sync_directory, write_atomically
+from tuner.limits import MOST_BUDGET, MOST_WORKERS
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
-from tuner.options import MOST_WORKERS
 from tuner.run.settings import checked_name
 from tuner.run.trial import Status, TrialResult
-from tuner.scenario import MOST_BUDGET, Scenario
+from tuner.scenario import Scenario
 from tuner.study import moved
 from tuner.study.events import (
     Asked,
     Checked,
+    Chosen,
     Event,
     Finished,
     ForeignEvent,
@@ -54,6 +53,7 @@ from tuner.study.events import (
     seal,
     unseal,
 )
+from tuner.study.lock import acquire, disk
 from tuner.study.request import Fingerprints, StudyRequest
 
 FORMAT = 4
@@ -63,7 +63,6 @@ of now could go on with them. (0.1.0 wrote 1, 0.2.0 wrote 2.)"""
 HEADER = moved.HEADER
 EVENTS = "trials.jsonl"
 SERIES = "series"
-LOCK = "lock"
 
 ELSEWHERE = "start another study with --name"
 
@@ -126,6 +125,7 @@ class StudyData:
     damage: list[str] = field(default_factory=list)
     left_out: list[int] = field(default_factory=list)
     length: int = 0
+    chosen: int | None = None  # the number of the trial that is recommended in place of the best
 
     @property
     def asked(self) -> int:
@@ -143,6 +143,13 @@ class StudyData:
 
     @property
     def best(self) -> TrialRecord | None:
+        """The recommended trial, once it has been chosen among the best few; before that the best
+        one."""
+        chosen = None if self.chosen is None else self.trial(self.chosen)
+        return chosen if chosen is not None and chosen.succeeded else self.top
+
+    @property
+    def top(self) -> TrialRecord | None:
         """The best trial that succeeded, the earliest of equals."""
         objective = OBJECTIVES[self.header.request.scenario.objective]
         good = [
@@ -191,42 +198,14 @@ def missing(folder: Path) -> str:
 
 
 def exists(directory: Path) -> bool:
-    with _disk(directory):
+    with disk(directory):
         return (directory / HEADER).exists()
-
-
-def in_use(directory: Path) -> bool:
-    """Whether a process is writing the study."""
-    try:
-        with opened(directory / LOCK, follow=False) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except (OSError, UserError):  # no lock, nobody who holds it
-        return False
-    return False
-
-
-@contextmanager
-def undisturbed(directory: Path) -> Iterator[None]:
-    """Keeps others from writing the study. UserError if a process is doing that."""
-    with ExitStack() as stack:
-        with _disk(directory), suppress(FileNotFoundError):  # nobody ever wrote it here
-            file = stack.enter_context(opened(directory / LOCK, follow=False))
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(
-                    f"a process is working on the study in {directory}; repeat this when it has "
-                    "ended"
-                ) from None
-        yield
 
 
 def load(directory: Path) -> StudyData:
     """Reads a study, even while another process writes it. UserError if it is not readable, or its
     log is not of its study.json; single damaged lines are left out (`StudyData.damage`)."""
-    header, key = _read_header(directory)
+    header, key = read_header(directory)
     data = StudyData(directory, header)
     _parse(_lines(directory), data, key)
     return data
@@ -242,9 +221,9 @@ class StudyLog:
         be read as `load` does. A torn last line (the process was killed in mid-write) is cut off.
         """
         self.directory = directory
-        with _disk(directory):
+        with disk(directory):
             make_folder(directory / SERIES)
-        self._lock = _acquire(directory)
+        self._lock = acquire(directory)
         try:
             if header is not None:
                 if exists(directory):
@@ -252,7 +231,7 @@ class StudyLog:
                         f"study '{header.request.study}' already exists in {one_line(directory)}"
                     )
                 _refuse_orphans(directory)
-                with _disk(directory):
+                with disk(directory):
                     write_atomically(directory / HEADER, header.model_dump_json(indent=1) + "\n")
             self._file, self.data, self._key = self._open()
         except BaseException:
@@ -260,9 +239,9 @@ class StudyLog:
             raise
 
     def _open(self) -> tuple[BinaryIO, StudyData, str]:
-        header, key = _read_header(self.directory)
+        header, key = read_header(self.directory)
         data = StudyData(self.directory, header)
-        with _disk(self.directory):
+        with disk(self.directory):
             for folder in (self.directory, self.directory / SERIES):
                 remove_leftovers(folder)
             _parse(_lines(self.directory), data, key)
@@ -297,7 +276,7 @@ class StudyLog:
         if result.series:
             content = json.dumps(result.series).encode()
             crc = zlib.crc32(content)
-            with _disk(self.directory):
+            with disk(self.directory):
                 write_atomically(series_path(self.directory, result.number), content)
         kept = result.model_copy(update={"series": {}})
         event = Finished(time=now(), result=kept, series=crc)
@@ -322,9 +301,15 @@ class StudyLog:
         self._append(event)
         self.data.checks.append(event)
 
+    def chose(self, number: int) -> None:
+        """Records which trial is recommended."""
+        event = Chosen(time=now(), number=number)
+        self._append(event)
+        self.data.chosen = number
+
     def _append(self, event: Event) -> None:
         line = seal(event, self._key)
-        with _disk(self.directory):
+        with disk(self.directory):
             before = os.fstat(self._file.fileno()).st_size
             try:
                 while line:  # a nearly full disk takes part of a line, and says why next time
@@ -344,48 +329,6 @@ def _number(trial: TrialRecord) -> int:
     return trial.number
 
 
-@contextmanager
-def _disk(directory: Path) -> Iterator[None]:
-    """Turns a full disk, or a folder that cannot be used, into one clear message."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UserError(
-                f"the disk is full: cannot write to {one_line(directory)}; finished trials are "
-                "safe, free some space and continue with --resume"
-            ) from error
-        if error.errno == errno.EFBIG:
-            raise UserError(
-                f"cannot write to {one_line(directory)}: a file would be larger than this shell "
-                "allows (`ulimit -f`); finished trials are safe, continue with --resume"
-            ) from error
-        raise UserError(
-            f"cannot use {one_line(error.filename or directory)}: {error.strerror}"
-        ) from error
-
-
-def _acquire(directory: Path) -> BinaryIO:
-    """The lock file, held until closed. The kernel releases it when the process dies."""
-    with _disk(directory):
-        file = plain(directory / LOCK, "a+b", buffering=0)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            file.truncate(0)
-            file.write(f"{os.getpid()}\n".encode())
-        except BlockingIOError:
-            file.seek(0)
-            owner = file.read().decode(errors="replace").strip() or "unknown"
-            file.close()
-            raise UserError(
-                f"another process (pid {owner}) is working on the study in {directory}"
-            ) from None
-        except BaseException:
-            file.close()
-            raise
-    return file
-
-
 def _refuse_orphans(directory: Path) -> None:
     """UserError for a log without a header: what its trials measured is not known."""
     if records := sum(1 for _ in _lines(directory)):
@@ -395,10 +338,10 @@ def _refuse_orphans(directory: Path) -> None:
         )
 
 
-def _read_header(directory: Path) -> tuple[StudyHeader, str]:
+def read_header(directory: Path) -> tuple[StudyHeader, str]:
     """study.json, and the hash that the log's lines have of it."""
     path = directory / HEADER
-    with _disk(directory):
+    with disk(directory):
         try:
             text = read_bytes(path, moved.LARGEST, follow=False)
         except FileNotFoundError:
@@ -425,7 +368,7 @@ def _read_header(directory: Path) -> tuple[StudyHeader, str]:
 
 def _lines(directory: Path) -> Iterator[bytes]:
     """Those of the log, as `lines_of`; none if there is no log yet. UserError if it was lost."""
-    with _disk(directory):
+    with disk(directory):
         try:
             yield from lines_of(directory / EVENTS)
         except FileNotFoundError:
@@ -461,6 +404,8 @@ def _parse(lines: Iterable[bytes], data: StudyData, key: str) -> None:
                 _apply_asked(event, data)
             elif isinstance(event, Finished):
                 _apply_finished(event, data)
+            elif isinstance(event, Chosen):
+                data.chosen = event.number
             else:
                 data.checks.append(event)
         except ForeignEvent:
@@ -497,4 +442,5 @@ def _apply_finished(event: Finished, data: StudyData) -> TrialRecord:
     trial.result = event.result
     trial.series = event.series
     trial.finished = event.time
+    data.chosen = None
     return trial

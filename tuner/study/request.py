@@ -8,15 +8,15 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 
 from tuner.addresses import stored
-from tuner.declarations import KnobDecl, PolicyDecl
+from tuner.declarations import KnobDecl, KnobValue, PolicyDecl
 from tuner.documents.space import SpaceSpec
 from tuner.documents.workload import Sampling
 from tuner.errors import brief
+from tuner.limits import MOST_BUDGET, MOST_WORKERS
 from tuner.model import Model, content_hash
-from tuner.options import MOST_WORKERS
-from tuner.run.isolation import Isolation
+from tuner.run.isolation import Isolation, Live
 from tuner.run.settings import Setting
-from tuner.scenario import MOST_BUDGET, Scenario
+from tuner.scenario import Scenario
 from tuner.study.explanation import Explanation
 from tuner.study.verdict import Verdict
 
@@ -43,7 +43,11 @@ class StudyRequest(Setting):
     given, absolute if that is a file; None for the policy's own.
 
     `references` bound the result and `alternatives` are the other policies that could be used at
-    their defaults; `held_out_streams` gives each held-out seed a stream of its own.
+    their defaults and run: `rivals` is how many of them were asked for, None for what nothing said,
+    and `not_run` are the names of the others. `held_out_streams` gives each held-out seed a stream
+    of its own. `robust` is whether the trial to recommend is chosen by what the best few are worth
+    with more and less fast memory. `starts` are what is tried right after the default, with values
+    of all tuned knobs.
     """
 
     out: str
@@ -53,13 +57,17 @@ class StudyRequest(Setting):
     budget: Annotated[int, Field(ge=1, le=MOST_BUDGET)]
     references: list[PolicyDecl] = Field(default_factory=list)
     alternatives: list[PolicyDecl] = Field(default_factory=list)
+    rivals: str | None = None
+    not_run: list[str] = Field(default_factory=list)
     explain: bool = True
+    robust: bool = False
     held_out_streams: bool = False
+    starts: list[dict[str, KnobValue]] = Field(default_factory=list)
     importance: str = "default-slice"  # method of `tuner.report.importance`
     workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)]
     resume: bool = False
     ray_address: Address | None = None
-    isolation: Isolation | None = None  # what trials run in, if not in the worker's own process
+    isolation: Isolation | Live | None = None  # what trials run in, if not in the worker's process
     mlflow_uri: Address | None = None
     json_output: bool = False  # standard output has nothing but the final object
 

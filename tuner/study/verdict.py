@@ -59,13 +59,14 @@ class Difference(Model):
 
 class Contender(Model):
     """`values` are objectives on the held-out seeds, in order; None where a run failed. `study` is
-    that of a tuned one."""
+    that of a tuned one. `moved` are pages, the mean of the runs; None if that is not known."""
 
     kind: Annotated[Kind, Field(strict=False)]
     policy: str
     page_bytes: int
     values: list[float | None]
     study: str | None = None
+    moved: float | None = None
 
     @property
     def mean(self) -> float | None:
@@ -78,13 +79,24 @@ class Contender(Model):
         return self.policy if self.kind is Kind.off else f"{self.kind} {self.policy}"
 
 
+class Elsewhere(Model):
+    """What the best configuration is worth with another amount of fast memory, over the policy's
+    defaults and over never moving a page there; None for what did not run."""
+
+    where: str
+    gain: Difference | None = None
+    over_first_touch: Difference | None = None
+
+
 class Verdict(Model):
     """`references` and `untuned` are objectives on the study's own seed, by policy. `gain` is that
     of the best configuration over the policy's defaults, `over_first_touch` over never moving a
     page, `over_untuned` over the best of the other policies' defaults, named by `best_untuned`.
 
-    `way` is how much of the way from first-touch to static-hot the best configuration goes, in
-    the objective's own unit; None where static-hot is not at least `WAY` better.
+    `way` is the best configuration's gain over first-touch as a part of static-hot's, in the
+    objective's own unit; None where static-hot is not at least `WAY` better. `not_run` are the
+    other policies that the study did not run, so that the advice says nothing of them. `elsewhere`
+    is what the best configuration is worth with half and twice the fast memory.
     """
 
     advice: Annotated[Advice, Field(strict=False)]
@@ -100,11 +112,30 @@ class Verdict(Model):
     way: float | None = None
     references: dict[str, float] = Field(default_factory=dict)
     untuned: dict[str, float] = Field(default_factory=dict)
+    not_run: list[str] = Field(default_factory=list)
+    elsewhere: list[Elsewhere] = Field(default_factory=list)
     contenders: list[Contender] = Field(default_factory=list)
 
     def contender(self, kind: Kind, policy: str | None = None) -> Contender | None:
         """The first of its kind."""
         return _find(self.contenders, kind, policy)
+
+    @property
+    def chosen(self) -> Contender | None:
+        """What is advised; None if there is no result."""
+        able = [contender for contender in self.contenders if contender.mean is not None]
+        if self.advice is Advice.nothing or not able:
+            return None
+        return _choose(able, self.objective)
+
+    @property
+    def uncovered(self) -> str | None:
+        """What the advice does not cover, as a sentence; None if it covers every policy."""
+        if not self.not_run:
+            return None
+        count = len(self.not_run)
+        who = "1 other policy was" if count == 1 else f"{count} other policies were"
+        return f"{who} not run, so the advice does not cover {', '.join(self.not_run)}"
 
 
 def interval(values: Sequence[float]) -> tuple[float, float | None]:
@@ -152,6 +183,7 @@ def decide(
     stream_seeds: Sequence[int] = (),
     references: dict[str, float] | None = None,
     untuned: dict[str, float] | None = None,
+    not_run: Sequence[str] = (),
 ) -> Verdict:
     """What to do. The simplest contender wins that the fastest one does not beat beyond chance.
 
@@ -159,7 +191,7 @@ def decide(
         contenders: simplest first; those that never succeeded do not take part.
         policy: whose best configuration the verdict is about.
         static_hot: the reference, on the same seeds.
-        references, untuned: passed on, as the seeds are.
+        references, untuned, not_run: passed on, as the seeds are.
     """
     known: dict[str, Any] = {
         "objective": objective,
@@ -168,6 +200,7 @@ def decide(
         "stream_seeds": list(stream_seeds),
         "references": references or {},
         "untuned": untuned or {},
+        "not_run": list(not_run),
         "contenders": list(contenders),
     }
     able = [contender for contender in contenders if contender.mean is not None]
@@ -202,6 +235,12 @@ def decide(
     )
 
 
+def chosen(verdict: Verdict) -> Contender | None:
+    """The contender that the advice is about; None if nothing ran."""
+    able = [contender for contender in verdict.contenders if contender.mean is not None]
+    return _choose(able, verdict.objective) if able else None
+
+
 def merge(verdicts: Sequence[tuple[str, Verdict]]) -> Verdict:
     """One verdict on several policies' studies of the same seeds, by policy in the order of asking:
     contenders are everything that one of them ran."""
@@ -220,6 +259,7 @@ def merge(verdicts: Sequence[tuple[str, Verdict]]) -> Verdict:
     for _, verdict in reversed(verdicts):
         untuned |= verdict.untuned
     policy = _best(tuned, objective).policy if tuned else first[0]
+    ran = {contender.policy for contender in contenders} | set(untuned)
     verdict = decide(
         contenders,
         objective=objective,
@@ -228,6 +268,7 @@ def merge(verdicts: Sequence[tuple[str, Verdict]]) -> Verdict:
         seeds=first[1].seeds,
         stream_seeds=first[1].stream_seeds,
         untuned=untuned,
+        not_run=[name for name in first[1].not_run if name not in ran],
     )
     same = next(v for name, v in verdicts if name == policy)
     return verdict.model_copy(update={"way": same.way, "references": same.references})
@@ -290,7 +331,8 @@ def _headline(
     if chosen.kind is Kind.tuned:
         reasons = _reasons(chosen, able, objective, standing)
         what = f"{chosen.study}/best.yaml ({who})" if len(tuned) > 1 else "best.yaml"
-        return f"use {what}: {', '.join(reasons)}"
+        nothing = "; it moves no page: it turns tiering off" if chosen.moved == 0 else ""
+        return f"use {what}: {', '.join(reasons)}{nothing}"
     if not tuned and chosen.policy == policy:
         return f"keep the defaults of {policy}: none of {trials} trials was better"
     if chosen.policy == policy:
@@ -298,7 +340,8 @@ def _headline(
         return f"keep the defaults of {chosen.policy}: {text}"
     gain = difference(chosen, rival, objective)
     _, whom = _named(chosen, rival)
-    text = f"use {who}" + (f": {_faster(gain, objective)} than {whom}" if gain else "")
+    text = f"use {_untuned(chosen, rival)}"
+    text += f": {_faster(gain, objective)} than {whom}" if gain else ""
     off = _find(able, Kind.off)
     loss = off and difference(off, rival, objective)
     if off and loss and loss.certain:
@@ -323,7 +366,8 @@ def _reasons(
     found = [(difference(chosen, other, objective), name) for other, name in over]
     reasons = [f"{_faster(gain, objective)} than {name}" for gain, name in found if gain]
     if standing is not None:
-        reasons.append(f"{100 * standing:.0f} % of the way from first-touch to static-hot")
+        part = f"{standing:.1f} times" if standing > 1 else f"{100 * standing:.0f} % of"
+        reasons.append(f"{part} static-hot's gain over first-touch")
     return reasons
 
 
@@ -333,6 +377,15 @@ def _named(one: Contender, other: Contender) -> tuple[str, str]:
         return one.name, other.name
     first, second = (f"{c.name} with {page_size(c.page_bytes)} pages" for c in (one, other))
     return first, second
+
+
+def _untuned(chosen: Contender, rival: Contender) -> str:
+    """Which policy as it comes, and the options that say so: there is no file to use."""
+    pages, options = "", f"--policy {chosen.policy}"
+    if chosen.page_bytes != rival.page_bytes:
+        pages = f" and {page_size(chosen.page_bytes)} pages"
+        options += f" --page-bytes {chosen.page_bytes}"
+    return f"{chosen.policy} with its default knobs{pages} ({options})"
 
 
 def _against(chosen: Contender, rival: Contender, objective: str, who: str, whom: str) -> str:

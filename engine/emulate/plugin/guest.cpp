@@ -77,9 +77,12 @@ void Guest::elsewhere() {
 }
 
 void Guest::classify() {
+  const auto among = [](const auto& all, const auto& one) {
+    return std::ranges::find(all, one) != all.end();
+  };
   const std::string_view name(name_.data());
-  elsewhere_ = std::ranges::find(processes_elsewhere_, process_) != processes_elsewhere_.end() ||
-               std::ranges::find(options_.elsewhere, name) != options_.elsewhere.end();
+  elsewhere_ = among(processes_elsewhere_, process_) || among(options_.elsewhere, name);
+  kernel_thread_ = among(options_.kernel_threads, name);
 }
 
 }  // namespace tt::emulate

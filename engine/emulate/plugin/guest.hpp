@@ -18,7 +18,8 @@ namespace tt::emulate {
 struct GuestOptions {
   std::uint64_t switch_to = 0;  // address of __switch_to_asm; 0: tasks are not told apart
   std::uint64_t comm = 0, pid = 0, tgid = 0;  // offsets in task_struct
-  std::vector<std::string> elsewhere;         // tasks, by name, that run on another processor
+  // By name, of tasks that run on another processor: processes, and threads of the kernel.
+  std::vector<std::string> elsewhere, kernel_threads;
 };
 
 class Guest {
@@ -37,7 +38,9 @@ class Guest {
   [[nodiscard]] std::uint32_t pid() const { return process_; }
   [[nodiscard]] std::uint32_t tid() const { return thread_; }
   /// Whether what runs now is on another processor.
-  [[nodiscard]] bool is_elsewhere() const { return elsewhere_; }
+  [[nodiscard]] bool is_elsewhere() const { return elsewhere_ || kernel_thread_; }
+  /// Whether that is a thread of the kernel.
+  [[nodiscard]] bool is_kernel_thread() const { return kernel_thread_; }
   [[nodiscard]] std::uint64_t switches() const { return switches_; }
 
  private:
@@ -49,7 +52,7 @@ class Guest {
   std::uint32_t process_ = 0, thread_ = 0;
   std::array<char, 17> name_{};
   std::vector<std::uint32_t> processes_elsewhere_;
-  bool elsewhere_ = false;
+  bool elsewhere_ = false, kernel_thread_ = false;
   std::uint64_t switches_ = 0;
 };
 

@@ -10,10 +10,14 @@
 // An instruction moves the clock by a nanosecond. One of the kernel's or of programs may take less
 // (kernel_ps, user_ps): the clock is set back before each block of them, so that it is right at the
 // block's end, where the clock is read. A workload's program tells what takes time (markers.hpp),
-// and its own take none. One of a task that has a processor of its own takes nothing: the clock
-// owes that, and later waits for memory repay it. Such a task's waits take nothing either. A sample
-// stops the workload's processor as it does a real one, for the record (sample_ps); of those by
-// time each is an interrupt, too (interrupt_ps).
+// and its own take none. A sample stops the workload's processor as it does a real one, for the
+// record (sample_ps); of those by time each is an interrupt, too (interrupt_ps).
+//
+// A task that has a processor of its own takes nothing of the workload's time, and its waits take
+// nothing either. Of a process the clock owes what it executes, and later waits for memory repay
+// it: the process sees its own time go by. For a thread of the kernel the clock stands, and how
+// long it would have been busy is told: its time would else lie within whatever the workload
+// measures just then, such as the time from a scan to a hinting fault.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -113,14 +117,15 @@ struct Machine {
   const Instructions* executed = nullptr;
   Instructions seen, ours;   // accounted for; of the workload's processor
   std::uint64_t theirs = 0;  // instructions of others
-  Picos own = 0, waited = 0, others_waited = 0;
+  Picos own = 0, waited = 0;
+  Picos threads_busy = 0;  // of the kernel, elsewhere
   bool active = false;
   std::array<ToldClass, most_classes> classes{};
   std::uint32_t teller = 0;  // the process that tells its classes
   ToldClass told;            // of its accesses now
   struct {
     Instructions instructions;
-    Picos waited = 0;
+    Picos waited = 0, threads_busy = 0;
     std::uint64_t taken = 0, lost = 0, theirs = 0;
   } begun;
 };
@@ -130,6 +135,10 @@ Machine* machine = nullptr;
 void Machine::account() {
   const std::uint64_t user = executed->user - seen.user, kernel = executed->kernel - seen.kernel;
   seen = *executed;
+  if (guest.is_kernel_thread()) {
+    threads_busy += (user + kernel) * kernel_ps;
+    return;
+  }
   if (guest.is_elsewhere()) {
     theirs += user + kernel;
     clock.owe((user + kernel) * instruction);
@@ -141,10 +150,8 @@ void Machine::account() {
 }
 
 void Machine::wait(Picos picos) {
-  if (guest.is_elsewhere()) {
-    others_waited += picos;
-    return;
-  }
+  if (guest.is_kernel_thread()) threads_busy += picos;
+  if (guest.is_elsewhere()) return;
   waited += picos;
   clock.wait(picos);
 }
@@ -207,6 +214,7 @@ void Machine::on_marker(std::uint8_t number) {
       memory.clear_counters();
       begun.instructions = ours;
       begun.waited = waited;
+      begun.threads_busy = threads_busy;
       begun.theirs = theirs;
       if (sampler != nullptr) begun.taken = sampler->taken(), begun.lost = sampler->lost();
       break;
@@ -240,15 +248,17 @@ void Machine::tell(const char* when) {
   std::fprintf(
       file,
       "{\"when\": \"%s\", \"user_instructions\": %llu, \"kernel_instructions\": %llu, "
-      "\"other_instructions\": %llu, \"waited_ns\": %llu, \"l2_hits\": %llu, \"llc_hits\": %llu, "
-      "\"misses\": [%llu, %llu], \"prefetched\": [%llu, %llu], \"store_misses\": [%llu, %llu], "
+      "\"other_instructions\": %llu, \"threads_busy_ns\": %llu, \"waited_ns\": %llu, "
+      "\"l2_hits\": %llu, \"llc_hits\": %llu, \"misses\": [%llu, %llu], \"prefetched\": [%llu, "
+      "%llu], \"store_misses\": [%llu, %llu], "
       "\"dependent\": %llu, \"overlapped\": %llu, \"owed_ns\": %llu, \"most_owed_ns\": %llu, "
       "\"task_switches\": %llu, \"samples\": %llu, \"samples_lost\": %llu}\n",
       when, Long{ours.user - begun.instructions.user},
       Long{ours.kernel - begun.instructions.kernel}, Long{theirs - begun.theirs},
-      Long{(waited - begun.waited) / 1000}, Long{c.l2_hits}, Long{c.llc_hits}, Long{c.misses[0]},
-      Long{c.misses[1]}, Long{c.prefetched[0]}, Long{c.prefetched[1]}, Long{c.stores[0]},
-      Long{c.stores[1]}, Long{c.dependent}, Long{c.overlapped}, Long{clock.owed() / 1000},
+      Long{(threads_busy - begun.threads_busy) / 1000}, Long{(waited - begun.waited) / 1000},
+      Long{c.l2_hits}, Long{c.llc_hits}, Long{c.misses[0]}, Long{c.misses[1]},
+      Long{c.prefetched[0]}, Long{c.prefetched[1]}, Long{c.stores[0]}, Long{c.stores[1]},
+      Long{c.dependent}, Long{c.overlapped}, Long{clock.owed() / 1000},
       Long{clock.most_owed() / 1000}, Long{guest.switches()},
       Long{sampler ? sampler->taken() - begun.taken : 0},
       Long{sampler ? sampler->lost() - begun.lost : 0});
@@ -261,11 +271,12 @@ void on_access(unsigned, qemu_plugin_meminfo_t info, std::uint64_t address, void
 }
 
 /// Before a block of so many instructions: what it takes less than they move the clock by. Of a
-/// task elsewhere all is owed.
+/// process elsewhere all is owed.
 void on_kernel_block(unsigned, void* count) {
-  if (machine->guest.is_elsewhere()) return;
+  const bool stands = machine->guest.is_kernel_thread();
+  if (machine->guest.is_elsewhere() && !stands) return;
   machine->clock.set_back(reinterpret_cast<std::uintptr_t>(count) *
-                          (instruction - machine->kernel_ps));
+                          (instruction - (stands ? 0 : machine->kernel_ps)));
 }
 
 void on_user_block(unsigned, void* count) {
@@ -379,6 +390,7 @@ void set(Options& options, const std::string& name, const std::string& value) {
   if (name == "window") return void(options.memory.window = static_cast<unsigned>(whole(value)));
   if (name == "buffers") return void(options.memory.buffers = static_cast<unsigned>(whole(value)));
   if (name == "elsewhere") return void(options.guest.elsewhere = split(value, ':'));
+  if (name == "kernel_threads") return void(options.guest.kernel_threads = split(value, ':'));
   if (name == "ring") return void(options.ring = value);
   if (name == "report") return void(options.report = value);
   throw std::invalid_argument("unknown option " + name);

@@ -15,8 +15,29 @@ enum class Column { time, address, kind, count, size, process };
 constexpr std::array<Text, 6> column_names = {"time",  "address", "kind",
                                               "count", "size",    "process"};
 
+/// Without the quotation marks that spreadsheets put around a value.
+Text unquoted(Text text) {
+  text = trimmed(text);
+  if (text.size() < 2 || !text.starts_with('"') || !text.ends_with('"')) return text;
+  return trimmed(text.substr(1, text.size() - 2));
+}
+
+std::string lower(Text text) {
+  std::string out{text};
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+/// Removes ".0", as a table of floats has it.
+void drop_zeros(Text& digits) {
+  const std::size_t dot = digits.find('.');
+  if (dot != Text::npos && digits.find_first_not_of('0', dot + 1) == Text::npos)
+    digits = digits.substr(0, dot);
+}
+
 struct Row {
-  double time = 0;
+  std::uint64_t time = 0;
   std::uint64_t address = 0;
   AccessKind kind = AccessKind::load;
   double count = 1;
@@ -34,21 +55,24 @@ class Csv {
     if (!lines_.next(line)) throw ImportError(lines_.name() + ": empty; expected a heading");
     const std::vector<Column> columns = heading(line);
     const double period = to_.options.period > 0 ? to_.options.period : 1;
-    std::optional<double> first;
+    std::optional<std::uint64_t> first;
+    std::uint64_t latest = 0;
     while (lines_.next(line)) {
       if (trimmed(line).empty()) continue;
       Row row;
       Text rest = line;
       for (std::size_t i = 0; i < columns.size(); ++i) {
-        const std::size_t comma = rest.find(',');
+        const std::size_t comma = rest.find(separator_);
         if ((comma == Text::npos) != (i + 1 == columns.size()))
           lines_.bad(shown(line), std::to_string(columns.size()) + " values, as the heading has");
-        field(columns[i], trimmed(rest.substr(0, comma)), row);
+        field(columns[i], unquoted(rest.substr(0, comma)), row);
         rest.remove_prefix(comma == Text::npos ? rest.size() : comma + 1);
       }
       if (row.size > address_limit - row.address) lines_.bad(shown(line), "addresses below 2^48");
       if (!first) first = row.time;
-      to_.stream().time(static_cast<std::uint64_t>(std::max(0.0, row.time - *first)));
+      to_.summary.late += row.time < latest ? 1 : 0;
+      latest = std::max(latest, row.time);
+      to_.stream().time(row.time - std::min(row.time, *first));
       const std::uint32_t process = to_.processes[row.process];
       to_.stream().process(process);
       to_.summary.samples += row.count > 0;
@@ -70,9 +94,13 @@ class Csv {
     constexpr const char* expected =
         "a heading with time,address,kind and optionally count,size,process";
     std::vector<Column> columns;
+    if (line.find(',') == Text::npos)
+      for (const char other : {';', '\t'})
+        if (line.find(other) != Text::npos) separator_ = other;
     for (Text rest = line;;) {
-      const std::size_t comma = rest.find(',');
-      const auto* const at = std::ranges::find(column_names, trimmed(rest.substr(0, comma)));
+      const std::size_t comma = rest.find(separator_);
+      const auto* const at =
+          std::ranges::find(column_names, lower(unquoted(rest.substr(0, comma))));
       const auto column = static_cast<Column>(at - column_names.begin());
       if (at == column_names.end() || std::ranges::find(columns, column) != columns.end())
         lines_.bad(shown(line), expected);
@@ -88,28 +116,34 @@ class Csv {
   void field(Column column, Text text, Row& row) {
     switch (column) {
       case Column::time: {
+        // Times since 1970 have more digits than a double: whole ns are read exactly.
+        const auto whole = number<std::uint64_t>(text.substr(0, text.find('.')));
         const auto time = real(text);
-        if (!time || *time < 0 || *time > 1e18) lines_.bad(shown(text), "a time in ns, 0 to 1e18");
-        row.time = *time;
+        if (!time || *time < 0 || *time > 9e18) lines_.bad(shown(text), "a time in ns, 0 to 9e18");
+        const bool plain = text.find_first_not_of("0123456789.") == Text::npos;
+        row.time = whole && plain ? *whole : static_cast<std::uint64_t>(*time);
         break;
       }
       case Column::address: {
         Text digits = text;
         const bool hex = take(digits, "0x") || take(digits, "0X");
+        if (!hex) drop_zeros(digits);
         const auto address = number<std::uint64_t>(digits, hex ? 16 : 10);
         if (!address || *address >= address_limit)
           lines_.bad(shown(text), "an address below 2^48: 0x and hexadecimal, or decimal");
         row.address = *address;
         break;
       }
-      case Column::kind:
-        if (text == "load" || text == "r" || text == "R")
+      case Column::kind: {
+        const std::string kind = lower(text);
+        if (kind == "load" || kind == "read" || kind == "r")
           row.kind = AccessKind::load;
-        else if (text == "store" || text == "w" || text == "W")
+        else if (kind == "store" || kind == "write" || kind == "w")
           row.kind = AccessKind::store;
         else
-          lines_.bad(shown(text), "load or store (or r, w)");
+          lines_.bad(shown(text), "load or store (or r, w, read, write)");
         break;
+      }
       case Column::count: {
         const auto count = real(text);
         if (!count || *count < 0 || *count > 1e12)
@@ -118,6 +152,7 @@ class Csv {
         break;
       }
       case Column::size: {
+        drop_zeros(text);
         const auto size = number<std::uint64_t>(text);
         if (!size || *size == 0 ||
             *size > std::min(std::uint64_t{1} << 30, to_.options.most_pages * page_bytes))
@@ -126,6 +161,7 @@ class Csv {
         break;
       }
       case Column::process: {
+        drop_zeros(text);
         const auto process = number<std::uint32_t>(text);
         if (!process) lines_.bad(shown(text), "a process number");
         row.process = *process;
@@ -136,6 +172,7 @@ class Csv {
 
   Importer& to_;
   Lines& lines_;
+  char separator_ = ',';
 };
 
 }  // namespace

@@ -51,8 +51,11 @@ trace::StreamInfo Importer::finish() {
   summary.lines = lines.number();
   summary.processes = std::max<std::size_t>(1, processes.size());
   if (summary.samples == 0)
-    throw ImportError(lines.name() + ": no access in " + std::to_string(summary.lines) +
-                      " lines; there is nothing to play");
+    throw ImportError(lines.name() + ": no access in " + std::to_string(summary.lines) + " lines" +
+                      (summary.skipped > 0
+                           ? ", of which " + std::to_string(summary.skipped) + " were skipped"
+                           : "") +
+                      "; there is nothing to play");
   return stream_->finish();
 }
 

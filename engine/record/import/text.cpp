@@ -60,6 +60,54 @@ bool take(Text& rest, Text prefix) {
   return true;
 }
 
+std::optional<std::uint64_t> number_after(Text line, Text name) {
+  const std::size_t at = line.find(name);
+  if (at == Text::npos) return std::nullopt;
+  Text rest = line.substr(at + name.size());
+  return number<std::uint64_t>(word(rest));
+}
+
+bool Asides::skip(Text line) {
+  const Text content = trimmed(line);
+  if (content.empty()) {  // ends a call chain
+    after_event_ = false;
+    return true;
+  }
+  if (content.starts_with('#')) return true;
+  const auto is_event = [](Text rest) {
+    for (Text token = word(rest); !token.empty(); token = word(rest))
+      if (perf_time(token)) return true;
+    return false;
+  };
+  Text rest = line;
+  if (after_event_ && (line[0] == ' ' || line[0] == '\t') &&
+      number<std::uint64_t>(word(rest), 16) && !is_event(rest)) {
+    ++summary_.skipped;
+    return true;
+  }
+  after_event_ = true;
+  if (content.find("PERF_RECORD_") != Text::npos || content.find("EVENTS") != Text::npos) {
+    const bool dropped = content.find("[EVENTS DROPPED]") != Text::npos;
+    const auto lost = content.find("PERF_RECORD_LOST") != Text::npos
+                          ? number_after(content, " lost ")
+                      : content.starts_with("CPU:") ? number_after(content, "[LOST ")
+                                                    : std::nullopt;
+    if (!dropped && !lost && content.find(": PERF_RECORD_") == Text::npos) return false;
+    summary_.lost += lost.value_or(dropped ? 1 : 0);
+    ++summary_.skipped;
+    return true;
+  }
+  if (content.starts_with("Processed ") && content.find(" chunks!") != Text::npos) {
+    summary_.lost += number_after(content, " lost ").value_or(1);
+  } else if (!content.starts_with("cpus=") && !content.starts_with("version = ") &&
+             content != "Warning:" && !content.starts_with("Check IO/CPU overload") &&
+             !(content.starts_with("CPU ") && content.ends_with(" is empty"))) {
+    return false;
+  }
+  ++summary_.skipped;
+  return true;
+}
+
 bool Lines::next(Text& line) {
   for (;;) {
     const char* const from = buffer_.data() + at_;
@@ -75,19 +123,29 @@ bool Lines::next(Text& line) {
       ++number_;
       bad(shown(partial), "a line of at most 65,536 bytes");
     }
-    if (over_) {
-      if (partial.empty()) return false;
-      ++number_;
-      bad("the end of the file after " + shown(partial),
-          "the end of the line: the file is cut off");
-    }
-    std::memmove(buffer_.data(), from, partial.size());
-    at_ = 0;
-    end_ = partial.size();
+    if (more()) continue;
+    if (at_ == end_) return false;
+    ++number_;
+    bad("the end of the file after " + shown({buffer_.data() + at_, end_ - at_}),
+        "the end of the line: the file is cut off");
+  }
+}
+
+bool Lines::more() {
+  if (over_) return false;
+  constexpr Text mark = "\xEF\xBB\xBF";
+  std::memmove(buffer_.data(), buffer_.data() + at_, end_ - at_);
+  end_ -= at_;
+  at_ = 0;
+  const std::size_t before = end_;
+  do {
     const std::size_t got = source_(buffer_.data() + end_, buffer_.size() - end_);
     over_ = got == 0;
     end_ += got;
-  }
+  } while (!over_ && !begun_ && end_ < mark.size());
+  if (!begun_ && Text{buffer_.data(), end_}.starts_with(mark)) at_ = mark.size();
+  begun_ = true;
+  return end_ > before;
 }
 
 void Lines::bad(const std::string& found, const std::string& expected) const {

@@ -39,8 +39,23 @@ Text word(Text& rest);
 [[nodiscard]] Text trimmed(Text text);
 /// Removes a prefix. False: the text does not begin with it.
 bool take(Text& rest, Text prefix);
+/// The number after `name`, wherever that is in the line, or none.
+[[nodiscard]] std::optional<std::uint64_t> number_after(Text line, Text name);
 
-/// Reads a source line by line and counts the lines.
+/// Lines of perf, trace-cmd and tracefs that are no event: call chains, side-band records,
+/// headings, and what says that events were lost.
+class Asides {
+ public:
+  explicit Asides(ImportSummary& summary) : summary_(summary) {}
+  /// True: the line is one of them, and was counted.
+  bool skip(Text line);
+
+ private:
+  ImportSummary& summary_;
+  bool after_event_ = false;  // where a call chain may stand
+};
+
+/// Reads a source line by line and counts the lines; a byte-order mark before them is left out.
 class Lines {
  public:
   Lines(const ImportSource& source, const std::string& name)
@@ -48,6 +63,16 @@ class Lines {
 
   /// False at the end. The line is valid until the next call.
   bool next(Text& line);
+
+  // The same source byte by byte.
+  /// The next byte, which stays; -1 at the end.
+  [[nodiscard]] int peek() {
+    return at_ < end_ || more() ? static_cast<unsigned char>(buffer_[at_]) : -1;
+  }
+  /// Goes over the byte that peek() gave.
+  void pass() { number_ += buffer_[at_++] == '\n' ? 1 : 0; }
+  /// Counts the line that peek() is in, as next() does.
+  void in_line() { ++number_; }
 
   /// ImportError: the current line has `found` where `expected` should be.
   [[noreturn]] void bad(const std::string& found, const std::string& expected) const;
@@ -57,11 +82,14 @@ class Lines {
   [[nodiscard]] const std::string& name() const { return name_; }
 
  private:
+  /// Reads on behind what is left. False at the end.
+  bool more();
+
   const ImportSource& source_;
   const std::string& name_;
   std::vector<char> buffer_;
   std::size_t at_ = 0, end_ = 0;
-  bool over_ = false;
+  bool over_ = false, begun_ = false;
   std::uint64_t number_ = 0;
 };
 

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: MIT
+"""What was measured of studies, workloads, scales and speed."""
+
+from __future__ import annotations
+
+import runpy
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from sources import ROOT, better, results
+
+from tuner.pages import Table
+from tuner.text import change as gain
+from tuner.text import si
+
+
+def objective(value: float, name: str) -> str:
+    """`runtime` in seconds, `throughput` in operations a second."""
+    return f"{value:.4g} s" if name == "runtime" else f"{si(value, 4)}/s"
+
+
+def first_result() -> dict[str, Any]:
+    measured = results("pristine.json")
+    seconds = measured["seconds"]
+    return {
+        "first": seconds["clone to first trial"],
+        "end": seconds["clone to end of make run"],
+        "cores": measured["cores"],
+        "mbit": measured["mbit"],
+    }
+
+
+def study() -> dict[str, Any]:
+    found = results("study.json")
+    name, best, references = found["objective"], found["best"], found["references"]
+    return {
+        "command": found["command"],
+        "output": found["output"],
+        "trials": len(found["trials"]),
+        "over_default": 1 + better(best, found["default"], name),
+        "over_first_touch": 1 + better(best, references["first-touch"], name),
+        "of_all_fast": 1 + better(best, references["all-fast"], name),
+    }
+
+
+def fidelity() -> dict[str, Any]:
+    claims = results("claims.json")
+    verdicts = Counter(claim["verdict"] for claim in claims["claims"])
+    judged = [claim for claim in claims["claims"] if claim["verdict"] != "not evaluable"]
+    return {**claims, "verdicts": verdicts, "builds": len({claim["build"] for claim in judged})}
+
+
+TUNED = {"hybridtier": "HybridTier", "hemem": "HeMem"}
+REFERENCES = {
+    "first-touch": "never moves a page",
+    "static-hot": "places the hottest pages of the whole run once",
+    "all-fast": "has fast memory for everything",
+}
+
+
+def measured_references() -> list[str]:
+    """The references that every row has: older files have none."""
+    rows = results("workloads.json")["workloads"].values()
+    return [name for name in REFERENCES if all(name in row.get("references", {}) for row in rows)]
+
+
+def tuned_workloads() -> Table:
+    rows = []
+    for workload, row in results("workloads.json")["workloads"].items():
+        name = row["objective"]
+        cells = [f"`{workload}`", f"`{row['machine']}`"]
+        for policy in TUNED:
+            default, tuned = row[policy]["default"], row[policy]["tuned"]
+            huge = "²" if row[policy].get("page_bytes") == 1 << 21 else ""
+            cells.append(f"{objective(default, name)} → {objective(tuned, name)}{huge}")
+            cells.append(gain(row[policy]["gain"]))
+        cells += [objective(row["references"][other], name) for other in measured_references()]
+        rows.append(cells)
+    head = ["workload", "machine"]
+    for label in TUNED.values():
+        head += [f"{label}: default → tuned", "gain"]
+    return [*head, *measured_references()], rows
+
+
+def streams() -> Table:
+    return (
+        ("workload", "input", "GiB", "accesses", "R", "s to make", "s a trial: HybridTier / HeMem"),
+        [
+            (
+                f"`{workload}`",
+                f"`{row['input']}`",
+                f"{row['footprint_gib']:.3g}",
+                si(row["accesses"]),
+                f"{row['scale']:g}",
+                f"{row['make_cpu_seconds']:.0f}",
+                " / ".join(f"{row[policy]['trial_seconds']:.1f}" for policy in TUNED),
+            )
+            for workload, row in results("workloads.json")["workloads"].items()
+        ],
+    )
+
+
+def tuned_with() -> dict[str, Any]:
+    rows = results("workloads.json")["workloads"].values()
+    return {
+        "budgets": sorted({row["budget"] for row in rows}),
+        "builds": sorted({row["engine_build"] for row in rows}),
+        "references": {name: REFERENCES[name] for name in measured_references()},
+    }
+
+
+STRIKING = 0.03
+"""A difference between scales that is set in bold."""
+
+
+def scales() -> Table:
+    """Results at other scales, relative to that at R; those at R/2 if there are any."""
+
+    def change(sizes: Mapping[str, Any], policy: str, factor: str) -> str:
+        usual = sizes["1"]["policies"][policy]
+        found = sizes.get(factor, {"policies": {}})["policies"].get(policy)
+        if found is None:
+            return "–"
+        if "objective" not in found or "objective" not in usual:
+            return "failed"
+        share = found["objective"] / usual["objective"] - 1
+        few = "" if found["fast_pages"] >= 256 else " (coarse)"
+        return (gain(share) if abs(share) <= STRIKING else f"**{gain(share)}**") + few
+
+    rows = [
+        (workload, policy, int(page_bytes), factors)
+        for workload, sizes in sorted(results("scale.json")["workloads"].items())
+        for page_bytes, factors in sizes.items()
+        for policy in factors.get("1", {"policies": {}})["policies"]
+    ]
+    names = {"0.5": "R/2", "2": "2R", "4": "4R"}
+    if not any("0.5" in factors for *_, factors in rows):
+        del names["0.5"]
+    return (
+        ("workload", "policy", "pages", "R", *names.values()),
+        [
+            (
+                f"`{workload}`",
+                f"`{policy}`",
+                "4 KiB" if page_bytes == 4096 else "2 MiB",
+                f"{factors['1']['scale']:g}",
+                *(change(factors, policy, factor) for factor in names),
+            )
+            for workload, policy, page_bytes, factors in sorted(rows, key=lambda row: row[:3])
+        ],
+    )
+
+
+def scales_within() -> dict[str, Any]:
+    """How many of the figures at other scales are within the bound."""
+    within, policies = [], set()
+    for sizes in results("scale.json")["workloads"].values():
+        for factors in sizes.values():
+            usual = factors.get("1", {"policies": {}})["policies"]
+            for factor, row in factors.items():
+                for policy, found in row["policies"].items():
+                    if factor == "1" or "objective" not in found or policy not in usual:
+                        continue
+                    policies.add(policy)
+                    share = found["objective"] / usual[policy]["objective"] - 1
+                    within.append(abs(share) <= STRIKING)
+    return {
+        "workloads": len(results("scale.json")["workloads"]),
+        "policies": len(policies),
+        "within": sum(within),
+        "results": len(within),
+        "bound": STRIKING,
+    }
+
+
+def benchmarks() -> dict[str, Any]:
+    bench = runpy.run_path(str(ROOT / "tests/bench/run.py"))
+    return {"table": bench["table"](results("bench.json"))}
+
+
+def parallelism() -> dict[str, Any]:
+    found = results("parallelism.json")
+    alone = found["workers"][0]
+    rows = [
+        [
+            str(row["workers"]),
+            gain(row["gain"]),
+            f"{alone['seconds'] / row['seconds']:.1f}",
+            f"{alone['seconds_long'] / row['seconds_long']:.1f}",
+        ]
+        for row in found["workers"]
+    ]
+    head = (
+        "workers",
+        "best over default",
+        f"times as fast, trials of {1000 * alone['trial_seconds']:.0f} ms",
+        f"times as fast, trials of {found['long_seconds']:.0f} s",
+    )
+    workloads = [name.removesuffix(":smoke") for name in found["workloads"]]
+    return {
+        **found,
+        "table": (head, rows),
+        "workloads": workloads,
+        "ask_seconds": alone["ask_seconds"],
+    }
+
+
+def throughput() -> dict[str, Any]:
+    found = results("throughput.json")
+    rows = [
+        [
+            row["kind"],
+            str(row["workers"]),
+            f"{row['per_second']:.2f}",
+            f"{row['trial_seconds']:.2f} s",
+            f"{1000 * row['overhead_seconds']:.0f} ms",
+        ]
+        for row in sorted(found["rows"], key=lambda row: row["workers"])
+    ]
+    head = ("workers are", "workers", "trials a second", "simulation", "and beside it")
+    return {**found, "table": (head, rows)}
+
+
+def recorded_studies() -> Table:
+    rows = []
+    for row in results("recorded/figures.json")["studies"]:
+        rows.append(
+            (
+                row["program"],
+                f"{row['mib']:g}",
+                si(row["accesses"]),
+                f"{row['all_fast']:g}",
+                row["policy"],
+                f"{row['default']:g}",
+                f"{row['best']:g}",
+                gain(row["default"] / row["best"] - 1),
+                f"{row['default_hits']:.0%} → {row['best_hits']:.0%}".replace("%", " %"),
+                f"{row['trial_seconds']:.2f}",
+                f"`{row['matters']}`",
+            )
+        )
+    head = ("program", "MiB", "accesses", "all fast, s", "policy", "default, s", "best, s", "gain")
+    return (*head, "fast hits", "s per trial", "matters most"), rows
+
+
+def recorded_curves() -> Table:
+    return (
+        ("native kernel", "recorded", "cache : footprint, native", "recorded", "apart", "at"),
+        [
+            (
+                row["kernel"],
+                row["recorded"],
+                row.get("cache_native", ""),
+                row.get("cache_recorded", ""),
+                f"{row['points']} points",
+                f"the hottest {row['at']}",
+            )
+            for row in results("recorded/figures.json")["curves"]
+        ],
+    )

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+"""The arguments of the commands that make and show workloads."""
+
+from __future__ import annotations
+
+import argparse
+
+from tuner.arguments.options import (
+    count,
+    json,
+    number,
+    out,
+    recording,
+    scenario_option,
+    seconds,
+)
+from tuner.limits import (
+    MOST_THREADS,
+)
+
+
+def record(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Runs a program under a sampler and writes its memory accesses as a workload. The program "
+        "keeps its standard streams, its signals and its exit status, which is also that of this "
+        "command."
+    )
+    parser.usage = "tune record [options] -- command [args...]"
+    recording(parser)
+    parser.add_argument(
+        "--sampler",
+        default="emulation",
+        metavar="S",
+        help="one of `tune samplers` (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="set an option of the sampler (repeatable)",
+    )
+    parser.add_argument(
+        "--set-up",
+        type=seconds,
+        default=0.0,
+        metavar="S",
+        help="treat the first S seconds (on the sampler's clock) as set-up: replayed, not timed",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print the summary as JSON; the program's output goes to standard error",
+    )
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="command", help="what to run")
+
+
+def import_(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Reads the output of another tool and writes it as a workload: a trace and its YAML file. "
+        "Nothing is written unless all of the input was understood."
+    )
+    parser.add_argument("file", metavar="FILE", help="what to read, gzipped or not; - for stdin")
+    parser.add_argument(
+        "--format",
+        required=True,
+        choices=("perf-script", "damon", "lackey", "csv"),
+        help="format of the input",
+    )
+    recording(parser)
+    expansion = parser.add_mutually_exclusive_group()
+    expansion.add_argument(
+        "--period",
+        type=number,
+        metavar="N",
+        help="accesses that one observation stands for (default: what the input says, else 1)",
+    )
+    expansion.add_argument(
+        "--probability",
+        type=number,
+        metavar="P",
+        help="probability that an access is observed: 1 / period",
+    )
+    parser.add_argument(
+        "--threads",
+        type=count(MOST_THREADS),
+        metavar="N",
+        help="threads of the program (default: those in the busiest second of perf-script, else 1)",
+    )
+    json(parser)
+
+
+def profile(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Runs a workload once on fast memory alone, scores its objects, and writes a placement "
+        "file for `tune sim --placement` and `tune run --placement`. One file serves all ratios."
+    )
+    parser.add_argument("workload_name", metavar="WORKLOAD", help="name or YAML file")
+    group = parser.add_argument_group("scenario")
+    for name in ("input", "policy", "machine", "threads", "scale", "page_bytes", "stream_seed"):
+        scenario_option(group, name)
+    scenario_option(group, "seed")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        help="set a knob of the profiling run (repeatable)",
+    )
+    parser.add_argument(
+        "--output",
+        "-o",
+        default="placement.yaml",
+        metavar="FILE",
+        help="file to write (default: %(default)s)",
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
+    json(parser)
+
+
+def workload(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    show = actions.add_parser(
+        "show",
+        help="draw the memory accesses of a workload",
+        description="Draws a heat map of accesses over pages and time, the hotness curve and the "
+        "allocation sites as PNG, and prints the figures. Makes the workload's stream if it is not "
+        "cached.",
+        allow_abbrev=False,
+    )
+    show.add_argument("workload", metavar="W", help="name or YAML file")
+    show.add_argument("--input", "-i", metavar="I", help="input of the workload")
+    show.add_argument(
+        "--compare",
+        nargs="+",
+        default=[],
+        metavar="W[:I]",
+        help="draw the hotness of these into the same picture",
+    )
+    out(show, "folder of W-I/*.png")
+    json(show)
+
+
+def workloads(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Lists the workloads with the figures of their access streams: how much memory is in use, "
+        "how often it is accessed, and how few pages get most of the accesses. Figures of the "
+        "shipped workloads are measured; those of your own appear once --measure or a trial has "
+        "made the stream."
+    )
+    parser.add_argument(
+        "workload", nargs="*", metavar="W[:I]", help="list all inputs of these (or this one)"
+    )
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="make the streams (up to a minute each) of what is listed and missing or stale, "
+        "measure them, and keep the figures in characteristics.json beside the YAML file",
+    )
+    json(parser)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: MIT
+"""The arguments of the commands that find a configuration, run it and explain it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from tuner.arguments.options import (
+    command,
+    count,
+    integer,
+    json,
+    mlflow_uri,
+    out,
+    scenario,
+    scenario_option,
+    seconds,
+    workers,
+)
+from tuner.limits import (
+    DEADLINE_SECONDS,
+    EMULATED_DEADLINE_SECONDS,
+    MOST_BUDGET,
+    MOST_WORKERS,
+    RIVALS,
+    ROBUST,
+)
+
+
+def run(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Tunes the knobs of a policy for a workload on a simulated tiered machine: references and "
+        "other policies' defaults first, then a Bayesian search. Ends with what to do: use the "
+        "best configuration, keep the defaults, use another policy, or leave tiering off."
+    )
+    group = scenario(parser, required=("workload",), but=("policy",))
+    group.add_argument(
+        "--policy",
+        metavar="P[,P...]",
+        help="tiering policy; several, or `all`: one study for each, with the whole budget, and "
+        f"a comparison (default: {_default_policy()})",
+    )
+    parser.add_argument("--space", help="name or YAML file of the knobs' ranges (default: policy)")
+    parser.add_argument(
+        "--budget",
+        type=count(MOST_BUDGET),
+        default=100,
+        metavar="N",
+        help="trials (default: %(default)s)",
+    )
+    workers(parser, default=False)
+    command(parser)
+    parser.add_argument(
+        "--from",
+        dest="start_from",
+        metavar="STUDY",
+        help="live: try the best configurations of this study right after the default",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=seconds,
+        metavar="S",
+        help="wall-clock seconds after which a trial has failed (default: "
+        f"{DEADLINE_SECONDS:g}; on the emulated machine {EMULATED_DEADLINE_SECONDS:g}; live by "
+        f"--for, else {EMULATED_DEADLINE_SECONDS:g})",
+    )
+    parser.add_argument(
+        "--importance",
+        default="default-slice",
+        metavar="METHOD",
+        help="how to score the knobs: default-slice (variance of the predicted cost while one knob "
+        "moves and the others keep their defaults), default-range (its range), or impurity (of the "
+        "forest's splits, which includes interactions) (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--explain",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="whether to measure, in runs at the end, which changes made the difference (default: "
+        "yes, but not on a real kernel, where each takes minutes)",
+    )
+    parser.add_argument(
+        "--rivals",
+        choices=RIVALS,
+        help="other policies to run at their defaults, so that the advice covers them: `few` (at "
+        "most four, which the published comparison ranks near the best), `all` or `none` (default: "
+        "few; with --resume those of the study)",
+    )
+    parser.add_argument(
+        "--robust",
+        choices=ROBUST,
+        help="which trial is called best: `neighbours`, of the best few the one that gains most on "
+        "a fresh seed and with half and twice the fast memory; `none`, the best on the study's "
+        "seed (default: neighbours, where trials are simulated)",
+    )
+    parser.add_argument(
+        "--held-out-streams",
+        action="store_true",
+        help="also give each held-out seed its own access stream (making one takes up to a minute)",
+    )
+    out(parser)
+    parser.add_argument("--name", help="name of the study (default: made from the options)")
+    parser.add_argument("--resume", action="store_true", help="continue a study that was stopped")
+    mlflow_uri(parser)
+    json(parser)
+
+
+def _default_policy() -> str:
+    from tuner.scenario import Scenario
+
+    return Scenario.policy
+
+
+def sim(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Runs a workload once under one configuration and shows where the time goes. With "
+        "--config, checks that the objective in the file is reproduced exactly."
+    )
+    what = scenario(parser, but=("policy",)).add_mutually_exclusive_group()
+    what.add_argument("--config", metavar="FILE", help="a best.yaml")
+    scenario_option(what, "policy")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        help="set a knob, over the default or over --config (repeatable)",
+    )
+    parser.add_argument(
+        "--deadline", type=seconds, metavar="S", help="give up after S wall-clock seconds"
+    )
+    parser.add_argument("--series", metavar="FILE", help="write the time series as CSV")
+    parser.add_argument(
+        "--sensitivity",
+        nargs="*",
+        metavar="ESTIMATE[=V,V]",
+        help="run every policy with its defaults while the machine's estimated figures vary, one "
+        "at a time, and tell whether the order of the policies survives (default: all estimates, "
+        "over their plausible ranges)",
+    )
+    workers(parser)
+    json(parser)
+
+
+def explain(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Says why a study's best configuration is best: what each changed knob adds to the gain, "
+        "alone and together, what would do instead, and how: pages moved, accesses served by fast "
+        "memory, and where the run time goes. All of it was measured by the study; nothing is run."
+    )
+    parser.add_argument("study", metavar="STUDY", help="its name, or its folder")
+    out(parser)
+    json(parser)
+
+
+def best(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Prints the best configuration found by the studies of a folder. Only results obtained "
+        "under the same conditions are compared; defaults are those of `tune run`."
+    )
+    scenario(parser, required=("workload",), comparable=True)
+    parser.add_argument("--policy", metavar="P", help="consider only this policy (default: all)")
+    out(parser)
+    json(parser)
+
+
+def fleet(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Tunes many workloads, machines, ratios and policies with one budget on one pool of "
+        "workers. Every study gets an equal part of the budget. Writes OUT/NAME with a folder for "
+        "each study and fleet.md, .json and .png over all. After an interruption, repeat the "
+        "command to continue."
+    )
+    parser.add_argument("file", metavar="FILE.yaml", help="the plan; docs/fleet.md describes it")
+    workers(parser)
+    out(parser, "folder of NAME")
+    parser.add_argument("--name", help="name of the fleet (default: the file's)")
+    mlflow_uri(parser, "OUT/NAME")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="show studies, trials and time, and run no study",
+    )
+    json(parser)
+
+
+def smoke(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Runs every policy on the smoke input of every workload: its default configuration and, if "
+        "it has knobs, two random ones from its space. Any error fails the command. Takes a few "
+        "minutes on two CPUs."
+    )
+    parser.add_argument("--policy", action="append", help="only this one (repeatable)")
+    parser.add_argument("--workload", "-w", action="append", help="only this one (repeatable)")
+    parser.add_argument("--workers", type=count(MOST_WORKERS), default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--seed", type=integer, default=0, help="seed of the random configurations")
+    json(parser)

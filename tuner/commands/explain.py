@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""`tune explain`: why a study's best configuration is best, from its log alone."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from tuner.errors import UserError
+from tuner.experiment.recall import recall
+from tuner.report.conclusion import Conclusion, moves, share, together
+from tuner.report.mechanism import mechanism
+from tuner.study import log
+from tuner.study.explanation import Explanation
+from tuner.study.log import StudyData, StudyLog
+from tuner.terminal import print_json, table
+from tuner.text import shell
+
+
+def run(args: Namespace) -> int:
+    """Nothing is run; UserError if the study has not ended."""
+    folder = log.folder_of(args.study, Path(args.out))
+    if not log.exists(folder):
+        raise UserError(log.missing(folder))
+    with StudyLog(folder) as study:
+        found = recall(study)
+        data = study.data
+    if found is None:
+        raise UserError(f"{folder}: the study has not ended; its `tune run` with --resume ends it")
+    if args.json:
+        print_json(_object(data, found))
+        return 0
+    print(found.verdict.headline)
+    if found.explanation is None:
+        print(_unexplained(data, found))
+    else:
+        _show(data, found.explanation)
+    lines = mechanism(data)
+    if lines:
+        print("\nbeside the defaults, on the study's own seed:")
+        print("\n".join(f"  {line}" for line in lines))
+    return 0
+
+
+def _show(data: StudyData, explanation: Explanation) -> None:
+    def cell(value: float | None, half_width: float | None = None) -> str:
+        return "fails" if value is None else share(value, half_width)
+
+    effects = explanation.effects
+    rows = [
+        [
+            effect.knob,
+            values,
+            "" if effect.share is None else share(effect.share, effect.half_width),
+            cell(effect.alone),
+            cell(effect.without),
+        ]
+        for effect, values in zip(effects, moves(data, effects), strict=True)
+    ]
+    rest = len(explanation.effects) - len(explanation.needed)
+    print(f"\nthe gain over the defaults, on {len(explanation.seeds)} held-out seeds:")
+    table(["knob", "default -> best", ">share", ">alone", ">without it"], rows)
+    if rest:
+        print(f"the {rest} others together: {share(1 - explanation.kept, None)}")
+    if explanation.orders is not None:
+        print(f"shares are means over {explanation.orders} orders of the changes, not over all")
+    for line in together(explanation):
+        print(line)
+
+
+def _unexplained(data: StudyData, found: Conclusion) -> str:
+    if data.best is None or found.verdict.gain is None or not found.verdict.gain.certain:
+        return "no gain over the defaults to explain"
+    resumed = shell(["--name", data.header.request.study, "--resume", "--explain"])
+    return f"not explained: the study's `tune run` with {resumed} makes the runs that it takes"
+
+
+def _object(data: StudyData, found: Conclusion) -> dict[str, object]:
+    return {
+        "study": data.header.request.study,
+        "headline": found.verdict.headline,
+        "explanation": None
+        if found.explanation is None
+        else found.explanation.model_dump(mode="json"),
+        "mechanism": mechanism(data),
+    }

@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: MIT
+"""Studies while they run: opened, advanced side by side on one pool, and concluded.
+
+A trial is written to the log before it runs and its result before anything is concluded from it;
+everything else that is shown or stored is made from the log, so that a study can be killed at any
+moment and resumed. What a study proposes depends on its own results alone, whatever else runs on
+the pool.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuner.declarations import KnobValue
+from tuner.documents import catalog
+from tuner.errors import UserError, one_line
+from tuner.experiment.checks import POLL_SECONDS, Check, Checks, judge
+from tuner.experiment.explain import explain
+from tuner.experiment.robust import choose, elsewhere
+from tuner.report.progress import Progress
+from tuner.run import admission, streams
+from tuner.run.isolation import simulates
+from tuner.run.pool import Pool
+from tuner.run.trial import Trial, TrialResult
+from tuner.study import best, log, public
+from tuner.study.best import BestConfiguration
+from tuner.study.commit import commit_of
+from tuner.study.explanation import Explanation
+from tuner.study.log import StudyHeader, StudyLog, TrialRecord
+from tuner.study.request import StudyRequest, StudySummary
+from tuner.study.verdict import Verdict
+from tuner.terminal import say
+
+if TYPE_CHECKING:
+    from tuner.optimize.optimizer import Optimizer
+    from tuner.report.conclusion import Conclusion
+
+PROSE = {
+    "summary",
+    "sources",
+    "source",
+    "notes",
+    "citation",
+    "addresses",
+    "meaning",
+    "trace",
+    "sampling",
+}
+"""Keys of documents and declarations that change no result."""
+
+Found = tuple[Verdict, Explanation | None]
+
+
+class OpenStudy:
+    """A study that this process writes: its log, what is known of it, and what comes next. Use as a
+    context manager.
+
+    `budget` are the trials that it may have so far; it may grow. `notice` is told what a person
+    should know. `ended` says why there are no more trials than there are, if the budget is not why.
+    """
+
+    def __init__(self, request: StudyRequest) -> None:
+        """Creates the study, or opens it. UserError if it exists (without `resume`), was started
+        with other settings, is being written by another process, or cannot be stored."""
+        self.request = request
+        if request.ray_address is None and simulates(request.isolation):
+            streams.path_of(request.stream())  # without a folder for it there is no study
+        elif request.ray_address is not None:
+            admission.check(
+                request.ray_address, starting=admission.STARTING_SECONDS
+            )  # nor without a cluster
+        self.log = _open(Path(request.out) / request.study, request)
+        self.request = request = _with_its_rivals(request, self.log)
+        self.budget = request.budget
+        self.notice: Callable[[str], None] = say
+        self.ended: str | None = None
+        self.standing = Progress(request)
+        for trial in self.log.data.done:
+            self.standing.add(trial, replayed=True)
+        # Asked for in an earlier run, and never finished.
+        self._waiting = deque(trial for trial in self.log.data.trials if trial.result is None)
+        self._optimizer: Optimizer | None = None
+
+    def __enter__(self) -> OpenStudy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.log.close()
+
+    # --- Trials -----------------------------------------------------------------------------------
+
+    @property
+    def complete(self) -> bool:
+        budget = self.log.data.asked if self.ended else self.budget
+        return self.standing.done >= budget
+
+    def begin(self) -> None:
+        """Makes the optimizer, as it was when the last event was written."""
+        from tuner.optimize.optimizer import Optimizer
+
+        request, data = self.request, self.log.data
+        starts = [*request.starts, *catalog.starts(request.space, request.policy)]
+        tuned = [knob.name for knob in request.tuned]
+        self._optimizer = optimizer = Optimizer(
+            request.tuned,
+            seed=request.scenario.seed,
+            initial=data.header.initial,
+            lag=data.header.lag,
+            fixed=request.policy.others(request.tuned),
+            starts=[{name: start[name] for name in tuned} for start in starts],
+        )
+        for number in range(data.asked):
+            trial = data.trial(number)
+            if trial is None:  # its record is damaged
+                lost = optimizer.ask(again=True)
+                self._waiting.append(self.log.asked(lost.number, lost.origin, lost.knobs))
+                continue
+            optimizer.replay(trial.number, trial.knobs)
+            if trial.result is not None:
+                optimizer.tell(trial.number, trial.result.cost)
+
+    def next_trial(self) -> Trial | None:
+        """A trial to be started now; None if there is none before others have finished."""
+        from tuner.optimize.optimizer import SpaceExhausted
+
+        if self._optimizer is None:
+            if self.complete:
+                return None
+            self.begin()
+        optimizer = self._optimizer
+        assert optimizer is not None
+        more = self.ended is None and len(self.log.data.trials) < self.budget
+        if not self._waiting and more and optimizer.ready():
+            try:
+                proposal = optimizer.ask()
+            except SpaceExhausted as end:
+                self.ended = str(end)
+                self.notice(f"{end}: the study ends before its budget")
+                return None
+            self._waiting.append(self.log.asked(proposal.number, proposal.origin, proposal.knobs))
+        if not self._waiting:
+            return None
+        trial = self._waiting.popleft()
+        return self.request.trial(trial.number, trial.knobs)
+
+    def take(self, result: TrialResult) -> tuple[TrialRecord, bool]:
+        """Records the end of a trial; also whether it is the best so far."""
+        trial = self.log.finished(result)
+        assert self._optimizer is not None
+        self._optimizer.tell(result.number, result.cost)
+        improved = self.standing.add(trial)
+        if improved or (trial.number == 0 and self.standing.best is not None):
+            self.write_best()
+        return trial, improved
+
+    # --- Files and conclusion ---------------------------------------------------------------------
+
+    def write_best(self, verdict: Verdict | None = None) -> None:
+        """best.yaml of what is known, if a trial succeeded; the verdict is, once the study has
+        ended."""
+        trial = self.log.data.best
+        if trial is not None and trial.result is not None:
+            found = self._configuration(trial, trial.knobs, trial.result, verdict)
+            best.write(found, self.log.directory / best.FILE)
+
+    def _write_minimal(
+        self, checks: Checks, verdict: Verdict, explanation: Explanation | None
+    ) -> None:
+        path = self.log.directory / best.MINIMAL
+        if explanation is None:
+            path.unlink(missing_ok=True)
+            return
+        trial = self.log.data.best
+        assert trial is not None
+        wanted = [Check("minimal configuration", self.request, explanation.minimal)]
+        (result,) = checks.run(wanted)
+        if result.objective is None:
+            say(f"warning: no {best.MINIMAL}: its configuration fails on the study's seed")
+            path.unlink(missing_ok=True)
+            return
+        found = self._configuration(trial, explanation.minimal, result, verdict)
+        minimal = best.Minimal(changes=list(explanation.minimal), kept=explanation.kept)
+        best.write(found.model_copy(update={"minimal": minimal}), path)
+
+    def _configuration(
+        self,
+        trial: TrialRecord,
+        knobs: Mapping[str, KnobValue],
+        result: TrialResult,
+        verdict: Verdict | None,
+    ) -> BestConfiguration:
+        data = self.log.data
+        return BestConfiguration.of(
+            self.request,
+            self.request.trial(trial.number, knobs),
+            result,
+            default_value=None if data.default is None else data.default.objective,
+            date=datetime.fromisoformat(trial.finished or trial.asked).astimezone(UTC),
+            git_commit=data.header.git_commit,
+            verdict=verdict,
+            fingerprints=data.header.fingerprints,
+        )
+
+    def judge(self, checks: Checks) -> Found:
+        """The verdict on a complete study and what explains it, with the files of the best."""
+        data = self.log.data
+        checks.learn(data)
+        chosen = choose(checks, data)
+        if chosen is not None and data.best is not None and chosen != data.best.number:
+            self.log.chose(chosen)
+        verdict = judge(checks, data)
+        verdict = verdict.model_copy(update={"elsewhere": elsewhere(checks, data)})
+        explanation = explain(checks, data, verdict) if self.request.explain else None
+        self.write_best(verdict)
+        self._write_minimal(checks, verdict, explanation)
+        return verdict, explanation
+
+    def report(self, found: Found) -> tuple[Conclusion, list[Path]]:
+        """Writes the report; also its files and those of the best."""
+        from tuner.report import page
+        from tuner.report.conclusion import Conclusion
+        from tuner.report.importance import importance
+
+        data = self.log.data
+        conclusion = Conclusion(*found, importance(data, self.request.importance))
+        files = page.write(data, conclusion)
+        kept = [self.log.directory / name for name in (best.FILE, best.MINIMAL)]
+        return conclusion, [*files, *kept]
+
+    def summary(self, conclusion: Conclusion, seconds: float) -> StudySummary:
+        request, data, verdict = self.request, self.log.data, conclusion.verdict
+        return StudySummary(
+            study=request.study,
+            scenario=request.scenario,
+            trials=len(data.done),
+            failed=sum(not trial.succeeded for trial in data.done),
+            default_objective=None if data.default is None else data.default.objective,
+            best_objective=None if data.best is None else data.best.objective,
+            gain=None if verdict.gain is None else verdict.gain.gain,
+            best_config=None if data.best is None else str(self.log.directory / best.FILE),
+            verdict=verdict,
+            explanation=conclusion.explanation,
+            importance=conclusion.shares(data),
+            importance_forest=conclusion.forest.scores,
+            seconds=seconds,
+            sampling=request.sampling,
+        )
+
+
+def advance(
+    studies: Sequence[OpenStudy],
+    pool: Pool,
+    finished: Callable[[OpenStudy, TrialRecord, bool], None],
+) -> None:
+    """Runs trials until every study is complete. Whichever has asked for the fewest comes first, of
+    equals the first.
+
+    Args:
+        finished: is called with each trial that ends, and whether it is its study's best so far.
+    """
+    by_name = {study.request.study: study for study in studies}
+    running = 0
+    while not all(study.complete for study in studies):
+        while running < pool.workers and (trial := _next(studies)) is not None:
+            pool.submit(trial)
+            running += 1
+        for result in pool.wait(POLL_SECONDS):
+            running -= 1
+            study = by_name[result.study]
+            finished(study, *study.take(result))
+
+
+def _next(studies: Sequence[OpenStudy]) -> Trial | None:
+    for study in sorted(studies, key=lambda study: study.log.data.asked):
+        if (trial := study.next_trial()) is not None:
+            return trial
+    return None
+
+
+# --- Opening --------------------------------------------------------------------------------------
+
+
+def _open(directory: Path, request: StudyRequest) -> StudyLog:
+    from tuner.optimize.optimizer import initial_trials
+
+    if not log.exists(directory):
+        header = StudyHeader(
+            format=log.FORMAT,
+            created=log.now(),
+            request=request,
+            fingerprints=request.fingerprints,
+            stream=request.stream().key,
+            lag=request.workers,
+            initial=initial_trials(request.budget),
+            git_commit=commit_of(Path.cwd()),
+        )
+        return StudyLog(directory, header)
+    if not request.resume:
+        data = log.load(directory)
+        raise UserError(
+            f"study '{request.study}' exists in {one_line(directory)} with {len(data.done)} "
+            "finished trials; continue with --resume, or start another with --name"
+        )
+    study = StudyLog(directory)
+    try:
+        _refuse_changes(study, request)
+        for damage in study.data.damage:
+            say(f"warning: {damage}")
+        for field in public.held(directory):
+            say(f"warning: {directory / log.HEADER} holds a password in {field}; change it")
+    except BaseException:
+        study.close()
+        raise
+    return study
+
+
+def _refuse_changes(study: StudyLog, request: StudyRequest) -> None:
+    """Trials of one study must be comparable: nothing that changes a result may have changed."""
+    before = _depends_on(study.data.header.request)
+    changes = list(_differences(before, _depends_on(request)))
+    if changes:
+        shown = "".join(f"\n  {change}" for change in changes[:10])
+        more = f"\n  and {len(changes) - 10} more" if len(changes) > 10 else ""
+        raise UserError(
+            f"study '{request.study}' cannot be resumed: its {len(study.data.done)} finished "
+            f"trials were made with other settings:{shown}{more}\n"
+            "start another study with --name, or go back to those settings"
+        )
+
+
+def _with_its_rivals(request: StudyRequest, study: StudyLog) -> StudyRequest:
+    """The request with the rivals of the study, and what it started from. Its verdicts are on them:
+    what is made from the log later could not know of others. UserError if others are asked for."""
+    before = study.data.header.request
+    same = {"alternatives": before.alternatives, "not_run": before.not_run}
+    same["starts"] = before.starts
+    if request.rivals in (None, before.rivals):
+        return request.model_copy(update=same)
+    old, new = ([policy.name for policy in each.alternatives] for each in (before, request))
+    if old != new:
+        study.close()
+        raise UserError(
+            f"study '{request.study}' has {len(old)} rivals, and --rivals {request.rivals} means "
+            f"{len(new)}; leave it out, or start another study with --name"
+        )
+    return request
+
+
+def _depends_on(request: StudyRequest) -> dict[str, Any]:
+    """What the results depend on: the scenario with its documents instead of their names, the tuned
+    knobs, and the engine."""
+    fields = {"workload", "policy", "machine", "space", "tuned", "engine_build", "stream_maker"}
+    content = request.scenario.plain() | request.model_dump(include=fields)
+    return content | {
+        "emulated": request.emulated,
+        "isolation": request.isolation and request.isolation.measures,
+        "placement": request.placement and request.placement.fingerprint(),
+    }
+
+
+def _differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
+    """One line for each place where two documents differ."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in [*before, *(key for key in after if key not in before)]:
+            if key not in PROSE:
+                place = f"{path}.{key}" if path else str(key)
+                yield from _differences(before.get(key), after.get(key), place)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            label = old.get("name", index) if isinstance(old, Mapping) else index
+            yield from _differences(old, new, f"{path}[{label}]")
+    elif before != after:
+        yield f"{path}: was {_short(before)}, is {_short(after)}"
+
+
+def _short(value: Any) -> str:
+    text = "not there" if value is None else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
