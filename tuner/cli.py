@@ -13,6 +13,7 @@ import argparse
 import atexit
 import gc
 import importlib
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -44,7 +45,11 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """The `tune` command; returns its exit code."""
     with foreign.kept_out():
-        return _main(sys.argv[1:] if argv is None else list(argv))
+        code = _main(sys.argv[1:] if argv is None else list(argv))
+    if argv is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Libraries still clean up: who is impatient sees no traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return code
 
 
 def _main(arguments: list[str]) -> int:

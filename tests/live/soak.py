@@ -10,6 +10,8 @@ TIERTUNE_TIERD=build/engine/tierd python tests/live/soak.py [--minutes 60] [--ki
 - `start`: milliseconds until a program runs, by itself and under `tierd run`.
 - `policies`: seconds until 95 % of a hot set of 64 of 160 MiB are in the fast tier, and until
   another hot set is.
+- `small`: the same with knobs for a memory of this size, of the policies that forget by numbers of
+  samples which were published for hundreds of GiB.
 
 `--part` runs one of them; what the file has of the others stays. Seconds are those of the guest's
 clock, which goes on while the host does something else: `processor` is the share of one that the
@@ -36,6 +38,13 @@ from test_redis import job, redis
 ROOT = Path(__file__).resolve().parents[2]
 POLICIES = ("hemem", "hybridtier", "freqtier", "memtis")
 QUICK = "--policy hemem --set read_hot_threshold=2"
+SMALL = {
+    "hybridtier": "frequency_cooling_period=4 momentum_cooling_period=1 sample_batch=10000"
+    " adaptation_period=10000 second_chance_revisit=2000",
+    "freqtier": "cooling_period=4 sample_batch=10000 adaptation_period=10000 window=2",
+    "memtis": "cooling_period=100000 adaptation_period=10000",
+}
+"""Knobs, by policy."""
 LIMIT = 24
 """MiB."""
 
@@ -148,14 +157,25 @@ kill -TERM $content; wait $content; echo "content: exit $?"; cat /out
 
 
 def policies(run: Callable[[str, float], str], given: argparse.Namespace) -> dict[str, Any]:
-    """Each alone, so that a second is as long for one as for the other."""
-    moves = given.seconds // 2
+    return hot_sets(run, given.seconds, dict.fromkeys(POLICIES, ""))
+
+
+def small(run: Callable[[str, float], str], given: argparse.Namespace) -> dict[str, Any]:
+    return hot_sets(run, given.seconds, SMALL)
+
+
+def hot_sets(
+    run: Callable[[str, float], str], seconds: int, knobs: dict[str, str]
+) -> dict[str, Any]:
+    """Each policy alone, so that a second is as long for one as for the other."""
+    moves = seconds // 2
     out: dict[str, Any] = {}
-    for policy in POLICIES:
+    for policy, values in knobs.items():
+        sets = "".join(f" --set {value}" for value in values.split())
         output = run(
-            f"/tierd run --policy {policy} --fast-limit 80M -- "
-            f"/hot 160 64 {given.seconds} {moves}\n",
-            given.seconds,
+            f"/tierd run --policy {policy}{sets} --fast-limit 80M -- "
+            f"/hot 160 64 {seconds} {moves}\n",
+            seconds,
         )
         said = numbers(output, r"second (\d+): (\d+) of 64 MiB fast, (\d+) in all$")
 
@@ -164,9 +184,10 @@ def policies(run: Callable[[str, float], str], given: argparse.Namespace) -> dic
             return next(found, None)
 
         out[policy] = {
+            "knobs": values,
             "seconds_to_fast": first(0, moves),
             # The second in which the hot set moves still tells of the old one.
-            "seconds_to_follow": first(moves + 1, given.seconds),
+            "seconds_to_follow": first(moves + 1, seconds),
             "share_in_the_end": said[-1][1] / 64,
             "most_fast_mib": max(mib for _, _, mib in said),
             "wrong_bytes": 0 if "every byte is right" in output else 1,
@@ -206,7 +227,14 @@ def start(run: Callable[[str, float], str], given: argparse.Namespace) -> dict[s
     }
 
 
-PARTS = {"soak": soak, "kills": kills, "redis": redis_load, "start": start, "policies": policies}
+PARTS = {
+    "soak": soak,
+    "kills": kills,
+    "redis": redis_load,
+    "start": start,
+    "policies": policies,
+    "small": small,
+}
 
 
 def main() -> int:

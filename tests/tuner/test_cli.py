@@ -169,6 +169,19 @@ def test_an_interrupt_is_one_line(
     assert (outcome.code, outcome.out, outcome.err) == (130, "", "tune: interrupted\n")
 
 
+def test_an_interrupt_at_the_very_end_shows_no_traceback() -> None:
+    code = """
+import atexit, os, signal, sys
+from tuner import cli
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+sys.argv = ["tune", "--version"]
+sys.exit(cli.main())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert ran.returncode == -signal.SIGINT
+    assert ran.stderr == b""
+
+
 def test_sigterm_is_an_interrupt(
     run: Any, user_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
