@@ -85,7 +85,7 @@ def label(argument: str) -> str:
 
 
 EMULATED = "emulated"
-"""A substrate, the inputs that fit into it, and its profile."""
+"""A substrate, the inputs that fit into it, and its machine file."""
 LIVE = "live"
 """A substrate: a command of the user's on this machine's own memory."""
 
@@ -157,7 +157,7 @@ class Scenario:
         Option(
             "where it runs: simulated, in a model; emulated, on a whole computer with a real "
             "kernel in QEMU's virtual time, which takes minutes a run and has its own inputs and "
-            "profile; live, a command of yours on this machine's memory",
+            "machine file; live, a command of yours on this machine's memory",
             flag="--on",
             text="on {}",
             comparable=True,

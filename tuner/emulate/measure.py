@@ -146,7 +146,7 @@ BUFFERS = 10
 """Lines that a core has in flight (engine/emulate/memory_model.hpp)."""
 
 
-def figures(profile: MachineSpec) -> dict[tuple[str, int], _Figure]:
+def figures(machine: MachineSpec) -> dict[tuple[str, int], _Figure]:
     """What `tiertune_guest measure` tells, by name and node."""
     found = {
         ("first_touch", 1): _Figure("the first touch of a page, slow", "us", None, ""),
@@ -161,7 +161,7 @@ def figures(profile: MachineSpec) -> dict[tuple[str, int], _Figure]:
             "an entry that a NUMA scan arms", "ns", 40.0, "a page-table entry in order, 30 to 50 ns"
         ),
     }
-    for node, (name, tier) in enumerate((("fast", profile.fast), ("slow", profile.slow))):
+    for node, (name, tier) in enumerate((("fast", machine.fast), ("slow", machine.slow))):
         ns = tier.latency_ns
         found |= {
             ("chase", node): _Figure(f"a step of a pointer chase, {name}", "ns", ns, CONFIGURED),
@@ -174,9 +174,9 @@ def figures(profile: MachineSpec) -> dict[tuple[str, int], _Figure]:
 
 
 def measure(machine: Machine) -> list[Measured]:
-    """Measures the machine with the profile `emulated`."""
-    profile = catalog.machine(EMULATED).spec
-    options = timing(profile)
+    """Measures the machine with the file `emulated`."""
+    configured = catalog.machine(EMULATED).spec
+    options = timing(configured)
     files = {f"/{GUEST}": read_bytes(built_file(GUEST), guest.LARGEST)}
     symbols = guest.offsets(machine.tools, files[f"/{GUEST}"])
     ran = guest.boot(
@@ -187,7 +187,7 @@ def measure(machine: Machine) -> list[Measured]:
     )
     if ran.status != 0:
         raise Failed(f"the guest ended with {ran.status}:\n{ran.output[-1000:]}")
-    return list(_measured(figures(profile), json_lines(ran.output)))
+    return list(_measured(figures(configured), json_lines(ran.output)))
 
 
 def _measured(

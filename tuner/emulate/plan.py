@@ -124,7 +124,7 @@ def trial_of(
     workload: str, policy: PolicyDecl, knobs: Mapping[str, KnobValue], **given: Any
 ) -> Trial:
     """The simulator's trial of a set-up that the machine can have; what is not given is as in the
-    machine: its profile, its inputs, one thread. UserError as of `settings.resolve`."""
+    machine: its file, its inputs, one thread. UserError as of `settings.resolve`."""
     fields = substrate_defaults(EMULATED) | given | {"substrate": Scenario.substrate}
     setting = settings.resolve(workload, policy=policy, study="emulate", **fields)
     return setting.trial(0, engine.resolve(policy.name, dict(knobs)))
@@ -210,7 +210,7 @@ class Request(Model):
     @property
     def setup(self) -> str:
         """A hash of what is done, whatever the machine and the programs are built of. It has what
-        the plugin is told of the profile: the rest is the simulator's."""
+        the plugin is told of the machine file: the rest is the simulator's."""
         plain = self.model_dump(mode="json", exclude={"workload", "input", "built", "machine"})
         made = {"nodes_mib": self.nodes_mib, "timing": self.timing(), "script": self.script()}
         return content_hash(plain | made)

@@ -116,7 +116,7 @@ def _metrics(
 
 def differences(scenario: Scenario) -> list[str]:
     """What of a simulated set-up the machine cannot have, as names with what was found. Its inputs
-    and profiles are other ones with any name that fits."""
+    and machine files are other ones with any name that fits."""
     wanted = substrate_defaults(EMULATED) | {"scale": 1.0, "start": "fast", "pages": "uniform"}
     fields = scenario.plain()
     return [
