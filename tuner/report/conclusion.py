@@ -57,7 +57,7 @@ def text(study: StudyData, conclusion: Conclusion) -> str:
         lines.append(f"all of it is in {one_line(study.directory)}")
         return "\n".join(lines)
     lines += _values(study, verdict)
-    lines += _elsewhere(study, verdict)
+    lines += [f"{'' if k else 'nearby':<9}{line}" for k, line in enumerate(nearby(study, verdict))]
     if verdict.uncovered:
         lines += wrap(verdict.uncovered, WIDTH)
     if request.emulated is None and simulates(request.isolation) and (known := risk()):
@@ -71,9 +71,40 @@ def text(study: StudyData, conclusion: Conclusion) -> str:
     lines.append(f"results  {one_line(study.directory)}")
     if reuse := _reuse(study, verdict):
         lines.append(f"reuse    {shell(reuse)}")
-    if simulates(request.isolation) and verifiable(request.scenario):
-        lines.append(f"verify   {shell(['tune', 'verify', str(study.directory)])}")
+    if verify := _verify(study):
+        lines.append(f"verify   {shell(verify)}")
     return "\n".join(lines)
+
+
+def _verify(study: StudyData) -> list[str]:
+    """The command that tries on a real kernel what was simulated; empty if that is not possible."""
+    request = study.header.request
+    able = simulates(request.isolation) and verifiable(request.scenario)
+    return ["tune", "verify", str(study.directory)] if able else []
+
+
+def steps(study: StudyData, verdict: Verdict) -> list[tuple[str, str]]:
+    """What to do next, the first step first: why, and the command; it is empty where the step is
+    the advice itself."""
+    folder = str(study.directory)
+    reuse, verify = _reuse(study, verdict), _verify(study)
+    measure = "Measure it on a real kernel before a server depends on it"
+    found: list[tuple[str, list[str]]] = []
+    if verdict.advice is Advice.leave_off:
+        found.append(("Leave tiering off: nothing has to be installed", []))
+        measure = "Confirm on a real kernel that tiering does not pay here"
+    elif reuse:
+        found.append(("Run what is advised again", reuse))
+    if verify:
+        found.append((measure, verify))
+    if verdict.advice is Advice.use_best:
+        best = str(study.directory / best_file.FILE)
+        found.append(("See which servers it can be put on, and how", ["tune", "apply", "--help"]))
+        found.append(("Check later that it still is the best", ["tune", "check", best]))
+    if study.best is not None:
+        found.append(("Read in a terminal why it is so", ["tune", "explain", folder]))
+    found.append(("Give the study to others, as one file", ["tune", "export", folder]))
+    return [(why, shell(words) if words else "") for why, words in found]
 
 
 def _reuse(study: StudyData, verdict: Verdict) -> list[str]:
@@ -145,7 +176,7 @@ def _values(study: StudyData, verdict: Verdict) -> list[str]:
     return [f"{objective.name} (contenders: mean of {len(verdict.seeds)} held-out seeds)", *lines]
 
 
-def _elsewhere(study: StudyData, verdict: Verdict) -> list[str]:
+def nearby(study: StudyData, verdict: Verdict) -> list[str]:
     """Why another trial than the best one is recommended, and what it is worth elsewhere."""
     name, best, top = verdict.objective, study.best, study.top
     lines = []
@@ -162,7 +193,7 @@ def _elsewhere(study: StudyData, verdict: Verdict) -> list[str]:
             if each is not None
         ]
         lines.append(f"at {place.where}: {', '.join(told) or 'it does not run'}")
-    return [f"{'' if k else 'nearby':<9}{line}" for k, line in enumerate(lines)]
+    return lines
 
 
 def share(value: float, half_width: float | None) -> str:
@@ -223,13 +254,16 @@ def _explanation(study: StudyData, conclusion: Conclusion) -> list[str]:
     ]
     lines += [f"  {name:<{width}}  {part:>{wide}}  {values}" for name, part, values in cells]
     lines += [f"  {line}" for line in together(explanation)]
+    lines.append(fewest(explanation))
+    return lines
+
+
+def fewest(explanation: Explanation) -> str:
+    """How many of the changes are needed, as a sentence."""
     minimal, changes = explanation.minimal, len(explanation.effects)
+    if len(minimal) == changes:
+        return f"all {changes} changes are needed to keep {100 * KEEP:.0f} % of the gain"
     kept = f"keeps {100 * explanation.kept:.0f} % of the gain"
     if explanation.kept > 1.005:
         kept = f"has {100 * explanation.kept:.0f} % of the gain, more than {best_file.FILE},"
-    lines.append(
-        f"{best_file.MINIMAL} {kept} with {len(minimal)} of {changes} changes"
-        if len(minimal) < changes
-        else f"all {changes} changes are needed to keep {100 * KEEP:.0f} % of the gain"
-    )
-    return lines
+    return f"{best_file.MINIMAL} {kept} with {len(minimal)} of {changes} changes"

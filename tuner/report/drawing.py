@@ -24,13 +24,13 @@ if foreign.home() is None:  # it says at length that its cache of fonts lasts as
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
 os.path.exists = _elsewhere  # of other threads it hides nothing that they ask for
 try:
-    from matplotlib import colormaps
+    from matplotlib import colormaps, rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import LogNorm
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch, Rectangle
-    from matplotlib.ticker import LogLocator, NullLocator
+    from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 finally:
     os.path.exists = _exists
 
@@ -40,8 +40,10 @@ __all__ = [
     "Line2D",
     "LogLocator",
     "LogNorm",
+    "NullFormatter",
     "NullLocator",
     "Patch",
     "Rectangle",
     "colormaps",
+    "rc_context",
 ]

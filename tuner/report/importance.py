@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tuner.declarations import KnobDecl, KnobValue
 from tuner.errors import unknown
-from tuner.study.log import StudyData
+from tuner.study.log import StudyData, TrialRecord
 
 Floats = NDArray[np.float64]
 
@@ -26,6 +26,7 @@ TREES = 200
 SAMPLES = 256  # values of a knob that are tried on the forest
 CLIP = 2.0  # a failed or hopeless trial counts as this many times the median cost, at most
 FEW = 10  # with fewer trials there are no scores
+GOOD, FAIR = 0.6, 0.3  # out-of-bag R² from which a forest is so called
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Importance:
         """How far to trust the scores, in words."""
         if self.trials < FEW:
             return f"no basis: only {self.trials} trials"
-        grade = "good" if self.r2 >= 0.6 else "fair" if self.r2 >= 0.3 else "poor"
+        grade = "good" if self.r2 >= GOOD else "fair" if self.r2 >= FAIR else "poor"
         return f"{grade} (out-of-bag R² {self.r2:.2f} on {self.trials} trials)"
 
     def top(self, count: int) -> list[tuple[str, float]]:
@@ -62,22 +63,41 @@ def importance(study: StudyData, method: str = "default-slice") -> Importance:
     if method not in METHODS:
         raise unknown("importance method", method, METHODS)
     knobs = study.header.request.tuned
-    encoder = _Encoder(knobs)
-    usable = [trial for trial in study.done if trial.result is not None]
-    costs = _clipped([trial.result.cost if trial.result else None for trial in usable])
-    if len(usable) < FEW or costs is None or not np.ptp(costs):
-        return Importance(dict.fromkeys((k.name for k in knobs), 0.0), 0.0, len(usable), method)
-    points = np.array([encoder.encode(trial.knobs) for trial in usable])
-    forest = _forest(points, costs)
-    impact = METHODS[method](forest, encoder)
+    fitted = fit(study)
+    if fitted is None:
+        scores = dict.fromkeys((k.name for k in knobs), 0.0)
+        return Importance(scores, 0.0, len(_usable(study)), method)
+    impact = METHODS[method](fitted.forest, Encoder(knobs))
     total = sum(impact.values())
     ranked = sorted(impact.items(), key=lambda item: (-item[1], item[0]))
     return Importance(
         {name: value / total if total > 0 else 0.0 for name, value in ranked},
-        float(forest.oob_score_),
-        len(usable),
+        fitted.r2,
+        len(_usable(study)),
         method,
     )
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A forest that predicts the log cost of what `Encoder` encodes, and its `Importance.r2`."""
+
+    forest: Any
+    r2: float
+
+
+def fit(study: StudyData) -> Fitted | None:
+    """None with fewer than `FEW` trials, or where all cost the same. Deterministic."""
+    usable, encoder = _usable(study), Encoder(study.header.request.tuned)
+    costs = _clipped([trial.result.cost if trial.result else None for trial in usable])
+    if len(usable) < FEW or costs is None or not np.ptp(costs):
+        return None
+    forest = _forest(np.array([encoder.encode(trial.knobs) for trial in usable]), costs)
+    return Fitted(forest, float(forest.oob_score_))
+
+
+def _usable(study: StudyData) -> list[TrialRecord]:
+    return [trial for trial in study.done if trial.result is not None]
 
 
 def _clipped(costs: Sequence[float | None]) -> Floats | None:
@@ -99,7 +119,7 @@ def _forest(points: Floats, costs: Floats) -> Any:
     return forest.fit(points, costs)
 
 
-class _Encoder:
+class Encoder:
     """Knobs as numbers for the forest: log where the knob is, choices one column each, since
     their order means nothing."""
 
@@ -147,7 +167,7 @@ class _Encoder:
         return [float(value) for value in spread(knob.min, knob.max, SAMPLES)]
 
 
-def _default_slice(forest: Any, encoder: _Encoder) -> dict[str, float]:
+def _default_slice(forest: Any, encoder: Encoder) -> dict[str, float]:
     """Variance of the predicted log cost while one knob moves and the others stay at default."""
     return {
         name: float(np.var(forest.predict([encoder.encode(row) for row in encoder.slice(name)])))
@@ -155,7 +175,7 @@ def _default_slice(forest: Any, encoder: _Encoder) -> dict[str, float]:
     }
 
 
-def _default_range(forest: Any, encoder: _Encoder) -> dict[str, float]:
+def _default_range(forest: Any, encoder: Encoder) -> dict[str, float]:
     """As `default-slice`, but the distance from best to worst: what a knob can gain or lose."""
     return {
         name: float(np.ptp(forest.predict([encoder.encode(row) for row in encoder.slice(name)])))
@@ -163,7 +183,7 @@ def _default_range(forest: Any, encoder: _Encoder) -> dict[str, float]:
     }
 
 
-def _impurity(forest: Any, encoder: _Encoder) -> dict[str, float]:
+def _impurity(forest: Any, encoder: Encoder) -> dict[str, float]:
     """How much splits on the knob explain over the whole space, interactions included."""
     scores: dict[str, float] = {}
     shares = iter(forest.feature_importances_)
@@ -173,7 +193,7 @@ def _impurity(forest: Any, encoder: _Encoder) -> dict[str, float]:
     return scores
 
 
-METHODS: dict[str, Callable[[Any, _Encoder], dict[str, float]]] = {
+METHODS: dict[str, Callable[[Any, Encoder], dict[str, float]]] = {
     "default-slice": _default_slice,
     "default-range": _default_range,
     "impurity": _impurity,

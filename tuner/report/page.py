@@ -1,233 +1,98 @@
 # SPDX-License-Identifier: MIT
-"""What came out of a study, as a page to look at.
+"""What came out of a study, as a page to look at and to print.
 
-`report.html` stands alone (pictures inside, nothing from the network); `importance.png` is the same
-bar chart by itself.
+`report.html` stands alone: pictures, and the script that explores the trials, are inside, and it
+forbids itself the network. `importance.png` is one of its pictures by itself.
 """
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner import pages
-from tuner.declarations import KnobValue
+from tuner.declarations import KnobDecl, KnobValue
 from tuner.files import write_files
-from tuner.objective import OBJECTIVES
-from tuner.report.conclusion import Conclusion, rows, share, text
-from tuner.report.verification import draw
-from tuner.study.explanation import KEEP, Explanation
+from tuner.report import charts, svg, verification
+from tuner.report.conclusion import Conclusion, fewest, nearby, share, steps, together
+from tuner.report.curves import curves
+from tuner.report.explorer import explorer
+from tuner.report.mechanism import mechanism
+from tuner.report.pictures import png
+from tuner.report.risk import risk
+from tuner.run.isolation import simulates
+from tuner.study.explanation import KEEP
 from tuner.study.log import StudyData
-from tuner.study.verdict import Kind, Verdict
-from tuner.study.verified import Verified, current, sentences
-from tuner.text import with_unit
+from tuner.study.verified import current, sentences
+from tuner.text import faster, plural, with_unit
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from markupsafe import Markup
 
 PAGE = "report.html"
 BARS = "importance.png"
-KERNEL = "On a real kernel"
-BLUE, RED, GREY = "#1f6feb", "#d1242f", "#8a8f98"
-SERIES = ("operations_per_second", "fast_hit_ratio", "promotions", "demotions", "migrated_bytes")
-"""Time series that are drawn, where a trial has them: those that show why one is faster."""
+MOST_CURVES = 6
+MATTERS = 0.01
 
 
 def write(study: StudyData, conclusion: Conclusion) -> list[Path]:
     """Writes the page and the bar chart into the study's directory; returns their paths. UserError
     if that fails."""
-    bars = _png(_share_bars(conclusion.explanation))
-    pictures = [("What to do", _png(_standing(study, conclusion.verdict)))]
-    pictures += [("Best so far", _png(_curve(study, conclusion.verdict)))]
-    if conclusion.explanation is not None:
-        pictures.append(("What made the difference", bars))
-    series = _series(study)
-    if series is not None:
-        pictures.append(("Default against best, over time", _png(series)))
-    verified = current(study)
-    if verified is not None:
-        pictures.append((KERNEL, _png(draw(verified))))
-    page = _page(study, conclusion, pictures, verified)
-    return write_files({study.directory / PAGE: page, study.directory / BARS: bars})
+    page = _page(study, conclusion)
+    return write_files({study.directory / PAGE: page, study.directory / BARS: _bars(conclusion)})
 
 
-def _default_of(study: StudyData, name: str) -> KnobValue:
-    return next(knob.default for knob in study.header.request.tuned if knob.name == name)
-
-
-# --- Pictures -------------------------------------------------------------------------------------
-
-
-def _figure(width: float, height: float) -> Figure:
-    from tuner.report.drawing import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def _png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120)
-    return buffer.getvalue()
-
-
-def _clean(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.25)
-
-
-def _standing(study: StudyData, verdict: Verdict) -> Figure:
-    """Everything that was compared, as bars, in the order of the terminal."""
-    objective = OBJECTIVES[study.header.request.scenario.objective]
-    found = rows(study, verdict)[::-1]
-    figure = _figure(8, 0.9 + 0.3 * max(1, len(found)))
-    axes = figure.subplots()
-    colours = {"default": RED, "best": BLUE}
-    names = [name for name, _, _ in found]
-    bars = axes.barh(
-        names, [value for _, value, _ in found], color=[colours.get(n, GREY) for n in names]
-    )
-    axes.bar_label(bars, [f" {text}" for _, _, text in found], fontsize=8)
-    for contender in verdict.contenders:
-        good = [value for value in contender.values if value is not None]
-        policy = study.header.request.policy.name
-        own = {Kind.untuned: "default", Kind.tuned: "best"}.get(contender.kind, contender.policy)
-        name = own if contender.policy == policy else contender.name
-        if name in names:  # each held-out seed a tick
-            axes.plot(good, [names.index(name)] * len(good), "|", color="black", markersize=9)
-    better = "more" if objective.higher_is_better else "less"
-    axes.set_xlabel(f"{objective.name} ({objective.unit}), {better} is better; ticks: seeds")
-    axes.margins(x=0.15)
-    axes.set_xlim(left=0)
-    _clean(axes)
-    return figure
-
-
-def _curve(study: StudyData, verdict: Verdict) -> Figure:
-    objective = OBJECTIVES[study.header.request.scenario.objective]
-    figure = _figure(8, 3.6)
-    axes = figure.subplots()
-    numbers: list[int] = []
-    values: list[float] = []
-    best: list[float] = []
-    for trial in study.done:
-        value = trial.objective
-        if value is None:
-            continue
-        numbers.append(trial.number)
-        values.append(value)
-        if not best or objective.better(value, best[-1]):
-            best.append(value)
-        else:
-            best.append(best[-1])
-    axes.scatter(numbers, values, s=14, color=GREY, label="trial", zorder=2)
-    axes.step(numbers, best, where="post", color=BLUE, linewidth=2, label="best so far")
-    lines = {"default": (study.default.objective if study.default else None, RED)}
-    lines |= {name: (value, "#1a7f37") for name, value in verdict.references.items()}
-    for (name, (value, colour)), style in zip(lines.items(), ("--", ":", "-.", "-"), strict=False):
-        if value is not None:
-            axes.axhline(value, color=colour, linewidth=1, linestyle=style, label=name)
-    failed = [trial.number for trial in study.done if not trial.succeeded]
-    if failed:
-        floor = axes.get_ylim()[0]
-        axes.scatter(failed, [floor] * len(failed), marker="x", color=RED, label="failed")
-    axes.set_xlabel("trial")
-    axes.set_ylabel(f"{objective.name} ({objective.unit})")
-    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    _clean(axes)
-    return figure
-
-
-def _share_bars(explanation: Explanation | None) -> Figure:
-    """Shares of the gain, and below each what the change gains alone."""
-    effects = [] if explanation is None else explanation.effects[::-1]
-    figure = _figure(8, 1.1 + 0.34 * max(1, len(effects)))
-    axes = figure.subplots()
-    rows = range(len(effects))
-    axes.barh(
-        [row + 0.2 for row in rows],
-        [100 * (effect.share or 0) for effect in effects],
-        0.4,
-        xerr=[100 * (effect.half_width or 0) for effect in effects],
-        color=BLUE,
-        label="share: what it adds, by the mean of all orders",
-    )
-    axes.barh(
-        [row - 0.2 for row in rows],
-        [100 * (effect.alone or 0) for effect in effects],
-        0.4,
-        color=GREY,
-        label="alone (one run)",
-    )
-    axes.set_yticks(rows, [effect.knob for effect in effects])
-    axes.set_xlabel("part of the gain over the default, %")
-    if explanation is None:
-        axes.set_title("no gain to explain", fontsize=9, loc="left")
-    if explanation is not None:
-        figure.legend(frameon=False, fontsize=8, loc="outside lower left", ncols=2)
-    _clean(axes)
-    return figure
-
-
-def _series(study: StudyData) -> Figure | None:
-    ends = (("default", study.default), ("best", study.best))
-    runs = [(name, trial) for name, trial in ends if trial is not None]
-    data = {name: study.series(trial.number) for name, trial in runs}
-    shown = [
-        name for name in SERIES if any(len(series.get(name, ())) > 1 for series in data.values())
-    ]
-    if not shown:
-        return None
-    figure = _figure(8, 2.2 * len(shown))
-    for axes, name in zip(figure.subplots(len(shown), squeeze=False)[:, 0], shown, strict=True):
-        for label, color in (("default", RED), ("best", BLUE)):
-            if name in data.get(label, {}):
-                axes.plot(data[label][name], color=color, linewidth=1, label=label)
-        axes.set_ylabel(name.replace("_", " "))
-        axes.set_xlabel("virtual seconds")
-        axes.legend(frameon=False)
-        _clean(axes)
-    return figure
+def _bars(conclusion: Conclusion) -> bytes:
+    with svg.style("shares"):
+        found = charts.shares(conclusion)
+        figure = svg.figure(1.0) if found is None else found.figure
+        if found is None:
+            figure.suptitle("no gain to explain", fontsize=9)
+        figure.set_dpi(120)
+        return png(figure)
 
 
 # --- The page -------------------------------------------------------------------------------------
 
-COLUMNS = (
-    *("knob", ">default", ">best", ">share of the gain", ">alone", ">without it", ">forest"),
-    "",
-)
 
-
-def _page(
-    study: StudyData,
-    conclusion: Conclusion,
-    pictures: list[tuple[str, bytes]],
-    verified: Verified | None,
-) -> str:
-    request = study.header.request
+def _page(study: StudyData, conclusion: Conclusion) -> str:
+    request, verdict = study.header.request, conclusion.verdict
+    explanation, verified = conclusion.explanation, current(study)
+    ranked = ranking(study, conclusion)
+    simulated = request.emulated is None and simulates(request.isolation)
+    explored = explorer(study, ranked)
+    columns, knobs = _knobs(study, conclusion)
     return pages.page(
         PAGE,
         title=request.study,
-        headline=conclusion.verdict.headline,
+        headline=verdict.headline,
         subject=_subject(study),
-        text=text(study, conclusion),
-        pictures=[(title, base64.b64encode(png).decode()) for title, png in pictures],
-        verification="" if verified is None else "\n".join(sentences(verified)),
-        columns=COLUMNS,
-        knobs=list(_knobs(study, conclusion)),
+        facts=list(_facts(study, conclusion)),
+        steps=steps(study, verdict),
+        standing=charts.drawn("standing", lambda: charts.standing(study, verdict)),
+        notes=[*nearby(study, verdict), *filter(None, [verdict.uncovered])],
+        risk=risk() if simulated else "",
+        shares=charts.drawn("shares", lambda: charts.shares(conclusion)),
+        together=[] if explanation is None else [*together(explanation), fewest(explanation)],
+        mechanism=mechanism(study),
+        columns=columns,
+        knobs=knobs,
+        kept=_kept(study),
         caveat=_caveat(conclusion),
-        failures=[
-            {
-                "number": trial.number,
-                "status": trial.result.status,
-                "error": trial.result.error,
-                "log": trial.result.log if trial.result.log.strip() else "",
-            }
-            for trial in study.done
-            if trial.result is not None and not trial.succeeded
-        ],
+        curves=list(_curves(study, conclusion, ranked)),
+        elsewhere=charts.drawn("elsewhere", lambda: charts.elsewhere(study, verdict)),
+        history=charts.drawn("history", lambda: charts.history(study, verdict)),
+        parallel=charts.drawn("parallel", lambda: charts.parallel(study, ranked)),
+        explorer=explored,
+        scripts=[] if explored is None else explored.hashes,
+        series=[(name, charts.drawn(name, each)) for name, each in charts.series(study)],
+        kernel=None
+        if verified is None
+        else svg.markup(verification.draw(verified), "simulated and measured"),
+        verification="" if verified is None else "\n".join(sentences(verified)),
+        failures=list(_failures(study)),
         version=request.engine_version,
         build=request.engine_build,
         created=study.header.created,
@@ -244,16 +109,67 @@ def _subject(study: StudyData) -> str:
     )
 
 
-def _knobs(study: StudyData, conclusion: Conclusion) -> Iterator[dict[str, Any]]:
-    """Rows of the table of knobs."""
+def _facts(study: StudyData, conclusion: Conclusion) -> Iterator[tuple[str, str]]:
+    """The figures of the verdict, each with what it is."""
+    verdict = conclusion.verdict
+    for what, found in (
+        ("the best found over the default", verdict.gain),
+        ("over leaving tiering off", verdict.over_first_touch),
+        (f"over untuned {verdict.best_untuned}", verdict.over_untuned),
+    ):
+        if found is not None:
+            yield faster(found.gain, found.half_width, verdict.objective), what
+    if verdict.way is not None:
+        yield f"{100 * verdict.way:.0f} %", "of static-hot's gain over first-touch"
+    wrong = sum(not trial.succeeded for trial in study.done)
+    failed = f", {wrong} of them failed" if wrong else ""
+    yield plural(len(study.done), "trial"), f"of the search{failed}"
+    if verdict.seeds:
+        yield plural(len(verdict.seeds), "seed"), "held out of the search, for the verdict"
+
+
+def ranking(study: StudyData, conclusion: Conclusion) -> list[str]:
+    """The tuned knobs, those first that made the difference, then by the forest's scores."""
+    shares = conclusion.shares(study)
+    scores = conclusion.forest.scores
+    return sorted(scores, key=lambda name: (-shares.get(name, 0.0), -scores[name], name))
+
+
+def _curves(
+    study: StudyData, conclusion: Conclusion, ranked: list[str]
+) -> Iterator[tuple[KnobDecl, Markup]]:
+    """Of the knobs that matter: that have a share, or that the forest goes by."""
+    shares, scores = conclusion.shares(study), conclusion.forest.scores
+
+    def matters(name: str) -> bool:
+        return bool(shares.get(name)) or scores[name] >= MATTERS
+
+    knobs = {knob.name: knob for knob in study.header.request.tuned}
+    shown = [knobs[name] for name in ranked if name in knobs and matters(name)][:MOST_CURVES]
+    models = curves(study, shown)
+    for knob in shown:
+        draw = partial(charts.curve, study, knob, models.get(knob.name))
+        if (found := charts.drawn(f"curve-{knob.name}", draw)) is not None:
+            yield knob, found
+
+
+# --- Knobs ----------------------------------------------------------------------------------------
+
+COLUMNS = ("knob", ">default", ">best", ">share of the gain", ">alone", ">without it", ">forest")
+
+
+def _knobs(study: StudyData, conclusion: Conclusion) -> tuple[list[str], list[dict[str, Any]]]:
+    """Columns and rows of the table of the knobs that were changed; columns in which there is
+    nothing are left out."""
     explanation, forest = conclusion.explanation, conclusion.forest
     effects = {} if explanation is None else {e.knob: e for e in explanation.effects}
-    shares = conclusion.shares(study) or dict.fromkeys(forest.scores, 0.0)
     minimal = {} if explanation is None else explanation.minimal
-    units = {knob.name: knob.unit for knob in study.header.request.policy.knobs}
-    for name in [*effects, *(name for name in shares if name not in effects)]:
-        default = _default_of(study, name)
-        value = study.best.knobs[name] if study.best is not None else default
+    declared = {knob.name: knob for knob in study.header.request.policy.knobs}
+    table = []
+    for name in [*effects, *(name for name in forest.scores if name not in effects)]:
+        default, value = _values(study, name)
+        if value == default:
+            continue
         numbers = ["", "", ""]
         if effect := effects.get(name):
             numbers = [
@@ -263,10 +179,30 @@ def _knobs(study: StudyData, conclusion: Conclusion) -> Iterator[dict[str, Any]]
                     for part in (effect.alone, effect.without)
                 ),
             ]
-        both = with_unit(default, units[name]), with_unit(value, units[name])
-        cells = [name, *both, *numbers, f"{100 * forest.scores[name]:.0f} %"]
+        knob = declared[name]
+        both = with_unit(default, knob.unit), with_unit(value, knob.unit)
+        score = f"{100 * forest.scores[name]:.0f} %"
         needed = "needed" if name in minimal else ""
-        yield {"changed": value != default, "cells": [*cells, needed]}
+        table.append([name, *both, *numbers, score, needed, knob.meaning])
+    names = [*COLUMNS, "", "meaning"]
+    used = [k for k in range(len(names)) if any(row[k] for row in table)]
+    rows = [
+        {"changed": row[7] != "" or explanation is None, "cells": [row[k] for k in used]}
+        for row in table
+    ]
+    return [names[k] for k in used], rows
+
+
+def _values(study: StudyData, name: str) -> tuple[KnobValue, KnobValue]:
+    """Of a tuned knob: by default, and in the best configuration."""
+    default = next(knob.default for knob in study.header.request.tuned if knob.name == name)
+    return default, study.best.knobs[name] if study.best is not None else default
+
+
+def _kept(study: StudyData) -> str:
+    """The tuned knobs that stay as they are, with their values."""
+    names = [knob for knob in study.header.request.tuned if len({*_values(study, knob.name)}) == 1]
+    return ", ".join(f"{knob.name} {with_unit(knob.default, knob.unit)}" for knob in names)
 
 
 def _caveat(conclusion: Conclusion) -> str:
@@ -287,3 +223,14 @@ def _caveat(conclusion: Conclusion) -> str:
         f"({conclusion.forest.method}, {conclusion.forest.reliability}). They include changes for "
         "the worse and are not causes: do not read them as gains."
     )
+
+
+def _failures(study: StudyData) -> Iterator[dict[str, Any]]:
+    for trial in study.done:
+        if trial.result is not None and not trial.succeeded:
+            yield {
+                "number": trial.number,
+                "status": trial.result.status,
+                "error": trial.result.error,
+                "log": trial.result.log if trial.result.log.strip() else "",
+            }
