@@ -184,7 +184,7 @@ def history(study: StudyData, verdict: Verdict) -> Picture | None:
     figure = svg.figure(2.9)
     axes = figure.subplots()
     numbers = [trial.number for trial in good]
-    tips = _scatter(axes, study, good, numbers, "history")
+    tips = _scatter(axes, study, good, numbers)
     axes.step(numbers, best, where="post", color=BEST, lw=1.8, label="best so far")
     if study.default is not None and study.default.objective is not None:
         axes.axhline(study.default.objective, color=DEFAULT, lw=1, label="default")
@@ -206,7 +206,7 @@ def _objective_axis(axes: Axes, objective: Objective) -> None:
 
 
 def _scatter(
-    axes: Axes, study: StudyData, trials: Sequence[TrialRecord], x: Sequence[float], gid: str
+    axes: Axes, study: StudyData, trials: Sequence[TrialRecord], x: Sequence[float]
 ) -> dict[str, list[str]]:
     """A mark for each trial at its objective; returns what they tell."""
     few = len(trials) <= MOST_MARKS
@@ -214,11 +214,11 @@ def _scatter(
     for each, value, place in zip(trials, y, x, strict=True):
         if few:
             marks = axes.plot([place], [value], "o", color=OTHER, markersize=3.5, alpha=0.75)
-            marks[0].set_gid(f"{gid}-{each.number}")
+            marks[0].set_gid(f"mark-{each.number}")
     if not few:
         axes.plot(x, y, "o", color=OTHER, markersize=2.5, alpha=0.5, rasterized=True)
         return {}
-    return {f"{gid}-{each.number}": [_told(study, each)] for each in trials}
+    return {f"mark-{each.number}": [_told(study, each)] for each in trials}
 
 
 def _told(study: StudyData, trial: TrialRecord) -> str:
@@ -237,11 +237,10 @@ def curve(study: StudyData, knob: KnobDecl, model: Curve | None) -> Picture | No
     figure = svg.figure(2.1, 3.6)
     axes = figure.subplots()
     x = [position(knob, trial.knobs[knob.name]) for trial in good]
-    gid = f"curve-{knob.name}"
-    tips = _scatter(axes, study, good, x, gid)
+    tips = _scatter(axes, study, good, x)
     if tips:
         tips = {
-            f"{gid}-{trial.number}": [
+            f"mark-{trial.number}": [
                 f"{with_unit(trial.knobs[knob.name], knob.unit)}; {_told(study, trial)}"
             ]
             for trial in good
@@ -267,7 +266,7 @@ def curve(study: StudyData, knob: KnobDecl, model: Curve | None) -> Picture | No
     axes.set_xlabel(f"{unit}{', logarithmic' if knob.log else ''}")
     axes.yaxis.set_major_formatter(lambda value, _: quantity(value, objective.unit))
     axes.tick_params(labelsize=8)
-    return Picture(gid, f"{objective.name} over {knob.name}", figure, tips)
+    return Picture(knob.name, f"{objective.name} over {knob.name}", figure, tips)
 
 
 def parallel(study: StudyData, names: Sequence[str]) -> Picture | None:

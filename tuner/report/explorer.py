@@ -125,7 +125,8 @@ def _figure(
     *,
     log: bool,
 ) -> Any:
-    from bokeh.models import BasicTickFormatter, HoverTool, Title
+    from bokeh.models import HoverTool, NumeralTickFormatter
+    from bokeh.models.annotations import Title
     from bokeh.plotting import figure
 
     drawn = figure(
@@ -155,7 +156,9 @@ def _figure(
     drawn.axis.axis_line_color = drawn.axis.major_label_text_color = INK
     drawn.axis.major_tick_line_color = INK
     drawn.axis.minor_tick_line_color = None
-    drawn.yaxis.formatter = BasicTickFormatter(use_scientific=False)
+    drawn.yaxis.formatter = NumeralTickFormatter(format="0.[00]a")
+    if not log and not ticks:
+        drawn.xaxis.formatter = NumeralTickFormatter(format="0.[000]a")
     if ticks:
         drawn.xaxis.ticker = list(range(len(ticks)))
         drawn.xaxis.major_label_overrides = dict(enumerate(ticks))

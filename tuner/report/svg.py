@@ -94,7 +94,7 @@ def markup(drawn: Figure, about: str, tips: Mapping[str, Sequence[str]] | None =
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     drawn.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    root = ElementTree.fromstring(buffer.getvalue())
+    root = ElementTree.fromstring(printable(buffer.getvalue()))  # XML has no control characters
     for group in [each for each in root.iter(f"{SVG}g") if each.get("id") in (tips or {})]:
         _tell(group, (tips or {})[str(group.get("id"))])
     found = ElementTree.Element("svg", {"class": "chart", "viewBox": root.get("viewBox", "")})
