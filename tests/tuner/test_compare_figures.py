@@ -231,6 +231,24 @@ def test_the_picture_has_a_bar_for_each_figure() -> None:
     assert low < 0.5 and high > 10
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.8, 1.6, [0.8, 1.0, 1.2, 1.5]),
+        (0.05, 50.9, [0.0625, 0.25, 1.0, 4.0, 16.0]),
+        (0.9, 3.1, [1.0, 1.2, 1.5, 2.0, 2.5, 3.0]),
+    ],
+)
+def test_a_logarithmic_axis_has_figures_to_read(
+    low: float, high: float, ticks: list[float]
+) -> None:
+    rows = ((FAST, 10.0 / high), (BEST, 10.0), (HOT, 10.0), (BASE, 10.0), (ONE, 10.0 / low))
+    (axes,) = picture.draw(figures(*(measured("a", row, s) for row, s in rows))).axes
+    assert axes.get_yscale() == "log"
+    drawn = [float(tick) for tick in axes.yaxis.get_major_locator()()]
+    assert drawn == pytest.approx(ticks)
+
+
 def test_figures_that_are_close_have_a_linear_axis() -> None:
     rows = ((FAST, 9.0), (BEST, 9.2), (HOT, 9.5), (BASE, 10.0), (ONE, 9.8))
     (axes,) = picture.draw(figures(*(measured("a", row, s) for row, s in rows))).axes

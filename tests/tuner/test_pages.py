@@ -31,6 +31,8 @@ def comparison(**content: object) -> str:
         "seeds": 6,
         "bounds": "",
         "uncovered": "",
+        "standing": None,
+        "searches": None,
         "columns": ["policy", ">default"],
         "studies": [],
     }
@@ -43,7 +45,7 @@ def test_html_escapes_what_is_put_in_and_shows_what_steers_a_terminal() -> None:
     assert "<title>&lt;/title&gt;</title>" in page
     assert "<h1>a\\u001b[2J &amp; b</h1>" in page
     assert '<a href="../&#34;&gt;&lt;script&gt;/report.html">' in page
-    assert '<td>&lt;b&gt;</td>\n<td class="number">1</td>' in page
+    assert '<td>&lt;b&gt;</td>\n<td class="number" data-label="default">1</td>' in page
 
 
 def test_markdown_shows_what_steers_a_terminal() -> None:

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,14 +18,15 @@ from synthetic import KNOBS, answer, policy, request, seconds_of
 
 from tuner.declarations import KnobDecl
 from tuner.optimize.space import Space
-from tuner.report import charts, page, svg
+from tuner.report import comparison, contenders, page, svg
 from tuner.report.conclusion import Conclusion, steps
 from tuner.report.curves import curves
 from tuner.report.importance import importance
 from tuner.run.trial import Status
 from tuner.study import log
 from tuner.study.explanation import Effect, Explanation, Interaction
-from tuner.study.log import StudyData, StudyHeader, TrialRecord
+from tuner.study.log import StudyData, StudyHeader, StudyLog, TrialRecord
+from tuner.study.request import StudySummary
 from tuner.study.verdict import Advice, Contender, Difference, Elsewhere, Kind, Verdict, decide
 
 HOSTILE = "</title></svg><script>alert(1)</script>$\\frac{@x}\x1b[2J"
@@ -233,7 +235,7 @@ def test_the_same_study_is_drawn_the_same_way(tmp_path: Path) -> None:
     data = study(tmp_path, 24)
     conclusion = concluded(data)
     one, other = (
-        charts.drawn("standing", lambda: charts.standing(data, conclusion.verdict))
+        svg.drawn("standing", lambda: contenders.standing(data, conclusion.verdict))
         for _ in range(2)
     )
     assert one is not None and one == other
@@ -244,9 +246,9 @@ def test_without_a_default_values_are_shown_themselves(tmp_path: Path) -> None:
     data = study(tmp_path, 24)
     verdict = concluded(data).verdict
     no_default = [c for c in verdict.contenders if c.kind is not Kind.untuned]
-    drawn = charts.drawn(
+    drawn = svg.drawn(
         "standing",
-        lambda: charts.standing(data, verdict.model_copy(update={"contenders": no_default})),
+        lambda: contenders.standing(data, verdict.model_copy(update={"contenders": no_default})),
     )
     assert drawn is not None and "difference from the default" not in drawn and "ops/s" in drawn
 
@@ -272,3 +274,36 @@ def test_a_curve_is_what_the_forest_says_of_the_best(tmp_path: Path) -> None:
     nearest = min(range(len(found.x)), key=lambda k: abs(found.x[k] - float(best.knobs["period"])))
     assert found.y[nearest] == pytest.approx(best.objective, rel=0.1)
     assert curves(study(tmp_path, 5), [period]) == {}
+
+
+def summary(data: StudyData, verdict: Verdict, name: str) -> StudySummary:
+    scenario = replace(data.header.request.scenario, policy=name)
+    return StudySummary(
+        study=f"mine-{name}", scenario=scenario, trials=24, failed=0, default_objective=1000.0,
+        best_objective=1200.0, gain=0.2, best_config=None, verdict=verdict, explanation=None,
+        importance={}, importance_forest={}, seconds=1.0,
+    )  # fmt: skip
+
+
+def test_a_comparison_shows_all_contenders_and_every_search_it_finds(tmp_path: Path) -> None:
+    data = study(tmp_path, 24)
+    verdict = concluded(data).verdict
+    rival = Contender(kind=Kind.tuned, policy="rival", page_bytes=4096, values=[1300, 1310, 1290])
+    other = verdict.model_copy(update={"contenders": [verdict.contenders[0], rival]})
+    at = tmp_path / "mine-compared"
+    at.mkdir()
+    summaries = [summary(data, verdict, "paper"), summary(data, other, "rival")]
+    comparison.write(at, summaries)
+    text = (at / comparison.PAGE).read_text()
+    assert "tuned rival (advised)" in text and re.search(r"1\.3 k ops/s\s+\+44\.4 %", text)
+    assert "difference from first-touch" in text
+    assert text.count("<svg") == 1  # no study is there
+    (tmp_path / "mine-paper").mkdir()
+    header = data.header.model_copy(update={"request": request(tmp_path, study="mine-paper")})
+    with StudyLog(tmp_path / "mine-paper", header) as written_now:
+        for trial in data.trials[:3]:
+            assert trial.result is not None
+            written_now.asked(trial.number, "initial", trial.knobs)
+            written_now.finished(trial.result)
+    comparison.write(at, summaries)
+    assert (at / comparison.PAGE).read_text().count("<svg") == 2

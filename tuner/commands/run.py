@@ -21,7 +21,7 @@ from tuner.experiment.checks import OFF, REFERENCES
 from tuner.experiment.loop import run_study
 from tuner.experiment.verify import best_trials
 from tuner.limits import DEADLINE_SECONDS, EMULATED_DEADLINE_SECONDS, FEW, NEIGHBOURS, NONE
-from tuner.report import comparison
+from tuner.report import comparison, conclusion
 from tuner.report.importance import METHODS
 from tuner.run import isolation, settings
 from tuner.run.isolation import Live
@@ -34,7 +34,6 @@ from tuner.terminal import doing, print_json, resumable, say
 from tuner.text import shell, short
 
 ALL = "all"
-LIVE_WORDS = "--on live --command 'COMMAND' --metric M"
 ALL_GO_ON = "continue with all policies: the same command with --resume"
 
 
@@ -50,7 +49,9 @@ def run(args: Namespace) -> int:
     elif use := _use(summary):
         if request.isolation is None and request.scenario.simulated:
             folder = str(Path(request.out) / request.study)
-            say(f"measured on a server first: {shell(['tune', 'verify', folder])} {LIVE_WORDS}")
+            say(
+                f"measured on a server first: {shell(['tune', 'verify', folder])} {conclusion.LIVE}"
+            )
         say(f"for a server: {use}")
     return 0 if summary.best_objective is not None else 1
 

@@ -100,10 +100,10 @@ def _panel(
                 drawn.append(found.value)
     low, high = min(drawn), max(drawn)
     if high > LINEAR * low:
-        from tuner.report.drawing import LogLocator, NullLocator
+        from tuner.report.drawing import FixedLocator, NullLocator
 
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(base=2, numticks=8))
+        axes.yaxis.set_major_locator(FixedLocator(_ticks(low, high)))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.set_ylim(low / (high / low) ** 0.05, high * (high / low) ** 0.08)
     axes.yaxis.set_major_formatter("{x:g}")
@@ -112,6 +112,21 @@ def _panel(
     axes.set_xlim(-0.6, len(groups) - 0.4)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.25)
+
+
+ROUND = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)
+FEWEST_TICKS = 4
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Of a logarithmic axis: figures that can be read off, 1 among them. Powers of two if there are
+    enough between the ends, or else numbers that are round."""
+    powers = [2.0**k for k in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
+    if len(powers) >= FEWEST_TICKS:
+        return powers[:: math.ceil(len(powers) / (2 * FEWEST_TICKS))]
+    scales = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found = [digit * 10.0**scale for scale in scales for digit in ROUND]
+    return [tick for tick in found if low <= tick <= high]
 
 
 def _heat(figures: Figures, groups: Sequence[str]) -> Picture:

@@ -7,165 +7,43 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from tuner.declarations import KnobDecl
 from tuner.objective import OBJECTIVES, Objective
 from tuner.report import svg
-from tuner.report.conclusion import UNTUNED, Conclusion, rows
+from tuner.report.conclusion import Conclusion
 from tuner.report.curves import Curve, position
-from tuner.report.svg import BEST, BOUND, DEFAULT, GRID, INK, MOST_MARKS, MUTED, OTHER
+from tuner.report.pictures import COLOURS
+from tuner.report.svg import (
+    BEST,
+    BOUND,
+    DEFAULT,
+    GRID,
+    INK,
+    MOST_MARKS,
+    MUTED,
+    OTHER,
+    Picture,
+    better,
+)
 from tuner.study.log import StudyData, TrialRecord
-from tuner.study.verdict import Contender, Kind, Verdict, chosen, interval
-from tuner.text import change, quantity, short, with_unit
+from tuner.study.verdict import Verdict
+from tuner.text import quantity, short, with_unit
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
+SHOWN = 0.01
+"""Of the gain: changes that are not needed and gain less alone are in the table only."""
 MOST_AXES = 10
 """Knobs of the picture of all configurations."""
-LATER = "virtual seconds"
+MOST_POINTS = 300
+"""Of a time series; of a longer one means are drawn."""
 SERIES = ("operations_per_second", "fast_hit_ratio", "promotions", "demotions", "migrated_bytes")
 """Time series that are drawn, where a trial has them: those that show why one is faster."""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """`about` is what it shows; `tips` are of its marks, as `svg.markup` has them."""
-
-    name: str
-    about: str
-    figure: Figure
-    tips: Mapping[str, Sequence[str]]
-
-    def markup(self) -> Markup:
-        return svg.markup(self.figure, self.about, self.tips)
-
-
-def drawn(name: str, draw: Callable[[], Picture | None]) -> Markup | None:
-    """The picture that the function makes, in the style of a page."""
-    with svg.style(name):
-        picture = draw()
-        return None if picture is None else picture.markup()
-
-
-# --- What was compared ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Row:
-    name: str
-    value: float  # in the unit of the axis
-    half_width: float | None
-    seeds: list[float]
-    words: str
-    colour: str
-    bound: bool
-
-
-def standing(study: StudyData, verdict: Verdict) -> Picture | None:
-    """Everything that was compared, the best on top: how much it differs from the default, with
-    intervals over the held-out seeds. Without a default the values themselves."""
-    found = _compared(study, verdict)
-    if not found:
-        return None
-    name = study.header.request.scenario.objective
-    objective = OBJECTIVES[name]
-    relative = any(row.name == "default" for row in found)
-    figure = svg.figure(0.9 + 0.27 * len(found))
-    axes = figure.subplots()
-    for place, row in enumerate(found[::-1]):
-        axes.plot(row.seeds, [place] * len(row.seeds), "|", color=MUTED, markersize=7)
-        spread = [row.half_width] if row.half_width is not None else None
-        axes.errorbar([row.value], [place], xerr=spread, color=row.colour, capsize=3, lw=1.6)
-        axes.plot(
-            *([row.value], [place]),
-            *("D" if row.bound else "o",),
-            color=row.colour,
-            markersize=6,
-            mfc="none" if row.bound else row.colour,
-        )
-        axes.annotate(
-            row.words,
-            (1.01, place),
-            xycoords=("axes fraction", "data"),
-            va="center",
-            fontsize=8,
-            color=MUTED,
-        )
-    if relative:
-        axes.axvline(0, color=DEFAULT, lw=1, zorder=0)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:+g} %" if value else "0")
-    axes.set_yticks(range(len(found)), [row.name for row in found[::-1]])
-    axes.tick_params(axis="y", length=0, labelcolor=INK)
-    axes.margins(x=0.08)
-    axes.grid(axis="y", visible=False)
-    unit = "difference from the default" if relative else objective.unit
-    axes.set_xlabel(f"{objective.name}: {unit}; {_better(objective)}")
-    return Picture("standing", "what was compared, with intervals", figure, {})
-
-
-def _better(objective: Objective) -> str:
-    return "more is better" if objective.higher_is_better else "less is better"
-
-
-def _compared(study: StudyData, verdict: Verdict) -> list[_Row]:
-    objective = OBJECTIVES[study.header.request.scenario.objective]
-    policy = study.header.request.policy.name
-    contenders = {_label(each, policy): each for each in verdict.contenders}
-    default = contenders.get("default")
-    base = None if default is None else default.mean
-    advised = chosen(verdict)
-    found = []
-    for name, value, words in rows(study, verdict):
-        contender = contenders.get(name)
-        seeds, half_width = _spread(contender, default)
-        colour = BOUND if contender is None and not name.startswith(UNTUNED) else OTHER
-        if contender is not None:
-            colour = DEFAULT if name == "default" else OTHER
-            colour = BEST if contender == advised or name == "best" else colour
-        told = quantity(value, objective.unit)
-        found.append(
-            _Row(
-                name=f"{name} (advised)" if contender and contender == advised else name,
-                value=value if base is None else 100 * (value / base - 1),
-                half_width=half_width,
-                seeds=seeds,
-                words=f"{told}  {words}".rstrip(),
-                colour=colour,
-                bound=contender is None and not name.startswith(UNTUNED),
-            )
-        )
-    return found
-
-
-def _label(contender: Contender, policy: str) -> str:
-    """Its name in `rows`."""
-    if contender.kind is Kind.off or contender.policy != policy:
-        return contender.name
-    return "default" if contender.kind is Kind.untuned else "best"
-
-
-def _spread(
-    contender: Contender | None, default: Contender | None
-) -> tuple[list[float], float | None]:
-    """Its held-out seeds, and half of an interval: over the default's run of the same seed, in
-    percent; without a default in the objective's unit."""
-    if contender is None:
-        return [], None
-    if default is None or default.mean is None:
-        values = [value for value in contender.values if value is not None]
-    elif contender is default:  # to itself it stands the same on every seed
-        values = [100 * (v / default.mean - 1) for v in default.values if v is not None]
-    else:
-        values = [
-            100 * (value / other - 1)
-            for value, other in zip(contender.values, default.values, strict=True)
-            if value is not None and other is not None
-        ]
-    return values, interval(values)[1] if values and contender is not default else None
 
 
 # --- Trials ---------------------------------------------------------------------------------------
@@ -177,15 +55,12 @@ def history(study: StudyData, verdict: Verdict) -> Picture | None:
     good = [trial for trial in study.done if trial.objective is not None]
     if not good:
         return None
-    values = [trial.objective or 0.0 for trial in good]
-    best: list[float] = []
-    for value in values:
-        best.append(value if not best or objective.better(value, best[-1]) else best[-1])
     figure = svg.figure(2.9)
     axes = figure.subplots()
     numbers = [trial.number for trial in good]
     tips = _scatter(axes, study, good, numbers)
-    axes.step(numbers, best, where="post", color=BEST, lw=1.8, label="best so far")
+    line = list(zip(*best_so_far(study), strict=True))
+    axes.step(*line, where="post", color=BEST, lw=1.8, label="best so far")
     if study.default is not None and study.default.objective is not None:
         axes.axhline(study.default.objective, color=DEFAULT, lw=1, label="default")
     for style, (name, value) in zip(("--", ":", "-."), verdict.references.items(), strict=False):
@@ -200,9 +75,37 @@ def history(study: StudyData, verdict: Verdict) -> Picture | None:
     return Picture("history", "the objective of each trial and the best so far", figure, tips)
 
 
+def searches(studies: Mapping[str, StudyData]) -> Picture | None:
+    """The best so far of several studies, a line each."""
+    lines = {name: best_so_far(data) for name, data in studies.items()}
+    lines = {name: line for name, line in lines.items() if line}
+    if not lines:
+        return None
+    objective = OBJECTIVES[next(iter(studies.values())).header.request.scenario.objective]
+    figure = svg.figure(2.9)
+    axes = figure.subplots()
+    for colour, (name, line) in zip(cycle(COLOURS), lines.items(), strict=False):
+        axes.step(*zip(*line, strict=True), where="post", color=colour, lw=1.6, label=name)
+    axes.set_xlabel("trial")
+    _objective_axis(axes, objective)
+    figure.legend(loc="outside upper left", ncols=4)
+    return Picture("searches", "the best so far of each study", figure, {})
+
+
+def best_so_far(study: StudyData) -> list[tuple[int, float]]:
+    """By the numbers of the trials that succeeded."""
+    objective = OBJECTIVES[study.header.request.scenario.objective]
+    found: list[tuple[int, float]] = []
+    for trial in study.done:
+        if (value := trial.objective) is not None:
+            first = not found or objective.better(value, found[-1][1])
+            found.append((trial.number, value if first else found[-1][1]))
+    return found
+
+
 def _objective_axis(axes: Axes, objective: Objective) -> None:
     axes.yaxis.set_major_formatter(lambda value, _: quantity(value, objective.unit))
-    axes.set_title(f"{objective.name}, {_better(objective)}", loc="left", color=MUTED, fontsize=8)
+    axes.set_title(f"{objective.name}, {better(objective)}", loc="left", color=MUTED, fontsize=8)
 
 
 def _scatter(
@@ -304,7 +207,7 @@ def parallel(study: StudyData, names: Sequence[str]) -> Picture | None:
     for place, knob in zip(y, shown, strict=False):
         _ends(axes, place, knob.name, *_limits(knob))
     ends = [quantity(value, objective.unit) for value in (low, high)]
-    _ends(axes, y[-1], f"{objective.name}, {_better(objective)}", ends[0], ends[1])
+    _ends(axes, y[-1], f"{objective.name}, {better(objective)}", ends[0], ends[1])
     axes.set_axis_off()
     axes.set_ylim(y[-1] - 0.4, 0.55)
     axes.set_xlim(-0.02, 1.02)
@@ -341,7 +244,7 @@ def _configuration(study: StudyData, trial: TrialRecord, shown: Sequence[KnobDec
     return "\n".join([_told(study, trial), *values])
 
 
-# --- Why, and where else --------------------------------------------------------------------------
+# --- Why --------------------------------------------------------------------------
 
 
 def shares(conclusion: Conclusion) -> Picture | None:
@@ -349,7 +252,7 @@ def shares(conclusion: Conclusion) -> Picture | None:
     explanation = conclusion.explanation
     if explanation is None:
         return None
-    effects = explanation.effects[::-1]
+    effects = [e for e in explanation.effects[::-1] if e.share or abs(e.alone or 0) >= SHOWN]
     figure = svg.figure(1.0 + 0.34 * max(1, len(effects)))
     axes = figure.subplots()
     places = range(len(effects))
@@ -378,39 +281,6 @@ def shares(conclusion: Conclusion) -> Picture | None:
     return Picture("shares", "what each change adds to the gain", figure, {})
 
 
-def elsewhere(study: StudyData, verdict: Verdict) -> Picture | None:
-    """What the best configuration is worth with other amounts of fast memory."""
-    home = study.header.request.scenario.ratio
-    places = [(f"{home} (here)", verdict.gain, verdict.over_first_touch)]
-    places += [(each.where, each.gain, each.over_first_touch) for each in verdict.elsewhere]
-    if not verdict.elsewhere or all(gain is None and off is None for _, gain, off in places):
-        return None
-    figure = svg.figure(0.9 + 0.42 * len(places))
-    axes = figure.subplots()
-    for side, found, colour, marker, label in (
-        (0.12, [gain for _, gain, _ in places], DEFAULT, "s", "over the default"),
-        (-0.12, [off for _, _, off in places], OTHER, "o", "over first-touch"),
-    ):
-        drawn = [(place, gain) for place, gain in enumerate(found[::-1]) if gain is not None]
-        axes.errorbar(
-            [100 * gain.gain for _, gain in drawn],
-            [place + side for place, _ in drawn],
-            xerr=[100 * (gain.half_width or 0) for _, gain in drawn],
-            fmt=marker,
-            color=colour,
-            capsize=3,
-            label=label,
-        )
-    axes.axvline(0, color=INK, lw=1)
-    axes.set_yticks(range(len(places)), [name for name, _, _ in places[::-1]])
-    axes.set_ylim(-0.5, len(places) - 0.5)
-    axes.xaxis.set_major_formatter(lambda value, _: change(value / 100).replace(".0", ""))
-    axes.set_xlabel("gain of the best configuration")
-    axes.grid(axis="y", visible=False)
-    figure.legend(loc="outside upper left", ncols=2)
-    return Picture("elsewhere", "what it is worth with other amounts of fast memory", figure, {})
-
-
 # --- Over time ------------------------------------------------------------------------------------
 
 
@@ -432,10 +302,13 @@ class _Lines:
     def __call__(self) -> Picture:
         figure = svg.figure(1.7, 3.6)
         axes = figure.subplots()
+        width = 1 + max(len(values) for _, _, values in self.lines) // MOST_POINTS
         for label, colour, values in self.lines:
-            axes.plot(values, color=colour, lw=1, label=label)
+            means = [fmean(values[k : k + width]) for k in range(0, len(values), width)]
+            seconds = [k + (width - 1) / 2 for k in range(0, len(values), width)]
+            axes.plot(seconds, means, color=colour, lw=1, label=label)
         axes.yaxis.set_major_formatter(lambda value, _: _count(value))
-        axes.set_xlabel(LATER)
+        axes.set_xlabel(f"virtual seconds{f' (means of {width})' if width > 1 else ''}")
         axes.tick_params(labelsize=8)
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         return Picture(self.name, f"{self.name} of default and best", figure, {})

@@ -11,7 +11,10 @@ from textwrap import wrap
 from tuner.files import write_files
 from tuner.objective import OBJECTIVES
 from tuner.pages import page
+from tuner.report import charts, contenders, svg
 from tuner.report.conclusion import WIDTH
+from tuner.study import log
+from tuner.study.log import StudyData
 from tuner.study.request import StudySummary
 from tuner.study.verdict import Kind, Verdict, merge
 from tuner.text import faster, quantity
@@ -89,8 +92,16 @@ def _page(directory: Path, verdict: Verdict, summaries: Sequence[StudySummary]) 
         bounds=", ".join(f"{name} {quantity(value, unit)}" for name, value in references),
         uncovered=verdict.uncovered,
         columns=COLUMNS,
+        standing=svg.drawn("policies", lambda: contenders.policies(verdict)),
+        searches=svg.drawn("searches", lambda: charts.searches(_logs(directory, summaries))),
         studies=[
             {"name": summary.study, "cells": (*cells, summary.verdict.headline)}
             for cells, summary in zip(_rows(summaries), summaries, strict=True)
         ],
     )
+
+
+def _logs(directory: Path, summaries: Sequence[StudySummary]) -> dict[str, StudyData]:
+    """By policy, of the studies beside the page."""
+    folders = {each.scenario.policy: directory.parent / each.study for each in summaries}
+    return {policy: log.load(at) for policy, at in folders.items() if log.exists(at)}

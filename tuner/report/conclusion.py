@@ -22,6 +22,8 @@ from tuner.study.log import StudyData
 from tuner.study.verdict import CONFIDENCE, Advice, Kind, Verdict, chosen
 from tuner.text import change, faster, page_size, quantity, shell, short, with_unit
 
+LIVE = "--on live --command 'COMMAND' --metric M"
+"""What `tune verify` needs to measure on a server."""
 MOST = 5  # knobs in the terminal's summary
 MOST_RIVALS = 5  # other policies with their defaults, there
 UNTUNED = "untuned "
@@ -86,10 +88,10 @@ def _verify(study: StudyData) -> list[str]:
 def steps(study: StudyData, verdict: Verdict) -> list[tuple[str, str]]:
     """What to do next, the first step first: why, and the command; it is empty where the step is
     the advice itself."""
-    folder = str(study.directory)
+    request, folder = study.header.request, str(study.directory)
     reuse, verify = _reuse(study, verdict), _verify(study)
     measure = "Measure it on a real kernel before a server depends on it"
-    found: list[tuple[str, list[str]]] = []
+    found: list[tuple[str, list[str] | str]] = []
     if verdict.advice is Advice.leave_off:
         found.append(("Leave tiering off: nothing has to be installed", []))
         measure = "Confirm on a real kernel that tiering does not pay here"
@@ -99,12 +101,16 @@ def steps(study: StudyData, verdict: Verdict) -> list[tuple[str, str]]:
         found.append((measure, verify))
     if verdict.advice is Advice.use_best:
         best = str(study.directory / best_file.FILE)
-        found.append(("See which servers it can be put on, and how", ["tune", "apply", "--help"]))
+        if request.isolation is None and request.scenario.simulated:
+            live = f"{shell(['tune', 'verify', folder])} {LIVE}"
+            found.append(("Measure it on the server it is for, with a command of yours", live))
+        server = ["tune", "apply", best, "--for", "TARGET"]
+        found.append(("Make a server's files of it (tune apply --help has the targets)", server))
         found.append(("Check later that it still is the best", ["tune", "check", best]))
     if study.best is not None:
         found.append(("Read in a terminal why it is so", ["tune", "explain", folder]))
     found.append(("Give the study to others, as one file", ["tune", "export", folder]))
-    return [(why, shell(words) if words else "") for why, words in found]
+    return [(why, words if isinstance(words, str) else shell(words)) for why, words in found]
 
 
 def _reuse(study: StudyData, verdict: Verdict) -> list[str]:

@@ -30,15 +30,15 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch, Rectangle
-    from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 finally:
     os.path.exists = _exists
 
 __all__ = [
     "Figure",
     "FigureCanvasAgg",
+    "FixedLocator",
     "Line2D",
-    "LogLocator",
     "LogNorm",
     "NullFormatter",
     "NullLocator",

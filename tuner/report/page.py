@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tuner import pages
 from tuner.declarations import KnobDecl, KnobValue
 from tuner.files import write_files
-from tuner.report import charts, svg, verification
+from tuner.report import charts, contenders, svg, verification
 from tuner.report.conclusion import Conclusion, fewest, nearby, share, steps, together
 from tuner.report.curves import curves
 from tuner.report.explorer import explorer
@@ -71,10 +71,10 @@ def _page(study: StudyData, conclusion: Conclusion) -> str:
         subject=_subject(study),
         facts=list(_facts(study, conclusion)),
         steps=steps(study, verdict),
-        standing=charts.drawn("standing", lambda: charts.standing(study, verdict)),
+        standing=svg.drawn("standing", lambda: contenders.standing(study, verdict)),
         notes=[*nearby(study, verdict), *filter(None, [verdict.uncovered])],
         risk=risk() if simulated else "",
-        shares=charts.drawn("shares", lambda: charts.shares(conclusion)),
+        shares=svg.drawn("shares", lambda: charts.shares(conclusion)),
         together=[] if explanation is None else [*together(explanation), fewest(explanation)],
         mechanism=mechanism(study),
         columns=columns,
@@ -82,12 +82,12 @@ def _page(study: StudyData, conclusion: Conclusion) -> str:
         kept=_kept(study),
         caveat=_caveat(conclusion),
         curves=list(_curves(study, conclusion, ranked)),
-        elsewhere=charts.drawn("elsewhere", lambda: charts.elsewhere(study, verdict)),
-        history=charts.drawn("history", lambda: charts.history(study, verdict)),
-        parallel=charts.drawn("parallel", lambda: charts.parallel(study, ranked)),
+        elsewhere=svg.drawn("elsewhere", lambda: contenders.elsewhere(study, verdict)),
+        history=svg.drawn("history", lambda: charts.history(study, verdict)),
+        parallel=svg.drawn("parallel", lambda: charts.parallel(study, ranked)),
         explorer=explored,
         scripts=[] if explored is None else explored.hashes,
-        series=[(name, charts.drawn(name, each)) for name, each in charts.series(study)],
+        series=[(name, svg.drawn(name, each)) for name, each in charts.series(study)],
         kernel=None
         if verified is None
         else svg.markup(verification.draw(verified), "simulated and measured"),
@@ -99,8 +99,8 @@ def _page(study: StudyData, conclusion: Conclusion) -> str:
     )
 
 
-def _kernel(verified: Verified) -> charts.Picture:
-    return charts.Picture("kernel", "simulated and measured", verification.draw(verified), {})
+def _kernel(verified: Verified) -> svg.Picture:
+    return svg.Picture("kernel", "simulated and measured", verification.draw(verified), {})
 
 
 def _subject(study: StudyData) -> str:
@@ -153,7 +153,7 @@ def _curves(
     models = curves(study, shown)
     for knob in shown:
         draw = partial(charts.curve, study, knob, models.get(knob.name))
-        if (found := charts.drawn(f"curve-{knob.name}", draw)) is not None:
+        if (found := svg.drawn(f"curve-{knob.name}", draw)) is not None:
             yield knob, found
 
 

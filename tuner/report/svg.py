@@ -8,11 +8,13 @@ dark and light. A mark tells its figures when it is pointed at, without a script
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+from tuner.objective import Objective
 from tuner.screen import printable
 
 if TYPE_CHECKING:
@@ -133,3 +135,27 @@ def _simplify(element: ElementTree.Element) -> None:
         if child.tag == f"{SVG}defs":
             for inner in [each for each in child if each.tag == f"{SVG}style"]:
                 child.remove(inner)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`about` is what it shows; `tips` are of its marks, as `svg.markup` has them."""
+
+    name: str
+    about: str
+    figure: Figure
+    tips: Mapping[str, Sequence[str]]
+
+    def markup(self) -> Markup:
+        return markup(self.figure, self.about, self.tips)
+
+
+def drawn(name: str, draw: Callable[[], Picture | None]) -> Markup | None:
+    """The picture that the function makes, in the style of a page."""
+    with style(name):
+        picture = draw()
+        return None if picture is None else picture.markup()
+
+
+def better(objective: Objective) -> str:
+    return "more is better" if objective.higher_is_better else "less is better"
