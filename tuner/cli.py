@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from tuner import foreign, output, screen
-from tuner.arguments import COMMANDS
+from tuner.arguments import commands
 
 if TYPE_CHECKING:
     from tuner.errors import WrongParameter
@@ -91,7 +91,10 @@ def _run(arguments: Sequence[str]) -> int:
 
             limits.check(workers, cluster=getattr(args, "ray_address", None) is not None)
         name = MODULES.get(args.command, args.command)
-        with terminable():
+        from tuner.terminal import be_quiet, tables_kept
+
+        be_quiet(getattr(args, "quiet", False))
+        with terminable(), tables_kept(getattr(args, "tables", None)):
             code: int = importlib.import_module(f"tuner.commands.{name}").run(args)
     except SystemExit as end:  # of --help
         return int(end.code or 0)
@@ -258,10 +261,5 @@ def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", action="store_true", dest="version_json", help=argparse.SUPPRESS)
     parser.set_defaults(command=None)
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands")
-    for name, (help, declare) in COMMANDS.items():
-        command = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
-        command.set_defaults(command=name)
-        if name in arguments:
-            declare(command)
+    commands(parser, arguments)
     return parser

@@ -12,8 +12,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tuner.pages import Table, markdown_table
 from tuner.screen import printable, unguarded
 
 if TYPE_CHECKING:
@@ -40,9 +42,24 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+_quiet = False
+
+
+def be_quiet(quiet: bool) -> None:
+    """Whether progress is left out from now on: what has begun, how far it is, each trial. Remarks
+    and warnings stay."""
+    global _quiet
+    _quiet = quiet
+
+
+def quiet() -> bool:
+    return _quiet
+
+
 def doing(what: str) -> None:
     """Of what takes a while, when it begins."""
-    say(f"tune: {what} ...")
+    if not _quiet:
+        say(f"tune: {what} ...")
 
 
 GO_ON = "repeat the command to continue"
@@ -59,11 +76,59 @@ def resumable(how: Callable[[], str]) -> Iterator[None]:
         raise
 
 
+_kept: list[Table] | None = None
+
+
+@contextmanager
+def tables_kept(file: str | None) -> Iterator[None]:
+    """Writes the tables that are shown meanwhile to the file as well, as CSV or Markdown by its
+    name, tables apart by an empty line. UserError for another name, and if none was shown."""
+    global _kept
+    if file is None:
+        yield
+        return
+    from tuner.errors import UserError
+
+    if (form := FORMS.get(Path(file).suffix)) is None:
+        raise UserError(f"--tables: found {file}; must end in {' or '.join(FORMS)}")
+    _kept = []
+    try:
+        yield
+        if not _kept:
+            raise UserError(f"--tables: no table was printed, so {file} is not written")
+        from tuner.files import write_file
+
+        write_file(Path(file), "\n".join(form(each) for each in _kept))
+    finally:
+        _kept = None
+
+
+def _csv(table: Table) -> str:
+    import csv
+    import io
+
+    columns, rows = table
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(name.removeprefix(">") for name in columns)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _markdown(table: Table) -> str:
+    return markdown_table(table) + "\n"
+
+
+FORMS = {".csv": _csv, ".md": _markdown}
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, prose: int = 0) -> None:
     """Aligned columns, without wrapping. A column whose name starts with '>' is set to the right.
 
     The last `prose` columns are sentences: a terminal shows them wrapped under their row.
     """
+    if _kept is not None:
+        _kept.append((columns, rows))
     shown = len(columns) - prose if sys.stdout.isatty() else len(columns)
     names = [name.removeprefix(">") for name in columns]
     rows = [[cell.replace("\n", "\\n") for cell in row] for row in rows]
@@ -105,6 +170,9 @@ LINE_SECONDS = 60.0
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[float], None]]:
     """Yields a function that takes the fraction done. Nothing is shown before its first call."""
+    if _quiet:
+        yield lambda fraction: None
+        return
     if sys.stderr.isatty():
         from rich.progress import Progress
 

@@ -235,7 +235,7 @@ def test_the_picture_has_a_bar_for_each_figure() -> None:
     ("low", "high", "ticks"),
     [
         (0.8, 1.6, [0.8, 1.0, 1.2, 1.5]),
-        (0.05, 50.9, [0.0625, 0.25, 1.0, 4.0, 16.0]),
+        (0.05, 5.9, [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0]),
         (0.9, 3.1, [1.0, 1.2, 1.5, 2.0, 2.5, 3.0]),
     ],
 )
@@ -247,6 +247,13 @@ def test_a_logarithmic_axis_has_figures_to_read(
     assert axes.get_yscale() == "log"
     drawn = [float(tick) for tick in axes.yaxis.get_major_locator()()]
     assert drawn == pytest.approx(ticks)
+
+
+def test_a_bound_far_above_leaves_the_bars_their_room() -> None:
+    rows = ((FAST, 0.1), (BEST, 9.0), (HOT, 9.5), (BASE, 10.0), (ONE, 8.0))
+    (axes,) = picture.draw(figures(*(measured("a", row, s) for row, s in rows))).axes
+    assert axes.get_ylim()[1] < 2
+    assert [text.get_text() for text in axes.texts] == ["\N{UPWARDS ARROW} all-fast 100"]
 
 
 def test_figures_that_are_close_have_a_linear_axis() -> None:

@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,16 +19,18 @@ from synthetic import KNOBS, answer, policy, request, seconds_of
 
 from tuner.declarations import KnobDecl
 from tuner.optimize.space import Space
-from tuner.report import comparison, contenders, page, svg
+from tuner.report import comparison, contenders, live, page, svg
 from tuner.report.conclusion import Conclusion, steps
 from tuner.report.curves import curves
 from tuner.report.importance import importance
+from tuner.report.progress import Live, Progress
 from tuner.run.trial import Status
 from tuner.study import log
 from tuner.study.explanation import Effect, Explanation, Interaction
 from tuner.study.log import StudyData, StudyHeader, StudyLog, TrialRecord
 from tuner.study.request import StudySummary
 from tuner.study.verdict import Advice, Contender, Difference, Elsewhere, Kind, Verdict, decide
+from tuner.text import short
 
 HOSTILE = "</title></svg><script>alert(1)</script>$\\frac{@x}\x1b[2J"
 
@@ -307,3 +310,58 @@ def test_a_comparison_shows_all_contenders_and_every_search_it_finds(tmp_path: P
             written_now.finished(trial.result)
     comparison.write(at, summaries)
     assert (at / comparison.PAGE).read_text().count("<svg") == 2
+
+
+def logged(folder: Path, data: StudyData, trials: int) -> Path:
+    """The study as a log, with so many of its trials, and the next one running."""
+    wanted = request(folder, study="mine", budget=len(data.trials))
+    header = data.header.model_copy(update={"request": wanted})
+    (folder / "mine").mkdir()
+    with StudyLog(folder / "mine", header) as made:
+        for trial in data.trials[:trials]:
+            assert trial.result is not None
+            made.asked(trial.number, "initial", trial.knobs)
+            made.finished(trial.result)
+        made.asked(trials, "initial", data.trials[trials].knobs)
+    return folder / "mine"
+
+
+def test_a_study_that_runs_has_a_page_that_reads_itself_again(tmp_path: Path, run: Any) -> None:
+    folder = logged(tmp_path, study(tmp_path, 24), 15)
+    with StudyLog(folder):  # whoever runs it is not disturbed
+        told = run("report", "mine", "--out", str(tmp_path))
+    assert told.code == 0 and told.out.strip() == str(folder / live.PAGE)
+    text = (folder / live.PAGE).read_text()
+    assert f'<meta http-equiv="refresh" content="{live.SECONDS}">' in text
+    assert "<h1>running, 15 of 24 trials: best " in text
+    assert "Wait for its end" in text and "Explore the trials" not in text
+    assert "Shares of the gain are measured at the end." in text
+    assert not (folder / page.PAGE).exists()
+    assert not live.ended(log.load(folder))
+    assert run("check", str(folder)).code == 0, "the page is no damage"
+
+
+def test_what_is_no_study_has_no_page(tmp_path: Path, run: Any) -> None:
+    told = run("report", "nothing", "--out", str(tmp_path))
+    assert told.code == 2 and "no study at" in told.err
+    folder = logged(tmp_path, study(tmp_path, 24), 3)
+    told = run("report", str(folder), "-o", "x.png")
+    assert told.code == 2 and "--output: the page of a study stays in its folder" in told.err
+    (tmp_path / "s.csv").write_text("second,a\n0,1\n")
+    told = run("report", str(tmp_path / "s.csv"), "--watch")
+    assert told.code == 2 and "--watch: needs a study" in told.err
+
+
+def test_the_terminal_tells_what_the_best_changed_and_what_runs(tmp_path: Path) -> None:
+    data = study(tmp_path, 12)
+    progress = Progress(data.header.request)
+    for trial in data.trials[:11]:
+        progress.add(trial)
+    running = TrialRecord(11, "model", data.trials[11].knobs, "")
+    first, second, third = Live(progress, [*data.trials[:11], running])._caption()
+    assert first.startswith("best ") and first.endswith("; 1 trial failed")
+    assert progress.best is not None
+    value = short(progress.best.knobs["period"])
+    assert second.startswith(f"trial {progress.best.number} changes period 100 -> {value}, ")
+    assert second.endswith(" and 1 more") or second.count(" -> ") <= 4
+    assert third == "running: 11"

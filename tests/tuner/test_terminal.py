@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tuner import screen, terminal
+from tuner.arguments import COMMANDS, TABLED
 from tuner.errors import one_line
 from tuner.text import shell
 
@@ -123,3 +125,68 @@ def test_a_command_can_be_pasted(word: str) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
     assert done.stdout == word.encode(errors="surrogateescape")
     assert one_line(word).isprintable()
+
+
+def test_tables_are_kept_as_csv_and_markdown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, content in (
+        ("t.csv", 'policy,knobs\n"a, b",1\n\nx\ny|z\n'),
+        ("t.md", "| policy | knobs |\n| --- | ---: |\n| a, b | 1 |\n\n| x |\n| --- |\n| y\\|z |\n"),
+    ):
+        with terminal.tables_kept(str(tmp_path / "new" / name)):
+            terminal.table(["policy", ">knobs"], [["a, b", "1"]])
+            terminal.table(["x"], [["y|z"]])
+        assert (tmp_path / "new" / name).read_text() == content
+    assert capsys.readouterr().out.splitlines()[:2] == ["policy  knobs", "a, b        1"]
+    terminal.table(["x"], [["y"]])  # which nobody keeps
+
+
+def test_tables_that_cannot_be_kept_are_wrong_usage(tmp_path: Path, run: Any) -> None:
+    told = run("policies", "--tables", str(tmp_path / "t.txt"))
+    assert told.code == 2 and "t.txt; must end in .csv or .md" in told.err and told.out == ""
+    told = run("policies", "--json", "--tables", str(tmp_path / "t.csv"))
+    assert told.code == 2 and "no table was printed" in told.err
+    assert list(tmp_path.iterdir()) == []
+    assert run("policies", "--tables", str(tmp_path / "t.csv")).code == 0
+    assert (tmp_path / "t.csv").read_text().startswith("policy,family,knobs,")
+
+
+def test_every_command_that_prints_a_table_writes_it(tmp_path: Path) -> None:
+    """A command's tables may be those of a module that it imports from its own folder."""
+    folder = Path(terminal.__file__).parent / "commands"
+    sources = {path.stem: path.read_text() for path in folder.glob("*.py")}
+    printing = {name for name, text in sources.items() if re.search(r"^ +table\(", text, re.M)}
+    more = {
+        name
+        for name, text in sources.items()
+        if any(re.search(rf"from tuner.commands(\.{o} | import .*\b{o}\b)", text) for o in printing)
+    }
+    assert ((printing | more) & set(COMMANDS)) - {"run"} == set(TABLED)
+
+
+def test_quiet_leaves_out_progress_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.be_quiet(True)
+    try:
+        terminal.doing("working")
+        with terminal.progress("work") as update:
+            update(0.5)
+        terminal.say("warning: something")
+    finally:
+        terminal.be_quiet(False)
+    assert capsys.readouterr().err == "warning: something\n"
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh"])
+def test_a_shell_completes_commands_and_options(run: Any, name: str, tmp_path: Path) -> None:
+    script = run("completion", name).out
+    for word in ("--budget", "completion", "--held-out-streams", "first-touch"):
+        assert (word in script) == (word != "first-touch")
+    if name == "bash":
+        (tmp_path / "tune").write_text(script)
+        ask = "source ./tune; COMP_WORDS=(tune run --bud); COMP_CWORD=2; _shtab_tune; "
+        ask += 'echo "${COMPREPLY[@]}"'
+        said = subprocess.run(
+            ["bash", "-c", ask], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert said.stdout.split() == ["--budget"]

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from tuner.arguments import comparing, recording, servers, tuning, upkeep, watching
-from tuner.arguments.options import json
+from tuner.arguments.options import json, tables
 
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("find good knobs for a workload", tuning.run),
@@ -41,6 +41,28 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "machines": ("list the machines, or print one", upkeep.machines),
     "cache": ("list or clear the cached access streams", upkeep.cache),
     "ui": ("open the studies in the MLflow UI", upkeep.ui),
+    "completion": ("print what completes commands and options in a shell", upkeep.completion),
     "repair": ("rebuild the MLflow store of studies from their logs", upkeep.repair),
 }
 """What each command is for, and what declares its arguments. It runs in `tuner.commands`."""
+
+TABLED = frozenset(
+    (
+        *("apply", "cache", "check", "claims", "compare", "doctor", "emulate", "explain", "fleet"),
+        *("gate", "knobs", "machines", "map", "policies", "profile", "report", "samplers", "sim"),
+        *("size", "smoke", "verify", "workload", "workloads"),
+    )
+)
+"""Those that print tables, and write them to files with --tables."""
+
+
+def commands(parser: argparse.ArgumentParser, wanted: Collection[str]) -> None:
+    """Adds all commands, and the arguments of those that are wanted."""
+    group = parser.add_subparsers(metavar="COMMAND", title="commands")
+    for name, (help, declare) in COMMANDS.items():
+        command = group.add_parser(name, help=help, description=help, allow_abbrev=False)
+        command.set_defaults(command=name)
+        if name in wanted:
+            declare(command)
+            if name in TABLED:
+                tables(command)

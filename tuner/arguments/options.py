@@ -117,8 +117,22 @@ def json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
 
 
+def tables(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--tables",
+        metavar="FILE",
+        help="write the printed tables also to FILE, as its name ends: .csv or .md",
+    )
+
+
 def workers(parser: argparse.ArgumentParser, *, default: bool = True) -> None:
-    """Without `default` the number is None: of a command that may need no workers."""
+    """Without `default` the number is None: of a command that may need no workers. What runs trials
+    may do so quietly."""
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="show no progress on standard error; remarks and warnings stay",
+    )
     processors = len(os.sched_getaffinity(0))
     parser.add_argument(
         "--workers",

@@ -200,9 +200,24 @@ def apply(parser: argparse.ArgumentParser) -> None:
 
 def report(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Draws time series over each other: of live runs (tierd run --series) and of simulated "
-        "ones (tune sim --series). Columns of the same name mean the same."
+        "Of a study: writes its report.html again, from its log alone; of one that is still "
+        "running live.html, which an open browser reads again by itself. Of files: draws time "
+        "series over each other, of live runs (tierd run --series) and of simulated ones (tune sim "
+        "--series). Columns of the same name mean the same."
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a CSV with a column 'second'")
-    parser.add_argument("--output", "-o", metavar="PNG", help="(default: beside the first file)")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="STUDY|FILE",
+        help="a study's name or folder, or CSV files with a column 'second'",
+    )
+    parser.add_argument(
+        "--watch",
+        action="store_true",
+        help="a study: write the page again with its new trials, until it ends",
+    )
+    parser.add_argument(
+        "--output", "-o", metavar="PNG", help="of files (default: beside the first)"
+    )
+    out(parser)
     json(parser)

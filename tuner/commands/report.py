@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""`tune report`: draws time series, of live runs (`tierd run --series`) as of simulated ones
-(`tune sim --series`), over each other."""
+"""`tune report`: the page of a study that runs or has ended; or a picture of time series, of live
+runs (`tierd run --series`) as of simulated ones (`tune sim --series`), over each other."""
 
 from __future__ import annotations
 
 import csv
 import math
+import time
 from argparse import Namespace
 from pathlib import Path
 
 from tuner.documents.reading import read_text
 from tuner.errors import UserError
+from tuner.experiment.recall import recall
 from tuner.files import write_files
-from tuner.terminal import print_json, table
+from tuner.objective import OBJECTIVES
+from tuner.report import live, page
+from tuner.report.conclusion import rows as conclusion_rows
+from tuner.study import log
+from tuner.study.log import StudyLog
+from tuner.terminal import print_json, say, table
+from tuner.text import exact
 
 TIME = "second"
 MOST_BYTES = 1 << 26
@@ -23,6 +31,11 @@ Series = dict[str, list[float]]
 
 
 def run(args: Namespace) -> int:
+    folder = _study(args)
+    if folder is not None:
+        return _page(args, folder)
+    if args.watch:
+        raise UserError("--watch: needs a study, found files")
     paths = [Path(name) for name in args.files]
     if len(paths) > MOST_FILES:
         raise UserError(f"found {len(paths)} files; must be at most {MOST_FILES}")
@@ -51,6 +64,68 @@ def run(args: Namespace) -> int:
     )
     print(f"\ndrawn in {output}")
     return 0
+
+
+def _study(args: Namespace) -> Path | None:
+    """The folder of the study that is meant, if one is."""
+    name, *more = args.files
+    if more or Path(name).is_file() or name.endswith(".csv"):
+        return None
+    folder = log.folder_of(name, Path(args.out))
+    if not log.exists(folder):
+        raise UserError(log.missing(folder))
+    if args.output:
+        raise UserError("--output: the page of a study stays in its folder; leave it out")
+    return folder
+
+
+def _page(args: Namespace, folder: Path) -> int:
+    place = _watched(folder) if args.watch else _written(folder, args)
+    if args.json:
+        print_json({"page": str(place.absolute()), "ended": place.name == page.PAGE})
+    else:
+        print(place.absolute())
+    return 0
+
+
+def _watched(folder: Path) -> Path:
+    """Writes the page of a running study with its new trials, until its report is there."""
+    data = log.load(folder)
+    drawn = 0
+    while not live.ended(data):
+        began = time.monotonic()
+        if drawn != (size := (folder / log.EVENTS).stat().st_size):
+            place = live.write(data)
+            if not drawn:
+                say(f"open {place.absolute()}, which reads itself again; Ctrl-C ends this")
+            drawn = size
+        # A few times as long as a page takes: most of the machine is the study's.
+        time.sleep(max(live.SECONDS, 4 * (time.monotonic() - began)))
+        data = log.load(folder)
+    return folder / page.PAGE
+
+
+def _written(folder: Path, args: Namespace) -> Path:
+    """The page as the log has it: of a study that has ended its report, with a table of what was
+    compared. UserError where another process is about to end it."""
+    data = log.load(folder)
+    if len(data.done) < data.header.request.budget:
+        return live.write(data)
+    with StudyLog(folder) as study:
+        conclusion = recall(study)
+        if conclusion is None:
+            return live.write(study.data)
+        page.write(study.data, conclusion)
+        data = study.data
+    if not args.json:
+        objective = OBJECTIVES[data.header.request.scenario.objective]
+        columns = ["contender", f">{objective.name}, {objective.unit}", ">over the default"]
+        compared = conclusion_rows(data, conclusion.verdict)
+        table(
+            columns,
+            [(name, exact(float(f"{value:.6g}")), words) for name, value, words in compared],
+        )
+    return folder / page.PAGE
 
 
 def read(path: Path) -> Series:

@@ -13,6 +13,7 @@ from tuner.errors import UserError
 from tuner.report.store import ARTIFACTS, absolute, default_store, experiments, repair_command
 from tuner.study import log
 from tuner.terminal import say
+from tuner.text import shell
 
 
 def run(args: Namespace) -> int:
@@ -34,6 +35,8 @@ def run(args: Namespace) -> int:
     # MLflow opens an experiment on a page of traces, which studies do not have.
     for name, identity in found:
         say(f"  {name}: {server}/#/experiments/{identity}/runs?workflowType=machine_learning")
+    watch = shell(["tune", "report", "STUDY", "--watch", "--out", str(out.absolute())])
+    say(f"a study that is running, as one page: {watch}")
     sys.stderr.flush()
     words = [
         *(sys.executable, "-P", "-m", "mlflow", "ui", "--backend-store-uri", absolute(uri)),

@@ -28,6 +28,10 @@ DASHES: dict[str, Literal["-", "--", ":"]] = {
 MOST_BARS = 150
 """Figures that are drawn as bars; more are a heat map."""
 
+FAR = 6
+"""Bounds that are so many times the highest bar are named at the edge: drawn to scale they would
+leave the bars no room."""
+
 LINEAR = 1.5
 """Figures that differ by a larger factor are drawn on a logarithmic axis."""
 
@@ -91,13 +95,27 @@ def _panel(
                 axes.bar(x, found.value - 1, 0.74 / len(bars), bottom=1, zorder=2, **style)
                 axes.errorbar(x, found.value, spread, color="#222222", capsize=2, lw=1, zorder=3)
                 drawn += [found.value + spread, max(found.value - spread, found.value / 2)]
+    ceiling = FAR * max(drawn)
+    for number, group in enumerate(groups):
+        beyond = []
         for row in figures.comparison.bounds:
-            if found := _of(table[row], group):
-                ends = (number - 0.44, number + 0.44)
-                axes.hlines(
-                    found.value, *ends, colors="black", linestyles=DASHES[row.policy], lw=1.3
-                )
-                drawn.append(found.value)
+            if not (found := _of(table[row], group)):
+                continue
+            if found.value > ceiling:
+                beyond.append(f"{row.policy} {found.value:.3g}")
+                continue
+            ends = (number - 0.44, number + 0.44)
+            axes.hlines(found.value, *ends, colors="black", linestyles=DASHES[row.policy], lw=1.3)
+            drawn.append(found.value)
+        if beyond:  # in the order of the axis
+            axes.annotate(
+                "\n".join(f"\N{UPWARDS ARROW} {each}" for each in beyond),
+                (number, 1),
+                xycoords=("data", "axes fraction"),
+                ha="center",
+                va="top",
+                fontsize=7,
+            )
     low, high = min(drawn), max(drawn)
     if high > LINEAR * low:
         from tuner.report.drawing import FixedLocator, NullLocator

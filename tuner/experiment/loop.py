@@ -92,7 +92,7 @@ def _run(study: OpenStudy, workers: Workers, tracker: Tracker) -> Found:
             say(f"tune: note: {as_it_is()}")
         if data.trials:
             say(f"resuming '{request.study}': {len(data.done)} of {request.budget} trials are done")
-    with Live(study.standing) as live:
+    with Live(study.standing, data.trials) as live:
         study.notice = live.notice
         checks = Checks(request, study.log, workers, live.notice)
         bounds(checks)

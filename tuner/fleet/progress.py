@@ -12,7 +12,7 @@ from tuner.experiment.studies import OpenStudy
 from tuner.report.progress import ROWS
 from tuner.screen import printable
 from tuner.study.log import TrialRecord
-from tuner.terminal import console, say
+from tuner.terminal import console, quiet, say
 from tuner.text import clock
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class FleetLive:
         self._start: float | None = None
         self._recent: list[tuple[OpenStudy, TrialRecord, bool]] = []
         self._display = None
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not quiet():
             from rich.live import Live as Display
 
             self._display = Display(
@@ -51,6 +51,8 @@ class FleetLive:
         if self._display is not None:
             self._display.start()
             self._recent = [*self._recent, (study, trial, improved)][-ROWS:]
+            return
+        if quiet():
             return
         standing = study.standing
         parts = [f"{trial.origin}: {standing.describe(trial)}", standing.standing(), self._left()]

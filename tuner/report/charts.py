@@ -55,6 +55,8 @@ def history(study: StudyData, verdict: Verdict) -> Picture | None:
     good = [trial for trial in study.done if trial.objective is not None]
     if not good:
         return None
+    from tuner.report.drawing import MaxNLocator
+
     figure = svg.figure(2.9)
     axes = figure.subplots()
     numbers = [trial.number for trial in good]
@@ -70,6 +72,7 @@ def history(study: StudyData, verdict: Verdict) -> Picture | None:
         floor = axes.get_ylim()[0]
         axes.plot(failed, [floor] * len(failed), "x", color=DEFAULT, label="failed", clip_on=False)
     axes.set_xlabel("trial")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _objective_axis(axes, objective)
     figure.legend(loc="outside upper left", ncols=3)
     return Picture("history", "the objective of each trial and the best so far", figure, tips)

@@ -30,7 +30,7 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch, Rectangle
-    from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator
 finally:
     os.path.exists = _exists
 
@@ -40,6 +40,7 @@ __all__ = [
     "FixedLocator",
     "Line2D",
     "LogNorm",
+    "MaxNLocator",
     "NullFormatter",
     "NullLocator",
     "Patch",

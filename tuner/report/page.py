@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 BARS = "importance.png"
+WAIT = "Wait for its end, which advises; if it was interrupted, its tune run with --resume goes on"
 MOST_CURVES = 6
 MATTERS = 0.01
 
@@ -40,7 +41,7 @@ MATTERS = 0.01
 def write(study: StudyData, conclusion: Conclusion) -> list[Path]:
     """Writes the page and the bar chart into the study's directory; returns their paths. UserError
     if that fails."""
-    page = _page(study, conclusion)
+    page = text(study, conclusion)
     return write_files({study.directory / PAGE: page, study.directory / BARS: _bars(conclusion)})
 
 
@@ -57,12 +58,14 @@ def _bars(conclusion: Conclusion) -> bytes:
 # --- The page -------------------------------------------------------------------------------------
 
 
-def _page(study: StudyData, conclusion: Conclusion) -> str:
+def text(study: StudyData, conclusion: Conclusion, *, refresh: int = 0) -> str:
+    """The page. With `refresh` that of a study that is running, which reads itself again after so
+    many seconds, and has no trials to explore: they would be gone with every reading."""
     request, verdict = study.header.request, conclusion.verdict
     explanation, verified = conclusion.explanation, current(study)
     ranked = ranking(study, conclusion)
     simulated = request.emulated is None and simulates(request.isolation)
-    explored = explorer(study, ranked)
+    explored = None if refresh else explorer(study, ranked)
     columns, knobs = _knobs(study, conclusion)
     return pages.page(
         PAGE,
@@ -70,7 +73,8 @@ def _page(study: StudyData, conclusion: Conclusion) -> str:
         headline=verdict.headline,
         subject=_subject(study),
         facts=list(_facts(study, conclusion)),
-        steps=steps(study, verdict),
+        refresh=refresh,
+        steps=[(WAIT, "")] if refresh else steps(study, verdict),
         standing=svg.drawn("standing", lambda: contenders.standing(study, verdict)),
         notes=[*nearby(study, verdict), *filter(None, [verdict.uncovered])],
         risk=risk() if simulated else "",
@@ -80,7 +84,7 @@ def _page(study: StudyData, conclusion: Conclusion) -> str:
         columns=columns,
         knobs=knobs,
         kept=_kept(study),
-        caveat=_caveat(conclusion),
+        caveat=_caveat(conclusion, ended=not refresh),
         curves=list(_curves(study, conclusion, ranked)),
         elsewhere=svg.drawn("elsewhere", lambda: contenders.elsewhere(study, verdict)),
         history=svg.drawn("history", lambda: charts.history(study, verdict)),
@@ -209,9 +213,11 @@ def _kept(study: StudyData) -> str:
     return ", ".join(f"{knob.name} {with_unit(knob.default, knob.unit)}" for knob in names)
 
 
-def _caveat(conclusion: Conclusion) -> str:
+def _caveat(conclusion: Conclusion, *, ended: bool) -> str:
     explanation = conclusion.explanation
     measured = "No share was measured: there is no gain over the default to explain. "
+    if not ended:
+        measured = "Shares of the gain are measured at the end. "
     if explanation is not None:
         measured = (
             f"Shares are measured by {explanation.runs} real runs on held-out seeds "

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tuner.objective import OBJECTIVES
 from tuner.screen import printable
 from tuner.study.log import TrialRecord
 from tuner.study.request import StudyRequest
-from tuner.terminal import console, say
-from tuner.text import change, clock, quantity
+from tuner.terminal import console, quiet, say
+from tuner.text import change, clock, plural, quantity, short, with_unit
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 ROWS = 12  # latest trials in the table
+MOST = 4  # changed knobs that are told there
 
 
 class Progress:
@@ -85,6 +87,17 @@ class Progress:
             return f"{result.status}: {first}"
         return quantity(result.objective, self.objective.unit)
 
+    def changed(self) -> list[str]:
+        """What the best so far has changed: `period 100 -> 2000 s`."""
+        if self.best is None:
+            return []
+        values = ((knob, self.best.knobs[knob.name]) for knob in self.request.tuned)
+        return [
+            f"{knob.name} {short(knob.default)} -> {with_unit(value, knob.unit)}"
+            for knob, value in values
+            if value != knob.default
+        ]
+
     def standing(self) -> str:
         """`best 1.31 M ops/s (+5.6 %), 1:20 left`."""
         parts = []
@@ -98,13 +111,18 @@ class Progress:
 
 
 class Live:
-    """Shows a study's progress. Use as a context manager."""
+    """Shows a study's progress. Use as a context manager.
 
-    def __init__(self, progress: Progress) -> None:
+    Args:
+        trials: all that have been asked for, to which others are added meanwhile.
+    """
+
+    def __init__(self, progress: Progress, trials: Sequence[TrialRecord] = ()) -> None:
         self._progress = progress
+        self._trials = trials
         self._recent: list[tuple[TrialRecord, bool]] = []
         self._display = None
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not quiet():
             from rich.live import Live as Display
 
             self._display = Display(
@@ -124,6 +142,8 @@ class Live:
             self._display.start()
             self._recent = [*self._recent, (trial, improved)][-ROWS:]
             return
+        if quiet():
+            return
         progress = self._progress
         width = len(str(progress.request.budget))
         say(
@@ -138,6 +158,22 @@ class Live:
         else:
             say(message)
 
+    def _caption(self) -> list[str]:
+        """The best, what it changed, what runs, and the time left."""
+        progress = self._progress
+        lines = [progress.standing() or "waiting for the first trial"]
+        if progress.failed:
+            lines[0] += f"; {plural(progress.failed, 'trial')} failed"
+        if progress.best is not None:
+            changed = progress.changed()
+            more = f" and {len(changed) - MOST} more" if len(changed) > MOST else ""
+            what = ", ".join(changed[:MOST]) or "nothing: the defaults"
+            lines.append(f"trial {progress.best.number} changes {what}{more}")
+        running = [str(trial.number) for trial in self._trials if trial.result is None]
+        if running:
+            lines.append(f"running: {', '.join(running)}")
+        return lines
+
     def _table(self) -> RenderableType:
         from rich.table import Table
         from rich.text import Text
@@ -145,7 +181,7 @@ class Live:
         progress = self._progress
         table = Table(
             title=f"{progress.request.study}: {progress.done} of {progress.request.budget} trials",
-            caption=progress.standing() or "waiting for the first trial",
+            caption=Text(printable("\n".join(self._caption()))),
             title_justify="left",
             caption_justify="left",
         )
