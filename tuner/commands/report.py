@@ -71,7 +71,7 @@ def _study(args: Namespace) -> Path | None:
     name, *more = args.files
     if more or Path(name).is_file() or name.endswith(".csv"):
         return None
-    folder = log.folder_of(name, Path(args.out))
+    folder = log.folder_of(name, Path(args.out)).absolute()
     if not log.exists(folder):
         raise UserError(log.missing(folder))
     if args.output:
