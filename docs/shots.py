@@ -20,7 +20,6 @@ DOCS = Path(__file__).parent
 SCREENS = {"desktop": (1440, 2150, 0.5), "phone": (390, 1900, 0.75)}
 """Width and height in pixels of CSS, and how much of them a picture has."""
 SHEETS = 3
-COLOURS = 256
 
 
 def browse(folder: str, address: str, *words: str) -> None:
@@ -34,7 +33,8 @@ def browse(folder: str, address: str, *words: str) -> None:
 
 def save(picture: Image.Image, name: str) -> None:
     place = DOCS / f"report-{name}.png"
-    picture.convert("RGB").quantize(COLOURS, Image.Quantize.FASTOCTREE).save(place, optimize=True)
+    few = picture.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
+    few.save(place, optimize=True)
     print(f"{place}: {place.stat().st_size >> 10} KiB")
 
 

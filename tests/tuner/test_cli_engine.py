@@ -19,7 +19,7 @@ from tuner.commands.run import study_request
 from tuner.documents import catalog
 from tuner.documents.catalog import Kind
 from tuner.experiment.checks import REFERENCES
-from tuner.report import page as report
+from tuner.report import charts
 from tuner.run import runner
 from tuner.run.trial import Status
 from tuner.study import best as best_file
@@ -245,4 +245,4 @@ def test_an_interrupt_leaves_no_half_stream(
 
 def test_the_report_draws_series_that_the_engine_has() -> None:
     result = tune_json("sim", "--workload", "cachelib", "--input", "smoke", "--json")
-    assert set(report.SERIES) <= set(result["series"])
+    assert set(charts.SERIES) <= set(result["series"])
