@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from synthetic import KNOBS, answer, policy, request, seconds_of
+from synthetic import KNOBS, answer, policy, request, seconds_of, smooth
 
 from tuner.declarations import KnobDecl
+from tuner.experiment.loop import run_study
 from tuner.optimize.space import Space
 from tuner.report import comparison, contenders, live, page, svg
 from tuner.report.conclusion import Conclusion, steps
@@ -366,3 +367,23 @@ def test_the_terminal_tells_what_the_best_changed_and_what_runs(tmp_path: Path) 
     assert second.startswith(f"trial {progress.best.number} changes period 100 -> {value}, ")
     assert second.endswith(" and 1 more") or second.count(" -> ") <= 4
     assert third == "running: 11"
+
+
+@pytest.mark.slow
+def test_a_report_is_made_again_from_the_log_alone(tmp_path: Path, run: Any) -> None:
+    run_study(
+        request(tmp_path, budget=12, mlflow_uri=f"sqlite:///{tmp_path / 'm.db'}"), runner=smooth
+    )
+    folder = tmp_path / "synthetic-study"
+    before = (folder / page.PAGE).read_text()
+    (folder / page.PAGE).unlink()
+    told = run("report", str(folder), "--tables", str(tmp_path / "t.csv"))
+    assert told.code == 0 and told.out.splitlines()[-1] == str(folder / page.PAGE)
+    packed = re.compile('id="bokeh-document">[^<]*<')  # Bokeh numbers its objects
+    assert packed.sub("", (folder / page.PAGE).read_text()) == packed.sub("", before)
+    names, *rows = (tmp_path / "t.csv").read_text().splitlines()
+    assert names == 'contender,"throughput, ops/s",over the default'
+    assert {"all-fast", "best", "default"} <= {row.partition(",")[0] for row in rows}
+    assert live.ended(log.load(folder))
+    told = run("report", str(folder), "--watch", "--json")  # there is nothing to wait for
+    assert told.json == {"page": str(folder / page.PAGE), "ended": True}
