@@ -232,7 +232,7 @@ def test_many_trials_become_an_image_and_do_not_make_the_page_grow(tmp_path: Pat
         data.directory.mkdir()
         sizes[trials] = len(written(data, concluded(data)))
     assert svg.MOST_MARKS < 400
-    assert sizes[900] - sizes[400] < 5 * 40_000
+    assert sizes[900] - sizes[400] < 5 * 15_000
 
 
 def test_the_same_study_is_drawn_the_same_way(tmp_path: Path) -> None:

@@ -117,14 +117,10 @@ def _scatter(
     """A mark for each trial at its objective; returns what they tell."""
     few = len(trials) <= MOST_MARKS
     y = [trial.objective or 0.0 for trial in trials]
-    for each, value, place in zip(trials, y, x, strict=True):
-        if few:
-            marks = axes.plot([place], [value], "o", color=OTHER, markersize=3.5, alpha=0.75)
-            marks[0].set_gid(f"mark-{each.number}")
-    if not few:
-        axes.plot(x, y, "o", color=OTHER, markersize=2.5, alpha=0.5, rasterized=True)
-        return {}
-    return {f"mark-{each.number}": [_told(study, each)] for each in trials}
+    marks = axes.scatter(x, y, 12 if few else 6, color=OTHER, alpha=0.75, linewidths=0)
+    marks.set_rasterized(not few)
+    marks.set_gid("marks")
+    return {"marks": [_told(study, each) for each in trials]} if few else {}
 
 
 def _told(study: StudyData, trial: TrialRecord) -> str:
@@ -145,12 +141,8 @@ def curve(study: StudyData, knob: KnobDecl, model: Curve | None) -> Picture | No
     x = [position(knob, trial.knobs[knob.name]) for trial in good]
     tips = _scatter(axes, study, good, x)
     if tips:
-        tips = {
-            f"mark-{trial.number}": [
-                f"{with_unit(trial.knobs[knob.name], knob.unit)}; {_told(study, trial)}"
-            ]
-            for trial in good
-        }
+        values = [with_unit(trial.knobs[knob.name], knob.unit) for trial in good]
+        tips = {"marks": [f"{v}; {told}" for v, told in zip(values, tips["marks"], strict=True)]}
     if model is not None:
         axes.plot(model.x, model.y, color=INK, lw=1.2, linestyle="--")
     for trial, colour, marker in ((study.default, DEFAULT, "s"), (study.best, BEST, "o")):
@@ -176,8 +168,8 @@ def curve(study: StudyData, knob: KnobDecl, model: Curve | None) -> Picture | No
 
 
 def parallel(study: StudyData, names: Sequence[str]) -> Picture | None:
-    """All configurations: an axis for each knob, the objective's below them, a line for each trial.
-    Axes lie, so that names are read and phones have room."""
+    """All configurations, of many the best ones: an axis for each knob, the objective's below them,
+    a line for each trial. Axes lie, so that names are read and phones have room."""
     objective = OBJECTIVES[study.header.request.scenario.objective]
     knobs = {knob.name: knob for knob in study.header.request.tuned}
     shown = [knobs[name] for name in names if name in knobs][:MOST_AXES]
@@ -187,21 +179,18 @@ def parallel(study: StudyData, names: Sequence[str]) -> Picture | None:
     costs = sorted(objective.cost(trial.objective or 1.0) for trial in good)
     figure = svg.figure(0.6 + 0.42 * (len(shown) + 1))
     axes = figure.subplots()
-    few = len(good) <= MOST_MARKS
     low, high = min(t.objective or 0 for t in good), max(t.objective or 0 for t in good)
     order = sorted(good, key=lambda trial: -objective.cost(trial.objective or 1.0))
     y = [-float(place) for place in range(len(shown) + 1)]
     tips: dict[str, list[str]] = {}
-    for trial in order:
+    for trial in order[-MOST_MARKS:]:
         rank = costs.index(objective.cost(trial.objective or 1.0)) / max(1, len(costs) - 1)
         x = [_part(knob, trial) for knob in shown]
         x.append(((trial.objective or 0) - low) / (high - low) if high > low else 0.5)
         colour = BEST if rank <= 0.1 else OTHER
         line = axes.plot(x, y, color=colour, lw=0.9, alpha=0.75 if rank <= 0.1 else 0.3)[0]
-        line.set_rasterized(not few)
-        if few:
-            line.set_gid(f"line-{trial.number}")
-            tips[f"line-{trial.number}"] = [_configuration(study, trial, shown)]
+        line.set_gid(f"line-{trial.number}")
+        tips[f"line-{trial.number}"] = [_configuration(study, trial, shown)]
     for end, colour in ((study.default, DEFAULT), (study.best, BEST)):
         if end is not None and end.objective is not None:
             x = [_part(knob, end) for knob in shown]
@@ -220,7 +209,7 @@ def parallel(study: StudyData, names: Sequence[str]) -> Picture | None:
 def _part(knob: KnobDecl, trial: TrialRecord) -> float:
     """Where the value is between the ends of its axis."""
     if knob.values:
-        return knob.values.index(trial.knobs[knob.name]) / max(1, len(knob.values) - 1)
+        return position(knob, trial.knobs[knob.name]) / max(1, len(knob.values) - 1)
     assert knob.min is not None and knob.max is not None
     low, high, value = knob.min, knob.max, float(trial.knobs[knob.name])
     if knob.log:

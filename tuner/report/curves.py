@@ -26,8 +26,11 @@ class Curve:
 
 
 def position(knob: KnobDecl, value: KnobValue) -> float:
-    """On the knob's axis; of a flag or a choice the number of the value."""
-    return float(knob.values.index(value)) if knob.values else float(value)
+    """On the knob's axis; of a flag or a choice the number of the value, and before them where a
+    space leaves it out, as it may a default."""
+    if not knob.values:
+        return float(value)
+    return float(knob.values.index(value)) if value in knob.values else -1.0
 
 
 def curves(study: StudyData, knobs: Sequence[KnobDecl]) -> dict[str, Curve]:

@@ -25,7 +25,7 @@ from tuner.screen import printable
 from tuner.study.log import StudyData
 from tuner.text import quantity, with_unit
 
-MOST = 2000
+MOST = 500
 """Trials, the best ones of more."""
 KNOBS = 7
 """That have a picture, and are told of a trial."""

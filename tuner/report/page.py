@@ -74,6 +74,7 @@ def text(study: StudyData, conclusion: Conclusion, *, refresh: int = 0) -> str:
         subject=_subject(study),
         facts=list(_facts(study, conclusion)),
         refresh=refresh,
+        most_marks=svg.MOST_MARKS,
         steps=[(WAIT, "")] if refresh else steps(study, verdict),
         standing=svg.drawn("standing", lambda: contenders.standing(study, verdict)),
         notes=[*nearby(study, verdict), *filter(None, [verdict.uncovered])],

@@ -38,9 +38,9 @@ WIDTH = 4.8
 """Inches: about a phone's width, so that letters there are as large as those around them. Wider
 pages have pictures side by side."""
 
-MOST_MARKS = 300
-"""Trials that are drawn one by one; more become an image within the picture, whose size does not
-grow with them."""
+MOST_MARKS = 150
+"""Trials that are drawn one by one. The marks of more become an image within the picture, whose
+size does not grow with them."""
 
 SVG = "{http://www.w3.org/2000/svg}"
 LINK = "{http://www.w3.org/1999/xlink}href"
