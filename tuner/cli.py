@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from tuner import foreign, output, screen
-from tuner.arguments import commands
+from tuner.arguments import COMMANDS, commands
 
 if TYPE_CHECKING:
     from tuner.errors import WrongParameter
@@ -77,6 +77,9 @@ def _run(arguments: Sequence[str]) -> int:
             parser.print_help()
             return 0
         args = parser.parse_args(arguments)
+        if args.completion:
+            print(_completion(args.completion))
+            return 0
         if args.version:
             _version(args.version_json)
             return 0
@@ -211,6 +214,13 @@ def _ended(message: str, code: int, as_json: bool) -> int:
     return code
 
 
+def _completion(shell: str) -> str:
+    """The script has all commands and options, so that completing starts no Python."""
+    import shtab
+
+    return str(shtab.complete(parser_for(list(COMMANDS)), shell))
+
+
 def _version(as_json: bool) -> None:
     """Asks the engine, and only when asked: loading it takes a while."""
     from tuner import engine
@@ -260,6 +270,11 @@ def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:
         help="print version, ids of the engine and instruction set; with --json as an object",
     )
     parser.add_argument("--json", action="store_true", dest="version_json", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--completion",
+        choices=("bash", "zsh"),
+        help="print a script that completes commands and options in that shell",
+    )
     parser.set_defaults(command=None)
     commands(parser, arguments)
     return parser

@@ -179,8 +179,8 @@ def test_quiet_leaves_out_progress_and_nothing_else(capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize("name", ["bash", "zsh"])
 def test_a_shell_completes_commands_and_options(run: Any, name: str, tmp_path: Path) -> None:
-    script = run("completion", name).out
-    for word in ("--budget", "completion", "--held-out-streams", "emulated"):
+    script = run("--completion", name).out
+    for word in ("--budget", "--completion", "--held-out-streams", "emulated"):
         assert word in script
     if name == "bash":
         (tmp_path / "tune").write_text(script)

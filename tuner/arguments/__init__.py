@@ -41,7 +41,6 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "machines": ("list the machines, or print one", upkeep.machines),
     "cache": ("list or clear the cached access streams", upkeep.cache),
     "ui": ("open the studies in the MLflow UI", upkeep.ui),
-    "completion": ("print what completes commands and options in a shell", upkeep.completion),
     "repair": ("rebuild the MLflow store of studies from their logs", upkeep.repair),
 }
 """What each command is for, and what declares its arguments. It runs in `tuner.commands`."""

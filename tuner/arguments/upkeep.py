@@ -100,15 +100,6 @@ def cache(parser: argparse.ArgumentParser) -> None:
     json(parser)
 
 
-def completion(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Prints a script that completes commands, options and their choices: for bash "
-        "`tune completion bash > ~/.local/share/bash-completion/completions/tune`, for zsh into a "
-        "file `_tune` of a folder of fpath."
-    )
-    parser.add_argument("shell", choices=("bash", "zsh"))
-
-
 def ui(parser: argparse.ArgumentParser) -> None:
     out(parser)
     mlflow_uri(parser)

@@ -84,7 +84,7 @@ def text(study: StudyData, conclusion: Conclusion, *, refresh: int = 0) -> str:
         mechanism=mechanism(study),
         columns=columns,
         knobs=knobs,
-        kept=_kept(study),
+        kept=list(_kept(study)),
         caveat=_caveat(conclusion, ended=not refresh),
         curves=list(_curves(study, conclusion, ranked)),
         elsewhere=svg.drawn("elsewhere", lambda: contenders.elsewhere(study, verdict)),
@@ -208,10 +208,12 @@ def _values(study: StudyData, name: str) -> tuple[KnobValue, KnobValue]:
     return default, study.best.knobs[name] if study.best is not None else default
 
 
-def _kept(study: StudyData) -> str:
-    """The tuned knobs that stay as they are, with their values."""
-    names = [knob for knob in study.header.request.tuned if len({*_values(study, knob.name)}) == 1]
-    return ", ".join(f"{knob.name} {with_unit(knob.default, knob.unit)}" for knob in names)
+def _kept(study: StudyData) -> Iterator[tuple[str, str, str]]:
+    """The tuned knobs that stay as they are: name, value and meaning."""
+    for knob in study.header.request.tuned:
+        default, value = _values(study, knob.name)
+        if value == default:
+            yield knob.name, with_unit(default, knob.unit), knob.meaning
 
 
 def _caveat(conclusion: Conclusion, *, ended: bool) -> str:
