@@ -58,7 +58,9 @@ def policies(verdict: Verdict) -> Picture | None:
                 value=contender.mean if base is None else 100 * (contender.mean / base - 1),
                 half_width=half_width,
                 seeds=seeds,
-                words=told if base is None else f"{told}  {change(contender.mean / base - 1)}",
+                words=told
+                if base is None or contender is off
+                else f"{told}  {change(contender.mean / base - 1)}",
                 colour=colours[contender.kind],
                 bound=False,
             )
