@@ -125,6 +125,8 @@ def _placed(error: WrongParameter, args: Namespace) -> str:
     given = getattr(args, "workload", None) or getattr(args, "workload_name", None)
     if not isinstance(given, str):
         return str(error)
+    if sizes := getattr(args, "sizes", None):
+        return f"{error} (with --set {' '.join(sizes)})"
     return f"{catalog.place(catalog.Kind.workload, given, error.key)}: {error}"
 
 

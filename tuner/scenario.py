@@ -9,6 +9,7 @@ The command line imports this module for its help, so it imports nothing heavy. 
 evaluated here and not postponed, because the declarations are in them.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
@@ -36,6 +37,7 @@ class Option:
         text: the value in prose; without spaces, its part of a study's name.
         named: whether a study's name has it even if it is the default.
         comparable: whether the results of two runs may be compared only if it is the same.
+        repeated: whether it may be given several times, each with a part of the value.
         choices: all values that it may have.
         rule: raises ValueError, "must be ...", for any other value that it may not have.
         default: from the workload, the policy and the name of the input, where it depends on them.
@@ -50,6 +52,7 @@ class Option:
     text: str = "{}"
     named: bool = False
     comparable: bool = False
+    repeated: bool = False
     choices: tuple[Any, ...] | None = None
     rule: Callable[[Any], None] | None = None
     default: Callable[["WorkloadSpec", "PolicyDecl", str], Any] | None = None
@@ -111,6 +114,44 @@ def _objective(value: str) -> None:
         raise ValueError(f"must be one of {', '.join(OBJECTIVES)}")
 
 
+SIZES = ("footprint_gib", "items", "value_bytes", "threads")
+"""Of a workload, by the names that --set has for them. No policy has a knob of such a name."""
+MOST_SIZE = 1e15
+"""Far beyond what anybody has, and a whole number without rounding."""
+
+
+def size_text(sizes: Mapping[str, float]) -> str:
+    """The one way to write them: footprint_gib=200,value_bytes=4096."""
+    numbers = ((name, sizes[name]) for name in SIZES if name in sizes)
+    return ",".join(f"{name}={round(v) if v == round(v) else repr(v)}" for name, v in numbers)
+
+
+def sizes_of(text: str) -> dict[str, float]:
+    """What a text of NAME=VALUE,... says. ValueError, "must be ...", if it is none."""
+    found: dict[str, float] = {}
+    for part in text.split(",") if text else ():
+        name, _, digits = part.partition("=")
+        if name not in SIZES:
+            raise ValueError(f"must be NAME=VALUE, with a name of {', '.join(SIZES)}")
+        if name in found:
+            raise ValueError(f"must have one value of {name}")
+        try:
+            found[name] = float(digits) if len(digits) <= _LONGEST_SIZE else math.nan
+        except ValueError:
+            found[name] = math.nan
+        if not 0 < found[name] <= MOST_SIZE:
+            raise ValueError(f"must have {name} above 0, at most {MOST_SIZE:g}")
+    return found
+
+
+_LONGEST_SIZE = 40
+
+
+def _sizes(value: str) -> None:
+    if value != (canonical := size_text(sizes_of(value))):
+        raise ValueError(f"must be written as {canonical}")
+
+
 def _seed(value: int) -> None:
     if not 0 <= value < 2**63:
         raise ValueError("must be at least 0 and below 2^63")
@@ -141,6 +182,18 @@ class Scenario:
             default=lambda workload, policy, input: workload.default_input,
         ),
     ]
+    sizes: Annotated[
+        str,
+        Option(
+            "size of a workload that has it: footprint_gib, items, value_bytes or threads; what "
+            "depends on it follows (repeatable)",
+            metavar="NAME=VALUE",
+            flag="--set",
+            comparable=True,
+            repeated=True,
+            rule=_sizes,
+        ),
+    ] = ""
     policy: Annotated[str, Option("tiering policy", "P", named=True)] = "hybridtier"
     machine: Annotated[
         str,
@@ -342,7 +395,7 @@ class Scenario:
     def study_name(self, defaults: Mapping[str, Any]) -> str:
         """Equal scenarios have equal names. `defaults` are the values that a name leaves out."""
         parts = [
-            option.show(getattr(self, name)).replace(" ", "").replace(":", "to")
+            option.show(getattr(self, name)).translate(_IN_NAMES)
             for name, option in options().items()
             if option.named or getattr(self, name) != defaults[name]
         ]
@@ -358,6 +411,9 @@ class Scenario:
             if value != usual.get(name)
             for word in (flag(name), str(value))
         ]
+
+
+_IN_NAMES = str.maketrans({" ": "", ":": "to", "=": "", ",": "-"})
 
 
 @cache

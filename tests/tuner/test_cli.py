@@ -735,7 +735,7 @@ def test_run_takes_every_option(fake: FakeNative) -> None:
         (["-w", "walker", "--input", "bug"], "no input of workload walker 'bug'; did you mean 'b"),
         (["-w", "walker", "--machine", "tastbed"], "no machine 'tastbed'; did you mean 'testbed'"),
         (["-w", "walker", "--ratio", "8"], "--ratio: found '8'; must be FAST:SLOW"),
-        (["-w", "walker", "--objective", "p99"], "no objective of workload walker 'p99'"),
+        (["-w", "walker", "--set", "items=5"], "--set items: workload walker, input big: has no s"),
         (["-w", "walker", "--threads", "0"], "--threads: found 0; must be at least 1"),
         (["-w", "walker", "--seed", "-1"], "--seed: found -1; must be at least 0"),
         (["-w", "walker", "--seed", str(2**63)], "--seed: found 9223372036854775808; must be"),

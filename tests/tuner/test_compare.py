@@ -509,7 +509,7 @@ def test_what_does_not_succeed_is_not_kept(native: Native) -> None:
         (["--workloads", "walker:huge"], "no input of workload walker 'huge'"),
         (["--workloads", "wolker"], "no workload 'wolker'"),
         (["--workloads", "walker,walker:big"], "--workloads: 'walker' is given twice"),
-        (["--objective", "p99"], "no objective of workload walker 'p99'"),
+        (["--set", "items=5"], "--set items: workload walker, input big: has no sizes"),
         (["--machine", "test"], "no machine 'test'"),
         (["--name", "a/b"], "--name: found 'a/b'"),
         (["--policies", "first-touch", "--tuned", "2"], "--tuned: none of the policies has knobs"),

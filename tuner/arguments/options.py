@@ -64,11 +64,26 @@ def scenario_option(
     group.add_argument(
         *(flag(name), *([option.short] if option.short else [])),
         dest=name,
+        action="append" if option.repeated else "store",
         type=_TYPES[types()[name]],
         choices=option.choices,
         metavar=option.metavar,
         required=required,
         help=option.help + ("" if default in (None, "") else f" (default: {exact(default)})"),
+    )
+
+
+def assignments(parser: argparse.ArgumentParser, over: str = "") -> None:
+    """--set of the commands that take knobs, too."""
+    from tuner.scenario import SIZES
+
+    parser.add_argument(
+        "--set",
+        dest="sizes",
+        action="append",
+        metavar="NAME=VALUE",
+        help=f"set a knob{over and ', '}{over}, or a size of the workload ({', '.join(SIZES)}; "
+        "repeatable)",
     )
 
 

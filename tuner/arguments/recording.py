@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 
 from tuner.arguments.options import (
+    assignments,
     count,
     json,
     number,
@@ -100,13 +101,7 @@ def profile(parser: argparse.ArgumentParser) -> None:
     for name in ("input", "policy", "machine", "threads", "scale", "page_bytes", "stream_seed"):
         scenario_option(group, name)
     scenario_option(group, "seed")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KNOB=VALUE",
-        help="set a knob of the profiling run (repeatable)",
-    )
+    assignments(parser)
     parser.add_argument(
         "--output",
         "-o",

@@ -7,6 +7,7 @@ import argparse
 import os
 
 from tuner.arguments.options import (
+    assignments,
     command,
     count,
     json,
@@ -33,14 +34,12 @@ def emulate(parser: argparse.ArgumentParser) -> None:
         parser,
         but=(
             *("policy", "substrate", "page_bytes", "pages", "window", "placement", "repeats"),
-            "start",
+            *("start", "sizes"),
         ),
     )
     scenario_option(group, "policy")
     parser.set_defaults(policy="hybridtier")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KNOB=VALUE", help="set a knob (repeatable)"
-    )
+    assignments(parser)
     parser.add_argument(
         "--kernel", default="6.12", metavar="V", help="6.12 or 7.3 (default: %(default)s)"
     )

@@ -7,6 +7,7 @@ import argparse
 import os
 
 from tuner.arguments.options import (
+    assignments,
     command,
     count,
     integer,
@@ -117,16 +118,10 @@ def sim(parser: argparse.ArgumentParser) -> None:
         "Runs a workload once under one configuration and shows where the time goes. With "
         "--config, checks that the objective in the file is reproduced exactly."
     )
-    what = scenario(parser, but=("policy",)).add_mutually_exclusive_group()
+    what = scenario(parser, but=("policy", "sizes")).add_mutually_exclusive_group()
+    assignments(parser, "over the default or over --config")
     what.add_argument("--config", metavar="FILE", help="a best.yaml")
     scenario_option(what, "policy")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KNOB=VALUE",
-        help="set a knob, over the default or over --config (repeatable)",
-    )
     parser.add_argument(
         "--deadline", type=seconds, metavar="S", help="give up after S wall-clock seconds"
     )

@@ -103,6 +103,9 @@ def _planned(args: Namespace) -> tuple[Comparison, Mapping[Place, Measured]]:
         given=settings.given(args),
         fitted=lambda setting: trials.on_substrate(setting, doing),
     )
+    for told in dict.fromkeys(cell.setting.resized() for cell in comparison.cells):
+        if told:
+            say(f"tune: {told}")
     return comparison, earlier.recall(comparison, before) if before is not None else {}
 
 

@@ -8,7 +8,7 @@ from argparse import Namespace
 from typing import Any
 
 from tuner import engine
-from tuner.commands.sim import parse_knobs
+from tuner.commands.sim import divided, parse_knobs
 from tuner.emulate.machine import Machine
 from tuner.emulate.measure import compared, measure
 from tuner.emulate.plan import Emulated, How, Request, alike, guest_marks, how, trial_of
@@ -49,11 +49,12 @@ def run(args: Namespace) -> int:
 def _trial(args: Namespace) -> Trial:
     """With one thread, on the machine that is emulated."""
     policy = engine.policy(args.policy)
+    words, args = divided(args)
     given = settings.given(args)
     if given.get("threads", 1) != 1:
         raise UserError(f"--threads: found {given['threads']:g}; the emulated machine has 1")
     how(policy.name)  # refuses what nobody can carry out
-    return trial_of(args.workload, policy, parse_knobs(args.set, policy), **given)
+    return trial_of(args.workload, policy, parse_knobs(words, policy), **given)
 
 
 def _object(

@@ -165,8 +165,9 @@ def _workload(name: str, objective: str | None) -> None:
     spec = catalog.workload(workload).spec
     if input is not None and input not in spec.inputs:
         raise unknown(f"input of workload {spec.name}", input, spec.inputs)
-    if objective is not None and objective not in (spec.objective, *spec.objectives):
-        raise unknown(f"objective of workload {spec.name}", objective, spec.objectives)
+    able = spec.objectives_of(input or spec.default_input)
+    if objective is not None and objective not in able:
+        raise unknown(f"objective of workload {spec.name}", objective, able)
 
 
 def _policy(name: str) -> None:

@@ -8,7 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from tuner import engine
-from tuner.commands.sim import parse_knobs
+from tuner.commands.sim import divided, parse_knobs
 from tuner.documents import placement
 from tuner.documents.placement import PlacedObject, PlacementSpec
 from tuner.errors import UserError, as_object
@@ -28,11 +28,14 @@ def run(args: Namespace) -> int:
         raise UserError(
             f"--policy: found '{policy.name}'; must go by a placement: {' or '.join(_profiled())}"
         )
+    words, args = divided(args)
     setting = settings.resolve(
         args.workload_name, policy=policy, study="profile", **settings.given(args)
     )
+    if resized := setting.resized():
+        say(f"tune: {resized}")
     when = policy.profiled_when
-    knobs = ({when.parent: when.values[0]} if when else {}) | parse_knobs(args.set, policy)
+    knobs = ({when.parent: when.values[0]} if when else {}) | parse_knobs(words, policy)
     trial = setting.trial(0, engine.resolve(policy.name, knobs))
     streams.prepare(trial.stream)
     with progress(f"profiling {trial.workload} on fast memory") as update:

@@ -205,6 +205,8 @@ def study_request(args: Namespace) -> StudyRequest:
         deadline_seconds=args.deadline or _deadline(args, own),
         **fields,
     )
+    if resized := setting.resized():
+        say(f"tune: {resized}")
     if own is None:
         setting = trials.on_substrate(setting, doing)
     else:

@@ -60,7 +60,7 @@ class Effect:
 
 
 def run(args: Namespace) -> int:
-    for option in ("config", "policy", "placement", "set", "series"):
+    for option in ("config", "policy", "placement", "series"):
         if getattr(args, option):
             raise UserError(f"--sensitivity runs every policy as published: leave out --{option}")
     if args.workload is None:
@@ -78,6 +78,8 @@ def run(args: Namespace) -> int:
         )
         for policy in engine.policies().values()
     ]
+    if resized := all_settings[0].resized():
+        say(f"tune: {resized}")
     machine = all_settings[0].machine
     cases = [case for text in args.sensitivity for case in _asked(text, machine)]
     if not args.sensitivity:

@@ -25,10 +25,10 @@ from tuner.emulate import trials
 from tuner.errors import UserError, as_object, brief, unknown
 from tuner.files import write_atomically
 from tuner.objective import OBJECTIVES
-from tuner.run import settings, streams
+from tuner.run import settings
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
-from tuner.scenario import Scenario
+from tuner.scenario import SIZES, Scenario
 from tuner.study import best as best_file
 from tuner.study import replay
 from tuner.study.best import BestConfiguration
@@ -53,7 +53,7 @@ def run(args: Namespace) -> int:
             f"--placement: {policy.name} goes by one only with {unmet}; "
             f"found {unmet.parent}={trial.knobs[unmet.parent]}"
         )
-    streams.prepare(trial.stream)
+    setting.prepare(trial.stream)
     profiles = policy.goes_by_placement(trial.knobs) and trial.placement is None
     doing = "profiling and simulating" if profiles else "simulating"
     if profiles:
@@ -86,13 +86,16 @@ def _trial(args: Namespace, recorded: BestConfiguration | None) -> tuple[Setting
     fields = recorded.scenario.plain() if recorded else {}
     before = fields.pop("workload", ""), fields.pop("policy", Scenario.policy)
     policy = engine.policy(args.policy or before[1])
+    words, args = divided(args)
     setting = settings.resolve(
         args.workload or before[0],
         policy=policy,
         study="sim",
         deadline_seconds=args.deadline,
-        **fields | settings.given(args),
+        **settings.other_size(fields, settings.given(args)),
     )
+    if resized := setting.resized():
+        say(f"tune: {resized}")
     if recorded and (differences := replay.elsewhere(setting, recorded)):
         say(
             "tune: warning: the configuration was tuned elsewhere, for "
@@ -101,12 +104,21 @@ def _trial(args: Namespace, recorded: BestConfiguration | None) -> tuple[Setting
         )
     setting = trials.on_substrate(setting, doing)
     knobs = replay.knobs_of(args.config, recorded) if recorded else {}
-    knobs |= parse_knobs(args.set, policy)
+    knobs |= parse_knobs(words, policy)
     resolved, defaults = engine.resolve(policy.name, knobs), engine.resolve(policy.name, {})
     for name, reason in trials.not_settable(setting, doing).items():
         if resolved[name] != defaults[name]:
             say(f"tune: warning: {name}={resolved[name]} does nothing there: {reason}")
     return setting, setting.trial(0, resolved)
+
+
+def divided(args: Namespace) -> tuple[list[str], Namespace]:
+    """What --set sets: the knobs, and the arguments with the sizes of the workload alone. No knob
+    has the name of a size."""
+    words = [part for word in args.sizes or () for part in word.split(",")]
+    sizes = [word for word in words if word.partition("=")[0] in SIZES]
+    knobs = [word for word in words if word not in sizes]
+    return knobs, Namespace(**vars(args) | {"sizes": sizes or None})
 
 
 def parse_knobs(assignments: Sequence[str], policy: PolicyDecl) -> dict[str, KnobValue]:

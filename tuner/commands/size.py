@@ -44,6 +44,8 @@ def run(args: Namespace) -> int:
     """Exit code 0 when there is an answer, 3 when no size meets the bound, 1 when a run crashed or
     nothing could be judged."""
     planned = _planned(args)
+    if resized := planned.configurations[0].setting.resized():
+        say(f"tune: {resized}")
     with resumable(lambda: compare.ALL_KEPT):
         found = _measured(planned, args)
         cache.prune(engine.results_id())
@@ -71,7 +73,7 @@ def _planned(args: Namespace) -> Plan:
     workload = args.workload
     if recorded is not None:
         workload = workload or recorded.scenario.workload
-        given = _conditions(recorded, args.config, workload) | given
+        given = settings.other_size(_conditions(recorded, args.config, workload), given)
     if workload is None:
         raise UserError("what to run? give --workload, --config, or both")
     names = args.policy or (recorded.scenario.policy if recorded else Scenario.policy)
@@ -114,7 +116,10 @@ def _conditions(recorded: BestConfiguration, file: str, workload: str) -> dict[s
         )
         return {}
     setting = settings.resolve(
-        workload, policy=engine.policy(scenario.policy), input=scenario.input
+        workload,
+        policy=engine.policy(scenario.policy),
+        input=scenario.input,
+        sizes=scenario.sizes,
     )
     return conditions(recorded, setting)
 

@@ -81,7 +81,7 @@ def _tell(
         ("time", f"{figures.seconds / 60:.3g} minutes, as if all memory were fast"),
     ]
     if figures.operations:
-        kind = spec.operation or "operation"
+        kind = spec.operation_of(subject.setting.scenario.input) or "operation"
         lines.append(("operations", f"{si(figures.operations * figures.scale)} ({kind})"))
     lines += [
         (
@@ -89,7 +89,7 @@ def _tell(
             ", ".join(f"{of} of pages: {part:.0%}" for of, part in figures.hottest.items())
             + " of the accesses",
         ),
-        ("objectives", ", ".join(spec.objectives)),
+        ("objectives", ", ".join(spec.objectives_of(subject.setting.scenario.input))),
         ("machine", subject.setting.machine.name),
         (
             "stream",

@@ -29,11 +29,14 @@ from tuner.documents.document import Document
 from tuner.documents.loader import Key
 from tuner.documents.machine import Based, CurvesSpec, MachineSpec, TierSpec, over
 from tuner.documents.reading import is_file, read_text
+from tuner.documents.sizes import Sized, sized
+from tuner.documents.sizes import problems as size_problems
 from tuner.documents.space import SpaceSpec
 from tuner.documents.space import problems as space_problems
 from tuner.documents.workload import InputSpec, WorkloadSpec
 from tuner.errors import UserError, brief, nearest, one_line, unknown
 from tuner.files import shipped
+from tuner.scenario import sizes_of
 
 T = TypeVar("T")
 
@@ -102,13 +105,28 @@ def find(kind: Kind, name: str) -> Path:
     raise unknown(kind.name, name, names(kind))
 
 
-def workload(name: str) -> Entry[WorkloadSpec]:
-    """A workload, checked against the kernel that runs it or the recordings that it names."""
+def workload(name: str, input: str | None = None, sizes: str = "") -> Entry[WorkloadSpec]:
+    """A workload, checked against the kernel that runs it or the recordings that it names. `sizes`:
+    what --set makes of an input (`Scenario.sizes`)."""
     document, entry = _load(Kind.workload, name, WorkloadSpec)
     _raise(document, _check_workload(entry.spec, engine.kernels()))
     if entry.spec.kernel is None:
         entry = replace(entry, spec=_with_recordings(document, entry))
+    if sizes:
+        entry = replace(entry, spec=resized(entry.spec, input, sizes).spec)
     return entry
+
+
+def resized(spec: WorkloadSpec, input: str | None, text: str) -> Sized:
+    """A workload with what --set makes of an input. UserError for a size that it does not have."""
+    input = input or spec.default_input
+    if input not in spec.inputs:
+        raise unknown(f"input of workload {spec.name}", input, spec.inputs)
+    try:
+        wanted = sizes_of(text)
+    except ValueError as error:
+        raise UserError(f"--set: found '{brief(text)}'; {error}") from error
+    return sized(spec, input, wanted, engine.kernels().get(spec.kernel or ""))
 
 
 def place(kind: Kind, name: str, key: Key) -> str:
@@ -323,6 +341,7 @@ def _check_workload(
                 )
             elif wanted := _wrong_type(declared[name], value):
                 yield key, f"found {brief(repr(value))}; must be {wanted}"
+    yield from size_problems(spec, kernel)
 
 
 def _check_recorded(spec: WorkloadSpec) -> Iterator[tuple[Key, str]]:

@@ -18,7 +18,7 @@ from tuner.documents.document import Spec
 from tuner.limits import MOST_THREADS
 from tuner.model import Gib, Model, NonNegative, Scale, content_hash
 from tuner.objective import OBJECTIVES
-from tuner.scenario import WINDOWS
+from tuner.scenario import SIZES, WINDOWS
 from tuner.text import plural
 
 
@@ -119,6 +119,31 @@ class Sampling(Model):
 
 
 BASE_PAGE_BYTES = 4096
+LATENCIES = tuple(name for name in OBJECTIVES if name.startswith("p"))
+"""Objectives that need operations."""
+
+
+class SizesSpec(Model):
+    """What `--set` makes larger and smaller: for each of its names the kernel's parameters that
+    grow in proportion, by their declared unit. The first ones of `items` and of `value_bytes` are
+    themselves that number and that size.
+
+    Memory in use is in proportion to the items, and of an item it is the value and what the input's
+    own figures leave beside it. Where `footprint_gib` lists parameters, a limit of memory is
+    configured: then it is in proportion to the values, too.
+    """
+
+    footprint_gib: list[str] = Field(default_factory=list)
+    items: list[str] = Field(default_factory=list)
+    value_bytes: list[str] = Field(default_factory=list)
+    threads: list[str] = Field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """What can be set."""
+        found = [name for name in SIZES if getattr(self, name)]
+        memory = ["footprint_gib"] if self.items and not self.footprint_gib else []
+        return memory + found
 
 
 class InputSpec(Model):
@@ -127,6 +152,8 @@ class InputSpec(Model):
     `huge_scale` is R of its runs with 2 MiB pages, of which a fast tier must hold 256 too; without
     it their R is that of all runs. `coarse` says that a run may do with fewer simulated fast
     pages: it shows that things work, and its figures mean little (smoke inputs).
+
+    `sizes` and `operation`, if there are any, replace those of the workload.
 
     `trace` is the recording's file, relative to the YAML file's folder (the catalog makes it
     absolute). `content` is the recording's identity: the catalog reads it from the file, and
@@ -139,7 +166,9 @@ class InputSpec(Model):
     coarse: bool = False
     footprint_gib: Gib | None = None
     window: WindowName | None = None
+    operation: str | None = None
     parameters: dict[str, ParameterValue] = Field(default_factory=dict)
+    sizes: SizesSpec | None = None
     trace: str | None = None
     content: str | None = None
     sampling: Sampling | None = None
@@ -156,7 +185,8 @@ class WorkloadSpec(Spec):
 
     A workload has a `kernel` that makes its streams, or none, and each input names a recording.
     `scale` is R of the simulated miniature: one simulated page stands for R real ones.
-    `operation` is the kind of operation whose latency counts; None where there is none. `window` is
+    `operation` is the kind of operation whose latency counts; None where there is none. Where there
+    is one, all latencies are objectives, beside those that `objectives` lists. `window` is
     the part of a run that is scored, as the publications score it.
     """
 
@@ -171,6 +201,7 @@ class WorkloadSpec(Spec):
     default_input: str
     smoke_input: str
     window: WindowName = "all"
+    sizes: SizesSpec | None = None
     inputs: Annotated[dict[str, InputSpec], Field(min_length=1)]
 
     def footprint_of(self, input: str) -> float:
@@ -183,16 +214,28 @@ class WorkloadSpec(Spec):
         huge = spec.huge_scale if page_bytes > BASE_PAGE_BYTES else None
         return huge or spec.scale or self.scale
 
+    def sizes_of(self, input: str) -> SizesSpec | None:
+        return self.inputs[input].sizes or self.sizes
+
+    def operation_of(self, input: str) -> str | None:
+        return self.inputs[input].operation or self.operation
+
+    def objectives_of(self, input: str) -> list[str]:
+        """All that a run of it can be scored by."""
+        latencies = LATENCIES if self.operation_of(input) else ()
+        return list(dict.fromkeys((self.objective, *self.objectives, *latencies)))
+
     def window_of(self, input: str) -> str:
         return self.inputs[input].window or self.window
 
     def fingerprint(self) -> str:
-        """Of a recording only the content counts, not its place or what is said about it."""
-        content = self.model_dump(exclude={"summary", "sources", "notes"})
+        """Of a recording only the content counts, not its place or what is said about it; and of
+        sizes only the parameters that they have given."""
+        content = self.model_dump(exclude={"summary", "sources", "notes", "sizes"})
         for input in content["inputs"].values():
-            del input["trace"], input["sampling"]
+            del input["trace"], input["sampling"], input["sizes"]
             del input["coarse"]  # whether a run is refused, not what comes out
-            for name in ("content", "huge_scale"):
+            for name in ("content", "huge_scale", "operation"):
                 if input[name] is None:
                     del input[name]
         return content_hash(content)

@@ -57,7 +57,7 @@ class Workers:
         """Makes the stream, unless there is none to be made. UserError if that fails."""
         made = self._runner is None and isolation.simulates(self._request.isolation)
         if made and (self._pool is None or not streams.is_ready(stream)):
-            streams.prepare(stream)
+            self._request.prepare(stream)
 
     def pool(self, stream: Stream) -> Pool:
         """The pool, once there is a stream for it to run on.

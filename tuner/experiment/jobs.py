@@ -123,7 +123,9 @@ def objective_of(setting: Setting, result: TrialResult) -> float:
     """The setting's objective of a result, whatever the trial's was. ValueError if the result does
     not have it."""
     parts = {**result.metrics, "latency": result.latency}
-    return OBJECTIVES[setting.scenario.objective].value(parts, setting.workload.operation)
+    return OBJECTIVES[setting.scenario.objective].value(
+        parts, setting.workload.operation_of(setting.scenario.input)
+    )
 
 
 # --- Doing it -------------------------------------------------------------------------------------

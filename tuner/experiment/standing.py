@@ -194,7 +194,7 @@ def plan(
     knobs = replay.knobs_of(str(path), recorded)
     name = workload or scenario.workload
     then = _study(path.parent, recorded)
-    fields = _fields(recorded, name, given.get("input"), then) | dict(given)
+    fields = settings.other_size(_fields(recorded, name, given.get("input"), then), given)
     setting = settings.resolve(
         name, policy=policy, study="standing", deadline_seconds=deadline, **fields
     )
@@ -240,7 +240,9 @@ def _fields(
     before = recorded.scenario
     fields = before.plain()
     del fields["workload"], fields["policy"]
-    spec = catalog.workload(name).spec
+    if name != before.workload or input not in (None, before.input):
+        fields["sizes"] = ""  # of another workload
+    spec = catalog.workload(name, before.input, fields["sizes"]).spec
     same = spec.fingerprint() == recorded.provenance.fingerprints.workload
     if same and input in (None, before.input):
         return fields
@@ -253,7 +255,7 @@ def _fields(
             del fields[field_name]
     if before.input in spec.inputs and input is None:
         fields["input"] = before.input
-    if before.objective in (spec.objective, *spec.objectives):
+    if before.objective in spec.objectives_of(fields.get("input", input) or spec.default_input):
         fields["objective"] = before.objective
     if spec.kernel is None:  # a recording has neither
         fields |= {"scale": None, "stream_seed": Scenario.stream_seed}

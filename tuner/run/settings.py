@@ -5,24 +5,39 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
 from tuner import engine
-from tuner.declarations import KnobValue, PolicyDecl
+from tuner.declarations import KnobValue, ParameterValue, PolicyDecl
 from tuner.documents import catalog, placement
 from tuner.documents.machine import MachineSpec
 from tuner.documents.placement import PlacementSpec
-from tuner.documents.workload import Sampling, WorkloadSpec
-from tuner.errors import LONGEST_NAME, UserError, brief, unknown
+from tuner.documents.workload import LATENCIES, Sampling, WorkloadSpec
+from tuner.errors import LONGEST_NAME, UserError, WrongParameter, brief, unknown
 from tuner.model import NAME, Model, Name, Positive
+from tuner.run import streams
 from tuner.run.trial import RecordedStream, Stream, StreamRequest, Trial
-from tuner.scenario import Scenario, defaults, flag, options, substrate_defaults
+from tuner.scenario import (
+    SIZES,
+    Scenario,
+    defaults,
+    flag,
+    options,
+    size_text,
+    sizes_of,
+    substrate_defaults,
+)
+from tuner.terminal import say
+from tuner.text import short
 
 _SCENARIO = TypeAdapter(Scenario)
+GIB = 1 << 30
+CLOSE = 0.05
+"""By how much a resized workload may differ from what was asked for without a word."""
 
 
 class Setting(Model):
@@ -86,6 +101,59 @@ class Setting(Model):
             maker=self.stream_maker,
         )
 
+    def prepare(self, stream: Stream) -> None:
+        """Makes the stream. UserError if that fails, or if it has nothing that the objective could
+        be measured by. Of a resized workload, says if it is not as large as it was meant to be."""
+        path = streams.prepare(stream)
+        self._check_operation(path)
+        if self.scenario.sizes:
+            self._tell_memory(path)
+
+    def _check_operation(self, path: Path) -> None:
+        objective, input = self.scenario.objective, self.scenario.input
+        operation = self.workload.operation_of(input)
+        if objective not in LATENCIES:
+            return
+        kinds = engine.stream_info(path)["op_kinds"]
+        if operation not in kinds:
+            own = self.workload.inputs[input].operation is not None
+            raise WrongParameter(
+                f"operation: found '{brief(str(operation))}'; {objective} needs one that input "
+                f"{input} has: {' or '.join(kinds) or 'it has none'}",
+                ("inputs", input, "operation") if own else ("operation",),
+            )
+
+    def _tell_memory(self, path: Path) -> None:
+        scenario = self.scenario
+        pages = engine.characteristics(path)["peak_pages"] * scenario.scale
+        wanted = self.workload.footprint_of(scenario.input)
+        found = pages * scenario.page_bytes / GIB
+        if abs(found / wanted - 1) > CLOSE:
+            say(
+                f"tune: note: {self.workload.name} ({scenario.input}) with {scenario.sizes}: "
+                f"memory in use is {short(found)} GiB, and not {short(wanted)}; ratios are shares "
+                "of what is in use"
+            )
+
+    def resized(self) -> str | None:
+        """What --set has made of the workload, in a sentence; None without it."""
+        scenario, changed = self.scenario, self.workload
+        if not scenario.sizes:
+            return None
+        before = catalog.workload(scenario.workload).spec
+        found = catalog.resized(before, scenario.input, scenario.sizes)
+        then, now = (spec.footprint_of(scenario.input) for spec in (before, changed))
+        told = [f"memory {_from_to(then, now)} GiB"] if then != now else []
+        if before.threads != changed.threads:
+            told.append(f"threads {_from_to(before.threads, changed.threads)}")
+        told += [f"{name} {_from_to(was, value)}" for name, was, value in found.changes]
+        scales = [spec.scale_of(scenario.input, scenario.page_bytes) for spec in (before, changed)]
+        told.append(
+            f"a simulated page stands for {short(scenario.scale)} real ones"
+            + (f" ({short(scales[0])} before)" if scenario.scale != scales[0] else ", as before")
+        )
+        return f"{changed.name} ({scenario.input}) with {scenario.sizes}: {', '.join(told)}"
+
     def trial(self, number: int, knobs: Mapping[str, KnobValue]) -> Trial:
         """A trial in this setting; `knobs` may leave out those that keep their default."""
         own = {knob.name: knob.default for knob in self.policy.knobs}
@@ -97,7 +165,7 @@ class Setting(Model):
             stream=self.stream(),
             machine=self.machine,
             placement=self.placement,
-            operation=self.workload.operation,
+            operation=self.workload.operation_of(self.scenario.input),
             coarse=self.workload.inputs[self.scenario.input].coarse,
             deadline_seconds=self.deadline_seconds,
             engine_build=self.engine_build,
@@ -119,13 +187,48 @@ class Setting(Model):
         return self.model_copy(update={"scenario": scenario, "policy": policy, "placement": placed})
 
 
+def _from_to(then: ParameterValue, now: ParameterValue) -> str:
+    """16 -> 200; of a list its last, which is the largest."""
+    values = [each[-1] if isinstance(each, list) else each for each in (then, now)]
+    most = "up to " if isinstance(now, list) else ""
+    return f"{most}{short(values[0])} -> {short(values[1])}"
+
+
+def other_size(fields: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a recorded scenario, and over them what is given. Of a workload of another size
+    the recorded scale and threads are not those of that size, and are left to its defaults."""
+    if given.get("sizes", fields.get("sizes")) == fields.get("sizes"):
+        return {**fields, **given}
+    follows = {"scale"} | ({"threads"} & sizes_of(given["sizes"]).keys())
+    return {name: value for name, value in fields.items() if name not in follows} | dict(given)
+
+
 def given(args: Namespace) -> dict[str, Any]:
-    """The scenario's fields that the command line sets, without workload and policy."""
-    return {
+    """The scenario's fields that the command line sets, without workload and policy. UserError for
+    a --set of something else than a size."""
+    found = {
         name: value
         for name in options()
         if name not in ("workload", "policy") and (value := getattr(args, name, None)) is not None
     }
+    if words := found.pop("sizes", None):
+        found["sizes"] = _sizes(words)
+    return found
+
+
+def _sizes(words: Sequence[str]) -> str:
+    """What --set says, given once or several times, as `Scenario.sizes` has it."""
+    for word in words:
+        name = word.partition("=")[0]
+        if any(policy.knob(name) for policy in engine.policies().values()):
+            raise UserError(
+                f"--set {brief(name)}: is a knob, and not the size of a workload; must be of "
+                f"{', '.join(SIZES)} here. `tune run` searches knobs; a space's file pins them"
+            )
+    try:
+        return size_text(sizes_of(",".join(words)))
+    except ValueError as error:
+        raise UserError(f"--set {brief(','.join(words))}: {error}") from error
 
 
 def resolve(
@@ -145,6 +248,9 @@ def resolve(
     input = given.get("input") or substrate_defaults(on).get("input") or workload.default_input
     if input not in workload.inputs:
         raise unknown(f"input of workload {workload.name}", input, workload.inputs)
+    if sizes := given.get("sizes"):
+        workload = catalog.resized(workload, input, sizes).spec
+        _check_threads(sizes, given.get("threads"))
     values = defaults(workload, policy, input, given.get("page_bytes"), on) | {
         name: value for name, value in given.items() if value is not None
     }
@@ -172,6 +278,13 @@ def resolve(
     return setting.model_copy(update={"study": checked_name(study or setting.study_name)})
 
 
+def _check_threads(sizes: str, threads: float | None) -> None:
+    """They may be said twice, but not differently."""
+    wanted = sizes_of(sizes).get("threads")
+    if wanted is not None and threads not in (None, wanted):
+        raise UserError(f"--set threads: found {wanted:g}, and --threads {threads:g}; give one")
+
+
 def _checked(values: Mapping[str, Any], workload: WorkloadSpec) -> Scenario:
     """The scenario. UserError if a field has a value that it may not have with this workload."""
     try:
@@ -182,10 +295,9 @@ def _checked(values: Mapping[str, Any], workload: WorkloadSpec) -> Scenario:
         shown = f"{found:g}" if isinstance(found, float) else brief(repr(found))
         message = detail["msg"].removeprefix("Value error, ")
         raise UserError(f"{flag(str(detail['loc'][0]))}: found {shown}; {message}") from error
-    if scenario.objective not in (workload.objective, *workload.objectives):
-        raise unknown(
-            f"objective of workload {workload.name}", scenario.objective, workload.objectives
-        )
+    able = workload.objectives_of(scenario.input)
+    if scenario.objective not in able:
+        raise unknown(f"objective of workload {workload.name}", scenario.objective, able)
     if workload.kernel is None:
         _check_recorded(scenario, workload)
         _check_whole(scenario, workload)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -187,17 +188,19 @@ def _of_0_1(data: dict[str, Any]) -> dict[str, Any]:
 def changes_since(best: BestConfiguration) -> list[str]:
     """What has changed since the configuration was found, so that its result may differ now."""
     changed = []
+    scenario = best.scenario
+    sized = (scenario.workload, scenario.input, scenario.sizes)
     then, now = best.provenance.engine_build, engine.results_id()
     if then != now:
         changed.append(f"found with {engine.show(then)}; this engine has {engine.show(now)}")
     changed += _maker_changed(best)
     for kind, name, load in (
-        ("workload", best.scenario.workload, catalog.workload),
-        ("machine", best.scenario.machine, catalog.machine),
+        ("workload", scenario.workload, partial(catalog.workload, *sized)),
+        ("machine", scenario.machine, partial(catalog.machine, scenario.machine)),
     ):
         then = getattr(best.provenance.fingerprints, kind)
         try:
-            now = load(name).spec.fingerprint()
+            now = load().spec.fingerprint()
         except UserError as error:
             changed.append(f"its {kind} cannot be loaded: {error}")
             continue
