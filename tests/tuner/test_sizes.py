@@ -63,7 +63,7 @@ def parameters(found: Setting) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("workload", SERVERS)
-@pytest.mark.parametrize("sizes", ["footprint_gib=400", "footprint_gib=12", "items=120000000"])
+@pytest.mark.parametrize("sizes", ["footprint_gib=400", "footprint_gib=30", "items=120000000"])
 def test_the_miniature_is_as_large_as_was_asked_for(workload: str, sizes: str) -> None:
     """Measured on the stream, beside what the input itself has."""
     input = catalog.workload(workload).spec.smoke_input

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tuner import engine
-from tuner.apply import daemon, damo, linux, sources
+from tuner.apply import ansible, daemon, damo, kubernetes, linux, sources
 from tuner.apply.product import Product
 from tuner.apply.server import Server, plan
 from tuner.declarations import KnobValue
@@ -23,7 +23,11 @@ TARGETS = {
     "hmsdk": "DAMON, by the damo of HMSDK",
     "hemem": "HeMem's own code",
     "hybridtier": "HybridTier's own code",
+    "kubernetes": "tierd on the nodes of a Kubernetes cluster",
+    "ansible": "a role of Ansible",
 }
+WITHOUT_SCRIPT = ("kubernetes", "ansible")
+"""Targets whose files are no script."""
 
 
 def fitting(policy: str, knobs: dict[str, KnobValue]) -> list[str]:
@@ -39,6 +43,10 @@ def fitting(policy: str, knobs: dict[str, KnobValue]) -> list[str]:
         found.append("tierd")
     if policy in sources.CODES:
         found.append(policy)
+    if "tierd" in found:
+        found.append("kubernetes")
+    if found and found[0] in ansible.STATE:
+        found.append("ansible")
     return found
 
 
@@ -60,20 +68,34 @@ def product(
     path: Path,
     nodes: tuple[Sequence[int], Sequence[int]] | None,
     action: str,
+    pods: str | None = None,
 ) -> Product:
-    """Of a best.yaml. `nodes` of the fast and the slow tier, if they are given. UserError for a
-    policy that does not run there, with the targets where it does."""
+    """Of a best.yaml. `nodes` of the fast and the slow tier, if they are given; `pods` are labels,
+    for Kubernetes. UserError for a policy that does not run there, with the targets where it
+    does."""
     policy, knobs = found.scenario.policy, engine.resolve(found.scenario.policy, found.knobs)
     fits = fitting(policy, knobs)
     if target not in fits:
         raise UserError(_refusal(target, policy, knobs, fits))
     server = Server(*nodes) if nodes else Server()
+    if (pods is None) is (target == "kubernetes"):
+        raise UserError(
+            "--for kubernetes: which pods? --pods app=NAME, their labels"
+            if pods is None
+            else f"--pods: belongs to --for kubernetes, and not to {target}; leave it out"
+        )
+    runs = fits[0] if target == "ansible" else target
     if nodes and (
-        target not in ("linux", "damo", "hmsdk") or not plan(policy, knobs, server).watches
+        runs not in ("linux", "damo", "hmsdk") or not plan(policy, knobs, server).watches
     ):
-        whose = "the kernel's own memory tiers" if target == "linux" else "the nodes of the server"
+        whose = "the kernel's own memory tiers" if runs == "linux" else "the nodes of the server"
         raise UserError(f"--fast and --slow: {policy} for {target} goes by {whose}")
     about = _about(target, found)
+    if target == "ansible":
+        return ansible.product(product(runs, found, path, nodes, "apply"), about)
+    if target == "kubernetes":
+        assert pods is not None
+        return kubernetes.product(policy, knobs, path, about, pods)
     if target == "linux":
         return linux.product(policy, knobs, server, about, action)
     if target == "tierd":

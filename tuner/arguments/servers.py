@@ -169,9 +169,13 @@ def apply(parser: argparse.ArgumentParser) -> None:
         "--for",
         required=True,
         dest="target",
-        choices=("linux", "tierd", "damo", "hmsdk", "hemem", "hybridtier"),
-        help="what runs it: Linux itself, tierd as a service, DAMON by damo or by HMSDK's, or the "
-        "public code of HeMem or HybridTier",
+        choices=(
+            *("linux", "tierd", "damo", "hmsdk", "hemem", "hybridtier", "kubernetes"),
+            "ansible",
+        ),
+        help="what runs it: Linux itself, tierd as a service, DAMON by damo or by HMSDK's, the "
+        "public code of HeMem or HybridTier, tierd as a DaemonSet of Kubernetes, or Linux or tierd "
+        "by a role of Ansible",
     )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--dry-run", action="store_true", help="print, and write no file")
@@ -189,6 +193,11 @@ def apply(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--slow", type=nodes, metavar="NODES", help="those of the slow tier (default: 1)"
+    )
+    parser.add_argument(
+        "--pods",
+        metavar="LABELS",
+        help="kubernetes: of the pods whose pages move, such as app=redis",
     )
     parser.add_argument(
         "--output", "-o", metavar="DIR", help="folder of the files (default: apply-TARGET)"

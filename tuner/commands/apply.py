@@ -29,7 +29,13 @@ def run(args: Namespace) -> int:
     path = best_file.path_of(args.study, Path(args.out))
     found = best_file.read(path)
     action = "undo" if args.undo else "apply"
-    product = targets.product(args.target, found, path, _nodes(args), action)
+    if args.target in targets.WITHOUT_SCRIPT and (args.undo or args.script):
+        option = "--undo" if args.undo else "--script"
+        raise UserError(
+            f"{option}: --for {args.target} has no script; leave it out: files are written, and "
+            "how to undo it is printed"
+        )
+    product = targets.product(args.target, found, path, _nodes(args), action, args.pods)
     policy = engine.policy(product.policy)
     _remark(found)
     if args.script or args.undo:

@@ -145,6 +145,13 @@ class Dumper(yaml.SafeDumper):
         return True
 
 
+class Block(str):
+    """Text that is written as lines below its key, where YAML can have that."""
+
+
+Dumper.add_representer(
+    Block, lambda dumper, text: dumper.represent_scalar(TAG + "str", str(text), style="|")
+)
 for _name, (_pattern, _first) in _SCALARS.items():
     Dumper.add_implicit_resolver(TAG + _name, re.compile(rf"^(?:{_pattern})$"), list(_first))
     Loader.add_implicit_resolver(TAG + _name, re.compile(rf"^(?:{_pattern})$"), list(_first))
