@@ -36,7 +36,7 @@ OWN = ("autonuma", "nbt", "tpp", "damon-goal", "hmsdk")
 """Policies of Linux itself."""
 WATCHED = ("damon-goal", "hmsdk")
 EVERYWHERE = [(policy, "linux") for policy in OWN] + [
-    *(("damon-goal", "damo"), ("hmsdk", "damo"), ("hmsdk", "hmsdk")),
+    *(("damon-goal", "damo"), ("hmsdk", "damo"), ("hmsdk", "hmsdk"), ("hmsdk", "memtierd")),
     *(("freqtier", "tierd"), ("memtis", "tierd"), ("unified", "tierd")),
     *(("hemem", "tierd"), ("hemem", "hemem")),
     *(("hybridtier", "tierd"), ("hybridtier", "hybridtier")),
@@ -558,11 +558,11 @@ def test_the_script_that_undoes_is_the_same_but_for_that(run: Any, tmp_path: Pat
 @pytest.mark.parametrize(
     ("policy", "target", "says"),
     [
-        ("nbt", "tierd", "policy nbt does not run there; it fits linux"),
+        ("nbt", "tierd", "policy nbt does not run there; it fits linux, ansible"),
         ("nbt", "damo", "it fits linux"),
-        ("damon-goal", "hmsdk", "it fits linux, damo"),
-        ("hmsdk", "hemem", "it fits linux, damo, hmsdk"),
-        ("hybridtier", "linux", "it fits tierd, hybridtier"),
+        ("damon-goal", "hmsdk", "it fits linux, damo, ansible"),
+        ("hmsdk", "hemem", "it fits linux, damo, hmsdk, memtierd, ansible"),
+        ("hybridtier", "linux", "it fits tierd, hybridtier, kubernetes, ansible"),
         ("nomad", "linux", "no other target fits: it needs hint faults"),
         ("nomad", "tierd", "it takes a kernel with its patches"),
         ("arms", "tierd", "it needs tier counters"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -39,7 +40,7 @@ def empty_folder(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return tmp_path
 
 
-def setting(workload: str, sizes: str = "", input: str | None = None, **given: object) -> Setting:
+def setting(workload: str, sizes: str = "", input: str | None = None, **given: Any) -> Setting:
     return settings.resolve(
         workload, policy=engine.policy("first-touch"), input=input, sizes=sizes or None, **given
     )
@@ -49,7 +50,7 @@ def pages(spec: WorkloadSpec, input: str) -> float:
     return spec.footprint_of(input) * GIB / BASE_PAGE_BYTES / spec.scale_of(input)
 
 
-def refusal(workload: str, sizes: str, input: str | None = None, **given: object) -> str:
+def refusal(workload: str, sizes: str, input: str | None = None, **given: Any) -> str:
     with pytest.raises(UserError) as caught:
         setting(workload, sizes, input, **given)
     return str(caught.value)

@@ -29,11 +29,6 @@ need_service() {
   esac
 }
 
-need_tierd() {
-  [ -x "$root/usr/local/bin/tierd" ] || fail "/usr/local/bin/tierd is not there: copy it from the \\
-machine that made this script; it needs no libraries"
-}
-
 # FILE, with its content on standard input. What somebody else has put there stays.
 place() {
   mkdir -p "$(dirname "$root$1")"
@@ -62,6 +57,12 @@ remove_files() {
   rm "$files"
 }
 """
+NEED_TIERD = """\
+need_tierd() {
+  [ -x "$root/usr/local/bin/tierd" ] || fail "/usr/local/bin/tierd is not there: copy it from the \\
+machine that made this script; it needs no libraries"
+}
+"""
 CHECK = (
     "need_root",
     "need_service",
@@ -69,18 +70,22 @@ CHECK = (
     '[ -n "$root" ] || /usr/local/bin/tierd probe ||',
     '  say "tierd needs one source of samples, and may do without the rest of what is missing"',
 )
-UNDO = (
-    "need_root",
-    "need_service",
-    'if [ -z "$root" ]; then',
-    '  systemctl disable --now "tierd@$service" || say "tierd@$service was not enabled"',
-    "fi",
-    "remove_files",
-    "restore",
-    '[ -n "$root" ] || systemctl daemon-reload',
-)
 STATUS = ('"$root/usr/local/bin/tierd" status',)
 END_OF_FILE = "END_OF_FILE"
+
+
+def undo(daemon: str) -> list[str]:
+    """The lines that end a daemon's service, and take away what was placed for it."""
+    return [
+        "need_root",
+        "need_service",
+        'if [ -z "$root" ]; then',
+        f'  systemctl disable --now "{daemon}@$service" || say "{daemon}@$service was not enabled"',
+        "fi",
+        "remove_files",
+        "restore",
+        '[ -n "$root" ] || systemctl daemon-reload',
+    ]
 
 
 def unit() -> str:
@@ -131,10 +136,11 @@ def product(
     parts = [
         shell.SETTINGS,
         PARTS,
-        _document("config_file", config),
-        _document("unit_file", unit()),
+        NEED_TIERD,
+        document("config_file", config),
+        document("unit_file", unit()),
         function("check", CHECK),
-        function("undo", UNDO),
+        function("undo", undo("tierd")),
         function("status", STATUS),
         function("apply", apply),
     ]
@@ -175,7 +181,8 @@ def product(
     )
 
 
-def _document(name: str, text: str) -> str:
+def document(name: str, text: str) -> str:
+    """A function that prints the text."""
     if END_OF_FILE in text.splitlines():
         raise UserError(f"best.yaml: found a line {END_OF_FILE}, which ends it in a shell script")
     return f"{name}() {{\n  cat << '{END_OF_FILE}'\n{text}{END_OF_FILE}\n}}\n"

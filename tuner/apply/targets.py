@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tuner import engine
-from tuner.apply import ansible, daemon, damo, kubernetes, linux, sources
+from tuner.apply import ansible, daemon, damo, kubernetes, linux, memtierd, sources
 from tuner.apply.product import Product
 from tuner.apply.server import Server, plan
 from tuner.declarations import KnobValue
@@ -23,9 +23,12 @@ TARGETS = {
     "hmsdk": "DAMON, by the damo of HMSDK",
     "hemem": "HeMem's own code",
     "hybridtier": "HybridTier's own code",
+    "memtierd": "memtierd's policy age as a service",
     "kubernetes": "tierd on the nodes of a Kubernetes cluster",
     "ansible": "a role of Ansible",
 }
+BY_NODES = ("linux", "damo", "hmsdk", "memtierd")
+"""Targets that may be told the server's nodes."""
 WITHOUT_SCRIPT = ("kubernetes", "ansible")
 """Targets whose files are no script."""
 
@@ -38,7 +41,7 @@ def fitting(policy: str, knobs: dict[str, KnobValue]) -> list[str]:
         if plan(policy, knobs, Server()).watches:
             found.append("damo")
         if policy == "hmsdk":
-            found.append("hmsdk")
+            found += ["hmsdk", "memtierd"]
     elif daemon.fits(policy, knobs) is None:
         found.append("tierd")
     if policy in sources.CODES:
@@ -86,7 +89,8 @@ def product(
         )
     runs = fits[0] if target == "ansible" else target
     if nodes and (
-        runs not in ("linux", "damo", "hmsdk") or not plan(policy, knobs, server).watches
+        runs not in ("linux", "damo", "hmsdk", "memtierd")
+        or not plan(policy, knobs, server).watches
     ):
         whose = "the kernel's own memory tiers" if runs == "linux" else "the nodes of the server"
         raise UserError(f"--fast and --slow: {policy} for {target} goes by {whose}")
@@ -100,6 +104,8 @@ def product(
         return linux.product(policy, knobs, server, about, action)
     if target == "tierd":
         return daemon.product(policy, knobs, path, about, action)
+    if target == "memtierd":
+        return memtierd.product(knobs, server, about, action)
     if target in ("damo", "hmsdk"):
         return damo.product(target, policy, knobs, server, about, action)
     return sources.product(policy, knobs, found.scenario.page_bytes, about, action)

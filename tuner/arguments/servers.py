@@ -170,12 +170,12 @@ def apply(parser: argparse.ArgumentParser) -> None:
         required=True,
         dest="target",
         choices=(
-            *("linux", "tierd", "damo", "hmsdk", "hemem", "hybridtier", "kubernetes"),
-            "ansible",
+            *("linux", "tierd", "damo", "hmsdk", "hemem", "hybridtier", "memtierd"),
+            *("kubernetes", "ansible"),
         ),
         help="what runs it: Linux itself, tierd as a service, DAMON by damo or by HMSDK's, the "
-        "public code of HeMem or HybridTier, tierd as a DaemonSet of Kubernetes, or Linux or tierd "
-        "by a role of Ansible",
+        "public code of HeMem or HybridTier, memtierd, tierd as a DaemonSet of Kubernetes, or Linux"
+        " or tierd by a role of Ansible",
     )
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--dry-run", action="store_true", help="print, and write no file")
@@ -189,7 +189,7 @@ def apply(parser: argparse.ArgumentParser) -> None:
         "--fast",
         type=nodes,
         metavar="NODES",
-        help="memory nodes of the server's fast tier, for policies of DAMON (default: 0)",
+        help="memory nodes of the server's fast tier, for DAMON and memtierd (default: 0)",
     )
     parser.add_argument(
         "--slow", type=nodes, metavar="NODES", help="those of the slow tier (default: 1)"
