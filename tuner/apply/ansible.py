@@ -24,6 +24,7 @@ STATE = {"tierd": "/var/lib/tiertune", "linux": "/run/tiertune"}
 PLAY = """\
 - name: Memory tiering
   hosts: all
+  gather_facts: false
   become: true
   roles:
     - role: tiertune

@@ -65,7 +65,7 @@ def sized(
     huge = spec.inputs[input].huge_scale
     changes = {
         "parameters": spec.inputs[input].parameters | parameters,
-        "footprint_gib": spec.footprint_of(input) * memory,
+        "footprint_gib": sizes.get("footprint_gib", spec.footprint_of(input) * memory),
         "scale": _scale(spec, input, memory),
         "huge_scale": huge and min(max(1.0, huge * memory), float(MOST_SCALE)),
     }
