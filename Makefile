@@ -84,7 +84,7 @@ test: setup engine-test $(VENV)/.test ## Run all tests
 test-quick: setup $(VENV)/.test ## Run the half without Ray and MLflow, in a few minutes
 	@$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
-PYTHON_FOLDERS := tuner tests cmake .ci docs
+PYTHON_FOLDERS := tuner tests cmake .ci docs docker
 MARKDOWN = git ls-files '*.md'
 
 lint: $(VENV)/.dev ## Check style, types, Markdown, links and spelling
