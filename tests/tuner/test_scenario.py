@@ -32,6 +32,7 @@ BASE = Scenario(
 OTHER: dict[str, Any] = {
     "workload": "runner",
     "input": "small",
+    "sizes": "items=7000",
     "policy": "other",
     "machine": "desk",
     "substrate": "emulated",
@@ -112,7 +113,8 @@ def test_what_has_no_declared_default_has_one_from_the_documents() -> None:
 
 
 def test_the_resume_command_asks_for_the_same_study(fake: FakeNative) -> None:
-    elsewhere = {"placement", "substrate"}  # test_placement.py and test_emulated_trials.py
+    # test_placement.py, test_emulated_trials.py, test_sizes.py
+    elsewhere = {"placement", "substrate", "sizes"}
     words = [
         word
         for name, value in OTHER.items()
