@@ -20,7 +20,6 @@ from pydantic import ValidationError
 from tuner import engine, ranking
 from tuner.arguments import options
 from tuner.commands import isolated
-from tuner.commands.sim import divided
 from tuner.declarations import EstimateDecl
 from tuner.documents.machine import MachineSpec
 from tuner.emulate.trials import runner_in
@@ -64,11 +63,6 @@ def run(args: Namespace) -> int:
     for option in ("config", "policy", "placement", "series"):
         if getattr(args, option):
             raise UserError(f"--sensitivity runs every policy as published: leave out --{option}")
-    knobs, args = divided(args)
-    if knobs:
-        raise UserError(
-            f"--sensitivity runs every policy as published: leave out --set {brief(knobs[0])}"
-        )
     if args.workload is None:
         raise UserError("what to run? give --workload")
     if args.substrate == EMULATED:

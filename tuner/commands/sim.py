@@ -40,6 +40,11 @@ def run(args: Namespace) -> int:
     if args.sensitivity is not None:
         from tuner.commands import sensitivity
 
+        knobs, args = divided(args)
+        if knobs:
+            raise UserError(
+                f"--sensitivity runs every policy as published: leave out --set {brief(knobs[0])}"
+            )
         return sensitivity.run(args)
     recorded = best_file.read(Path(args.config)) if args.config else None
     setting, trial = _trial(args, recorded)
