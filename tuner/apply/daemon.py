@@ -20,7 +20,6 @@ UNIT = "tierd@.service"
 SYSCTL = "/etc/sysctl.d/60-tiertune.conf"
 PARTS = """\
 service=${2:-}
-option=${3:-}
 files=$saved.files
 
 need_service() {
@@ -58,6 +57,8 @@ remove_files() {
 }
 """
 NEED_TIERD = """\
+option=${3:-}
+
 need_tierd() {
   [ -x "$root/usr/local/bin/tierd" ] || fail "/usr/local/bin/tierd is not there: copy it from the \\
 machine that made this script; it needs no libraries"
