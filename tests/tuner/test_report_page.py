@@ -385,5 +385,7 @@ def test_a_report_is_made_again_from_the_log_alone(tmp_path: Path, run: Any) -> 
     assert names == 'contender,"throughput, ops/s",over the default'
     assert {"all-fast", "best", "default"} <= {row.partition(",")[0] for row in rows}
     assert live.ended(log.load(folder))
+    (folder / live.PAGE).write_text("running")
     told = run("report", str(folder), "--watch", "--json")  # there is nothing to wait for
+    assert 'content="0; url=report.html"' in (folder / live.PAGE).read_text()
     assert told.json == {"page": str(folder / page.PAGE), "ended": True}

@@ -102,6 +102,8 @@ def _watched(folder: Path) -> Path:
         # A few times as long as a page takes: most of the machine is the study's.
         time.sleep(max(live.SECONDS, 4 * (time.monotonic() - began)))
         data = log.load(folder)
+    if (folder / live.PAGE).exists():
+        live.end(folder)
     return folder / page.PAGE
 
 

@@ -42,6 +42,14 @@ def provisional(study: StudyData) -> Conclusion:
     return Conclusion(verdict, None, importance(study, request.importance))
 
 
+MOVED = f'<!doctype html><meta http-equiv="refresh" content="0; url={page.PAGE}">\n'
+
+
+def end(directory: Path) -> None:
+    """Leads whoever looks at the page to the report. UserError if it cannot be written."""
+    write_files({directory / PAGE: MOVED})
+
+
 def ended(study: StudyData) -> bool:
     """Whether its report is there and of all that the log has."""
     report, log = study.directory / page.PAGE, study.directory / EVENTS
