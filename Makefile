@@ -28,12 +28,12 @@ OR_EXPLAIN = || { cmake/pip_failed.sh $(PIP_LOG); exit 1; }
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # one pip at a time; the compiler runs in JOBS processes as it is
 .PHONY: help setup run test test-quick engine-test lint tidy format docs hooks sanitize fuzz-build fuzz \
-	torture bench smoke wheel tierd image cluster cluster-down test-docker test-cluster test-live test-emulated lock clean preflight
+	torture bench bench-tuner smoke wheel tierd image cluster cluster-down test-docker test-cluster test-live test-emulated lock clean preflight
 
 help: ## Show this list
 	@echo "make run tunes the cachelib workload, make test runs the tests; both install what they need."
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
-	@echo "run, test, test-quick, test-docker, test-cluster, test-live, test-emulated, sanitize, torture, smoke, bench and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
+	@echo "run, test, test-quick, test-docker, test-cluster, test-live, test-emulated, sanitize, torture, smoke, bench, bench-tuner and tidy pass ARGS=... on; PYTHON, CXX and JOBS choose tools."
 
 preflight:
 	@cmake/preflight.sh "$(PYTHON)" "$(CXX)"
@@ -141,6 +141,9 @@ bench: setup ## Measure all speed figures, beside a native build; writes results
 	  cmake --preset $$build --log-level=WARNING && cmake --build --preset $$build || exit 1; done
 	@$(BIN)/python tests/bench/run.py --build build/bench --native build/bench-native \
 	  --out results/bench.json $(ARGS)
+
+bench-tuner: setup ## Compare ways to choose what holds near the search's conditions; adds to results/tuner.json
+	@$(BIN)/python tests/bench/robust.py --out results/tuner.json $(ARGS)
 
 wheel: $(VENV)/.pip ## Build dist/*.whl, which runs without compiler and checkout
 	@$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .

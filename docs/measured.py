@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from sources import ROOT, better, results
+from sources import ROOT, better, percent, results
 
 from tuner.pages import Table
 from tuner.text import change as gain
@@ -220,6 +220,52 @@ def throughput() -> dict[str, Any]:
     ]
     head = ("workers are", "workers", "trials a second", "simulation", "and beside it")
     return {**found, "table": (head, rows)}
+
+
+RULES = {
+    "seed": "the best on the seed (`--robust none`)",
+    "near": "of the best 4 within 2 % the best at three sizes, on a fresh seed (the default)",
+    "near-2": "the same of 2",
+    "lean": "the same of 4, on the seed of the search",
+    "near-11": "the same of 11 within 5 %",
+    "pool": "of 11 within 5 %, as unlike as can be",
+    "pool-7": "of 7 such",
+    "pool-close": "of 11 within 2 %, as unlike as can be",
+    "halved": "of 14 within 5 %, of which 3 run on a fresh seed",
+    "race": "of trials that ran at all sizes during the search, since they came near the best",
+    "mean": "the best of a search whose trials all run at three sizes",
+}
+RULE_SETS = ("development", "held-out")
+
+
+def robust() -> dict[str, Any]:
+    """The comparison of rules, and what each costs and keeps."""
+    found = results("tuner.json")["robust"]
+    rows = []
+    for name in RULE_SETS:
+        for rule, row in found.get(name, {"rules": {}})["rules"].items():
+            ahead = row["over_near"]
+            rows.append(
+                [
+                    name,
+                    RULES[rule],
+                    *(f"{100 * value:+.1f}" for value in row["gain"].values()),
+                    f"{100 * row['mean_gain']:+.2f}",
+                    f"{ahead['better']}–{ahead['worse']}" if rule != "near" else "",
+                    *(
+                        percent(row[part]) if row[part] is not None else "–"
+                        for part in ("lost_little", "kept_enough", "attained_enough", "harmful")
+                    ),
+                ]
+            )
+    head = ["cases", "chosen is", "1:8", "1:16", "1:4", "other streams", "mean"]
+    head += ["better–worse", "lost at most 2 % at 1:8", "kept 85 %", "of the most", "harm"]
+    return {
+        "table": (head, rows),
+        "studies": {name: found[name]["studies"] for name in RULE_SETS if name in found},
+        "runs": {found[name]["runs"] for name in RULE_SETS if name in found},
+        "tests": {found[name]["tests"] for name in RULE_SETS if name in found},
+    }
 
 
 def recorded_studies() -> Table:

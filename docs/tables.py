@@ -50,6 +50,7 @@ PARTS: dict[str, Callable[[], Table | dict[str, Any]]] = {
     "benchmarks": measured.benchmarks,
     "parallelism": measured.parallelism,
     "throughput": measured.throughput,
+    "robust": measured.robust,
     "recorded-studies": measured.recorded_studies,
     "recorded-curves": measured.recorded_curves,
     "service": listings.service,

@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""What a study's best configuration keeps of its gain beside the conditions of its search.
+"""Compares ways to find a configuration that holds beside the conditions of its search.
 
-    python tests/bench/robust.py [--out results/tuner.json] [--cases W:P,...] [--seeds 0,1]
+    make bench-tuner [ARGS="--set development|held-out --rules seed,near --seeds 0,1 --runs 80"]
 
-Each case is a study of a policy on a workload's default input at 1:8. Of its best trial on the
-study's seed (`top`) and of the one that it calls best (`chosen`), the gain over the defaults is
-measured on seeds that neither the search, the choice nor the verdict has used: at 1:8, at 1:16 and
-at 1:4. What is kept at a neighbour is the gain there in parts of the gain at 1:8, in logarithms;
-cases that gain less than LEAST at 1:8 do not count. Studies are kept in --work, so that the
-same command goes on where one was stopped.
+A case is a policy on a workload's smoke input with pages of 4 KiB at 1:8. Each rule has the same
+number of runs, for search and choice together, of which one of another size of fast memory or seed
+counts as one. Of what it chooses the gain over the defaults is measured on seeds that it has not
+seen: at 1:8 (home), 1:16 (half), 1:4 (twice), and at 1:8 on other streams. Gains are differences of
+log costs.
+
+Stated before the first run: rules are made and chosen from on the development cases. The one with
+the greatest mean gain over the four places wins, among those that lose at most 2 % at home on the
+mean against the best on the seed (`seed`). It replaces today's (`near`) if it is ahead of it there.
+Then the held-out cases, of other workloads, are run once, with the winner, `near` and `seed`, and
+published as they come out.
+
+Runs and choices are kept in --work by what they depend on, so that the same command goes on where
+one was stopped, and a rule more costs only its own runs. --again has rules choose anew.
 """
 
 from __future__ import annotations
@@ -17,121 +25,390 @@ import argparse
 import json
 import math
 import statistics
-import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tuner import engine
-from tuner.experiment.checks import seeds_beside
-from tuner.experiment.robust import neighbours
-from tuner.run import runner, streams
-from tuner.study import log
-from tuner.study.log import StudyData, TrialRecord
-from tuner.study.verdict import HELD_OUT
+import numpy as np
 
-CASES = (
-    "gups:freqtier,gups:hemem,gups:memtis,cachelib:freqtier,cachelib:hybridtier,cachelib:hemem,"
-    "silo:freqtier,silo:hemem,btree:memtis,btree:hybridtier,redis:memtis,redis:hemem,"
-    "liblinear:hemem,xsbench:memtis,bc:hemem,drift:freqtier"
-)
-HOME = "1:8"
-SEEDS = 3  # fresh ones at each place
-LEAST = 0.02
-KEPT = 0.85  # the target of a case
+from tuner import engine
+from tuner.declarations import KnobValue
+from tuner.documents import catalog
+from tuner.experiment.robust import LOSS, neighbours
+from tuner.model import content_hash
+from tuner.optimize.optimizer import Optimizer, initial_trials
+from tuner.run import runner, settings, streams
+
+ROOT = Path(__file__).resolve().parents[2]
+CASES = {
+    "development": (
+        "gups:freqtier,gups:hemem,cachelib:hybridtier,cachelib:memtis,silo:freqtier,silo:hemem,"
+        "btree:hybridtier,btree:memtis"
+    ),
+    "held-out": (
+        "redis:memtis,liblinear:hemem,bc:hybridtier,cc:freqtier,microbench:hybridtier,"
+        "xgboost:hemem,gpt2:freqtier,graph500:memtis,roms:hybridtier,tc:hemem,"
+        "xsbench:hybridtier,drift:freqtier"
+    ),
+}
+HOME, ELSEWHERE = "home", ("half", "twice")
+PLACES = (HOME, *ELSEWHERE)
+STREAM = "stream"  # home, on other streams
+
+SEARCH_SEED, CHOICE, FRESH = 5_000_000, 1, 100
+TESTS = 4  # fresh seeds at each place
+OTHER_STREAMS = 2
+LEAST = 0.02  # a gain at home that is worth keeping
+KEPT = 0.85  # the target
+MARGIN = math.log1p(LOSS)
+
+Knobs = Mapping[str, KnobValue]
+Gains = dict[str, float]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", default="results/tuner.json")
-    parser.add_argument("--work", default="build/robust", help="folder of the studies")
-    parser.add_argument("--cases", default=CASES, help="WORKLOAD:POLICY,...")
-    parser.add_argument("--seeds", default="0,1")
-    parser.add_argument("--budget", type=int, default=60)
+    parser.add_argument("--set", choices=CASES, default="held-out")
+    parser.add_argument("--cases", help="WORKLOAD:POLICY,... in place of a set")
+    parser.add_argument("--rules", default="seed,near", help=", ".join(RULES))
+    parser.add_argument("--again", default="", help="rules that are to choose anew")
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--runs", type=int, default=80, help="of each rule")
+    parser.add_argument("--input", default="smoke", help="of the workloads; default: their own")
+    parser.add_argument("--page-bytes", type=int, default=4096)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--work", type=Path, default=ROOT / "build/robust")
+    parser.add_argument("--out", type=Path, help="of the figures: results/tuner.json, for one")
     args = parser.parse_args()
-    cases = [
-        study(Path(args.work), *case.split(":"), seed=int(seed), budget=args.budget)
-        for case in args.cases.split(",")
+    units = [
+        (args, *case.split(":"), int(seed))
         for seed in args.seeds.split(",")
+        for case in (args.cases or CASES[args.set]).split(",")
     ]
-    found = {
-        "robust": {
-            "budget": args.budget,
-            "engine_build": engine.results_id(),
-            "least": LEAST,
-            **summary(cases),
-            "cases": cases,
-        }
+    with ProcessPoolExecutor(args.processes) as executor:
+        found = list(executor.map(unit, units))
+    figures = {
+        "engine_build": engine.results_id(),
+        "runs": args.runs,
+        "tests": TESTS,
+        "input": args.input,
+        "page_bytes": args.page_bytes,
+        "least": LEAST,
+        "kept": KEPT,
+        **summary(found),
     }
-    path = Path(args.out)
-    before = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps(before | found, indent=1) + "\n")
-    print(json.dumps(summary(cases), indent=1))
+    print(json.dumps(figures, indent=1))
+    if args.out:
+        before = json.loads(args.out.read_text()) if args.out.exists() else {}
+        robust = before.get("robust", {}) | {args.set: figures | {"cases": found}}
+        args.out.write_text(json.dumps(before | {"robust": robust}, indent=1) + "\n")
     return 0
 
 
-def study(work: Path, workload: str, policy: str, *, seed: int, budget: int) -> dict[str, Any]:
-    """One study, and the gains of its two best over the defaults by place."""
-    name = f"{workload}-{policy}-{seed}"
-    words = ["run", "--workload", workload, "--policy", policy, "--ratio", HOME]
-    words += ["--seed", str(seed), "--budget", str(budget), "--rivals", "none", "--no-explain"]
-    words += ["--out", str(work), "--name", name]
-    if log.exists(work / name):
-        words.append("--resume")
-    subprocess.run([sys.executable, "-m", "tuner", *words], check=True, stdout=subprocess.DEVNULL)
-    data = log.load(work / name)
-    top, chosen = data.top, data.best
-    assert top is not None and chosen is not None
-    gains = {"top": measured(data, top), "chosen": measured(data, chosen)}
-    print(name, json.dumps(gains), file=sys.stderr, flush=True)
-    return {
-        "workload": workload,
-        "policy": policy,
-        "seed": seed,
-        "trial": {"top": top.number, "chosen": chosen.number},
-        "gain": gains,
+# --- One case -------------------------------------------------------------------------------------
+
+
+class Bed:
+    """A case with a seed: its runs by place and seed, each simulated once."""
+
+    def __init__(self, args: argparse.Namespace, workload: str, policy: str, seed: int) -> None:
+        spec = catalog.workload(workload).spec
+        declared = engine.policy(policy)
+        self.setting = settings.resolve(
+            workload,
+            policy=declared,
+            page_bytes=args.page_bytes,
+            input=spec.default_input if args.input == "default" else args.input,
+            ratio="1:8",
+        )
+        self.runs = args.runs
+        self.seed = SEARCH_SEED + 1000 * seed
+        space = catalog.space(policy).spec
+        self.tuned = catalog.tuned_knobs(space, declared)
+        self._fixed = declared.others(self.tuned)
+        names = [knob.name for knob in self.tuned]
+        self._starts = [
+            {name: start[name] for name in names} for start in catalog.starts(space, declared)
+        ]
+        self._changes: dict[str, dict[str, Any]] = {HOME: {}}
+        self._changes |= dict(zip(ELSEWHERE, neighbours(self.setting).values(), strict=True))
+        folder = args.work / engine.results_id()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"{workload}-{policy}-{args.input}-{args.page_bytes}-{seed}.jsonl"
+        self._known: dict[str, Any] = {}
+        if self._path.exists():
+            for line in self._path.read_text().splitlines():
+                self._known |= json.loads(line)
+        self.used: set[str] = set()
+        self._searched: list[tuple[Knobs, float]] = []
+        self._optimizer: Optimizer | None = None
+
+    def keep(self, key: str, value: Any) -> Any:
+        self._known[key] = value
+        with self._path.open("a") as file:
+            file.write(json.dumps({key: value}) + "\n")
+        return value
+
+    def known(self, key: str) -> Any:
+        return self._known.get(key)
+
+    def cost(self, knobs: Knobs, place: str, seed: int = 0, stream: int = 0) -> float | None:
+        """The log of it; None if the run fails."""
+        scenario = replace(
+            self.setting.scenario,
+            seed=self.seed + seed,
+            stream_seed=stream,
+            **self._changes[place],
+        )
+        key = content_hash([scenario.named(), dict(knobs)])
+        self.used.add(key)
+        if key not in self._known:
+            setting = self.setting.model_copy(update={"scenario": scenario})
+            trial = setting.trial(0, knobs)
+            streams.prepare(trial.stream)
+            cost = runner.run(trial).cost
+            self.keep(key, None if cost is None else math.log(cost))
+        value: float | None = self._known[key]
+        return value
+
+    def gain(self, knobs: Knobs, place: str, seed: int = 0, stream: int = 0) -> float:
+        """Over the default; of what fails, as if it took twice as long."""
+        default = self.cost(self.default, place, seed, stream)
+        cost = self.cost(knobs, place, seed, stream)
+        if default is None:
+            return 0.0
+        return -math.log(2) if cost is None else default - cost
+
+    def gains(self, knobs: Knobs, seed: int = 0) -> Gains:
+        return {place: self.gain(knobs, place, seed) for place in PLACES}
+
+    @property
+    def default(self) -> Knobs:
+        return {knob.name: knob.default for knob in self.tuned}
+
+    def optimizer(self, trials: int) -> Optimizer:
+        return Optimizer(
+            self.tuned, seed=self.seed, initial=initial_trials(trials),
+            fixed=self._fixed, starts=self._starts,
+        )  # fmt: skip
+
+    def search(self, trials: int) -> list[tuple[Knobs, float]]:
+        """The first trials of a search at home, with their gains. Rules share it."""
+        optimizer = self._optimizer = self._optimizer or self.optimizer(self.runs)
+        while len(self._searched) < trials:
+            number = len(self._searched)
+            name = f"search {self.runs} {number}"
+            knobs = self.known(name)
+            if knobs is None:
+                knobs = self.keep(name, optimizer.ask().knobs)
+            else:
+                optimizer.replay(number, knobs)
+            cost = self.cost(knobs, HOME)
+            optimizer.tell(number, None if cost is None else math.exp(cost))
+            self._searched.append((knobs, self.gain(knobs, HOME)))
+        for knobs, _ in self._searched[:trials]:
+            self.cost(knobs, HOME)  # this rule's, too
+        return self._searched[:trials]
+
+
+def unit(given: tuple[argparse.Namespace, str, str, int]) -> dict[str, Any]:
+    """What the rules choose in a case, and what that gains."""
+    args, workload, policy, seed = given
+    bed = Bed(args, workload, policy, seed)
+    found: dict[str, Any] = {}
+    for rule in args.rules.split(","):
+        name = f"rule {rule} {args.runs}"
+        chosen = bed.known(name)
+        if chosen is None or rule in args.again.split(","):
+            bed.used.clear()
+            knobs = RULES[rule](bed)
+            chosen = bed.keep(name, {"knobs": dict(knobs), "runs": len(bed.used)})
+        knobs = chosen["knobs"]
+        tests = range(FRESH, FRESH + TESTS)
+        gains = {p: statistics.fmean(bed.gain(knobs, p, test) for test in tests) for p in PLACES}
+        gains[STREAM] = statistics.fmean(
+            bed.gain(knobs, HOME, test, 1 + test % OTHER_STREAMS) for test in tests
+        )
+        gains = {place: round(gain, 4) for place, gain in gains.items()}
+        found[rule] = {"gain": gains, "runs": chosen["runs"]}
+    shown = {
+        rule: " ".join(f"{g:.3f}" for g in row["gain"].values()) for rule, row in found.items()
     }
+    print(workload, policy, seed, json.dumps(shown), file=sys.stderr, flush=True)
+    return {"workload": workload, "policy": policy, "seed": seed, "rules": found}
 
 
-def measured(data: StudyData, trial: TrialRecord) -> dict[str, float]:
-    """The mean gain over the default on fresh seeds by place, as a difference of log costs."""
-    request = data.header.request
-    fresh = seeds_beside(request.scenario, HELD_OUT + 1 + SEEDS)[-SEEDS:]
-    found = {}
-    for place, changes in {HOME: {}, **neighbours(request)}.items():
-        logs = []
-        for knobs in ({}, trial.knobs):
-            results = []
-            for each in fresh:
-                one = request.under(request.policy, **each, **changes).trial(0, knobs)
-                streams.prepare(one.stream)
-                results.append(runner.run(one))
-            logs.append([math.log(r.cost) if r.cost is not None else math.nan for r in results])
-        found[place] = statistics.fmean(a - b for a, b in zip(*logs, strict=True))
-    return found
+# --- Rules ----------------------------------------------------------------------------------------
 
 
-def summary(cases: list[dict[str, Any]]) -> dict[str, Any]:
-    out: dict[str, Any] = {"studies": len(cases)}
-    for which in ("top", "chosen"):
-        kept: list[float] = []
-        home: list[float] = []
-        for case in cases:
-            gains = case["gain"][which]
-            home.append(gains[HOME])
-            if case["gain"]["top"][HOME] >= math.log1p(LEAST):
-                kept += [gain / gains[HOME] for place, gain in gains.items() if place != HOME]
-        out[which] = {
-            "mean_gain_at_home": statistics.fmean(home),
-            "places": len(kept),
-            "kept_enough": sum(part >= KEPT for part in kept) / len(kept) if kept else None,
+def on_seed(bed: Bed) -> Knobs:
+    """The best on the seed of the search."""
+    return max(bed.search(bed.runs), key=lambda trial: trial[1])[0]
+
+
+def near(bed: Bed, count: int = 4, margin: float = MARGIN) -> Knobs:
+    """Of the best few within a margin, what gains most on the mean of places on a fresh seed."""
+    found = bed.search(bed.runs - len(PLACES) * (count + 1))
+    best = max(gain for _, gain in found)
+    close = [knobs for knobs, gain in sorted(found, key=lambda t: -t[1]) if gain >= best - margin]
+    return max(close[:count], key=lambda knobs: sum(bed.gains(knobs, CHOICE).values()))
+
+
+def lean(bed: Bed, count: int = 4, margin: float = MARGIN) -> Knobs:
+    """As `near`, on the seed of the search, so that the runs at home are there already."""
+    found = bed.search(bed.runs - len(ELSEWHERE) * (count + 1))
+    best = max(gain for _, gain in found)
+    close = [knobs for knobs, gain in sorted(found, key=lambda t: -t[1]) if gain >= best - margin]
+    return max(close[:count], key=lambda knobs: sum(bed.gains(knobs).values()))
+
+
+WIDE = math.log1p(0.05)
+
+
+def pool(bed: Bed, count: int = 11, margin: float = WIDE) -> Knobs:
+    """As `near`, of more that are unlike: each next one is as far as can be from those taken, by
+    the distance of its knobs within their ranges."""
+    found = bed.search(bed.runs - len(PLACES) * (count + 1))
+    return rescored(bed, unlike(bed, found, count, margin))
+
+
+def halved(bed: Bed, count: int = 14, kept: int = 3, margin: float = WIDE) -> Knobs:
+    """As `pool`, of more: all of them run elsewhere on the seed of the search, and the best of them
+    on a fresh one."""
+    found = bed.search(bed.runs - len(ELSEWHERE) * (count + 1) - len(PLACES) * (kept + 1))
+    scored = [(knobs, bed.gains(knobs)) for knobs in unlike(bed, found, count, margin)]
+    best = max(gains[HOME] for _, gains in scored)
+    able = [each for each in scored if each[1][HOME] >= best - MARGIN]
+    able.sort(key=lambda each: -sum(each[1].values()))
+    return rescored(bed, [knobs for knobs, _ in able[:kept]])
+
+
+def unlike(
+    bed: Bed, found: Sequence[tuple[Knobs, float]], count: int, margin: float
+) -> list[Knobs]:
+    """Of the trials within a margin of the best."""
+    best = max(gain for _, gain in found)
+    space = bed.optimizer(bed.runs).space
+    close, vectors = [], []
+    for knobs, gain in sorted(found, key=lambda trial: -trial[1]):
+        configuration = space.configuration(knobs)
+        if gain >= best - margin and configuration is not None:
+            close.append(knobs)
+            vectors.append(np.nan_to_num(configuration.get_array(), nan=-1.0))
+    taken = [0]
+    while len(taken) < min(count, len(close)):
+        apart = [
+            -1.0 if i in taken else min(float(np.abs(vector - vectors[j]).sum()) for j in taken)
+            for i, vector in enumerate(vectors)
+        ]
+        taken.append(int(np.argmax(apart)))
+    return [close[i] for i in taken]
+
+
+def rescored(bed: Bed, candidates: Sequence[Knobs]) -> Knobs:
+    """What gains most on the mean of places, of those that lose little at home."""
+    return holding([(knobs, bed.gains(knobs, CHOICE)) for knobs in candidates])
+
+
+def holding(found: Sequence[tuple[Knobs, Gains]]) -> Knobs:
+    best = max(gains[HOME] for _, gains in found)
+    able = [each for each in found if each[1][HOME] >= best - MARGIN]
+    return max(able, key=lambda each: sum(each[1].values()))[0]
+
+
+def mean(bed: Bed) -> Knobs:
+    """A search whose trials run at all places, on their mean log cost."""
+    trials = bed.runs // len(PLACES)
+    optimizer = bed.optimizer(trials)
+    found = []
+    for number in range(trials):
+        knobs = optimizer.ask().knobs
+        gains = bed.gains(knobs)
+        optimizer.tell(number, math.exp(-statistics.fmean(gains.values())))
+        found.append((knobs, gains))
+    return max(found, key=lambda each: sum(each[1].values()))[0]
+
+
+def race(bed: Bed, share: float = 0.2, margin: float = MARGIN) -> Knobs:
+    """A search that runs a trial elsewhere, too, if it comes near the best so far, for a share of
+    its trials at most; the best on the mean of places of those."""
+    left, best, number = bed.runs, 0.0, 0
+    found: list[tuple[Knobs, Gains]] = []
+    while left > 0:
+        knobs, gain = bed.search(number + 1)[number]
+        left -= 1
+        allowed = len(found) < 2 + share * number and left >= len(ELSEWHERE)
+        if number == 0 or (gain >= best - margin and allowed):
+            left -= len(ELSEWHERE)
+            found.append((knobs, bed.gains(knobs)))
+        best, number = max(best, gain), number + 1
+    return holding(found)
+
+
+RULES: dict[str, Callable[[Bed], Knobs]] = {
+    "seed": on_seed,
+    "near": near,
+    "near-2": lambda bed: near(bed, 2),
+    "lean": lean,
+    "pool": pool,
+    "pool-7": lambda bed: pool(bed, 7),
+    "pool-close": lambda bed: pool(bed, margin=MARGIN),
+    "near-11": lambda bed: near(bed, 11, WIDE),
+    "halved": halved,
+    "mean": mean,
+    "race": race,
+}
+
+
+# --- Figures --------------------------------------------------------------------------------------
+
+
+def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """By rule: mean gains by place; what is kept of the gain at home, and of the most that any rule
+    gains there; what is lost at home against `seed`; and the difference to `near`, case by case."""
+    rules = list(found[0]["rules"])
+    rows = {rule: [case["rules"][rule]["gain"] for case in found] for rule in rules}
+    others = [*ELSEWHERE, STREAM]
+    out: dict[str, Any] = {}
+    for rule, gains in rows.items():
+        kept, attained, harmful = [], [], []
+        for number, each in enumerate(gains):
+            most = {place: max(rows[other][number][place] for other in rules) for place in others}
+            if each[HOME] >= math.log1p(LEAST):
+                kept += [each[place] / each[HOME] for place in others]
+            attained += [each[p] / most[p] for p in others if most[p] >= math.log1p(LEAST)]
+            harmful += [each[place] < -math.log1p(0.01) for place in others]
+        lost = [ours[HOME] - each[HOME] for ours, each in zip(rows["seed"], gains, strict=True)]
+        total = [statistics.fmean(each.values()) for each in gains]
+        out[rule] = {
+            "gain": {p: statistics.fmean(each[p] for each in gains) for p in (*PLACES, STREAM)},
+            "mean_gain": statistics.fmean(total),
+            "kept_enough": share(part >= KEPT for part in kept),
             "kept_median": statistics.median(kept) if kept else None,
-            "harmful": sum(part < 0 for part in kept) / len(kept) if kept else None,
+            "attained_enough": share(part >= KEPT for part in attained),
+            "harmful": share(harmful),
+            "lost_at_home": statistics.fmean(lost),
+            "lost_little": share(each <= MARGIN for each in lost),
+            "runs": statistics.fmean(case["rules"][rule]["runs"] for case in found),
         }
-    losses = [case["gain"]["top"][HOME] - case["gain"]["chosen"][HOME] for case in cases]
-    out["loss_at_home"] = statistics.fmean(losses)
-    out["worst_loss_at_home"] = max(losses)
-    return out
+        if "near" in rows:
+            today = [statistics.fmean(each.values()) for each in rows["near"]]
+            apart = [ours - theirs for ours, theirs in zip(total, today, strict=True)]
+            out[rule]["over_near"] = {
+                "mean": statistics.fmean(apart),
+                "error": statistics.stdev(apart) / math.sqrt(len(apart)) if apart[1:] else None,
+                "better": sum(each > 0.002 for each in apart),
+                "worse": sum(each < -0.002 for each in apart),
+            }
+    return {"studies": len(found), "rules": out}
+
+
+def share(values: Any) -> float | None:
+    listed = list(values)
+    return sum(listed) / len(listed) if listed else None
 
 
 if __name__ == "__main__":

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import math
+import runpy
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from synthetic import answer, request, seconds_of
 from test_explain import BEST, DEFAULT, Study
 
@@ -199,3 +203,58 @@ def test_a_study_that_was_ended_without_it_is_recalled_without_it(tmp_path: Path
     assert recalled is not None and recalled.verdict.elsewhere == []
     remake(study.directory)
     assert best_file.read(study.directory / best_file.FILE).knobs == SHARP
+
+
+BENCH = runpy.run_path(str(ROOT / "tests/bench/robust.py"))
+
+
+def test_the_rule_that_is_measured_is_the_one_that_chooses(tmp_path: Path) -> None:
+    study = study_of(tmp_path, BROAD, BEST | {"period": 7000})
+
+    def gain(knobs: Mapping[str, Any], ratio: str) -> float:
+        setting = study.request.under(study.request.policy, ratio=ratio)
+        default, seconds = times(setting.trial(0, {})), times(setting.trial(0, knobs))
+        assert default is not None and seconds is not None
+        return math.log(default / seconds)
+
+    places = dict(zip(BENCH["PLACES"], (HERE, "1:16", "1:4"), strict=True))
+    trials = [(trial.knobs, gain(trial.knobs, HERE)) for trial in study.log.data.done]
+    bed = SimpleNamespace(
+        runs=80,
+        search=lambda count: trials[:count],
+        gains=lambda knobs, seed=0: {name: gain(knobs, at) for name, at in places.items()},
+    )
+    chosen = choose(study.checks, study.log.data)
+    assert chosen == 2
+    assert BENCH["near"](bed) == trials[chosen][0] == BROAD
+    assert BENCH["near"](bed, count=1) == SHARP
+    bed.search = lambda count: trials
+    assert BENCH["on_seed"](bed) == SHARP
+
+
+def test_figures_of_rules_tell_what_is_kept_attained_and_lost() -> None:
+    def case(**gains: tuple[float, float, float, float]) -> dict[str, Any]:
+        names = ("home", "half", "twice", "stream")
+        rules = {
+            rule: {"gain": dict(zip(names, row, strict=True)), "runs": 80}
+            for rule, row in gains.items()
+        }
+        return {"rules": rules}
+
+    found = BENCH["summary"](
+        [
+            case(seed=(0.4, 0.1, -0.1, 0.4), near=(0.3, 0.2, 0.2, 0.3)),
+            case(seed=(0.01, 0.0, 0.0, 0.0), near=(0.01, 0.0, 0.0, 0.0)),  # nothing to keep
+        ]
+    )
+    seed, near = found["rules"]["seed"], found["rules"]["near"]
+    assert found["studies"] == 2
+    assert seed["kept_enough"] == pytest.approx(1 / 3)  # the other stream
+    assert near["kept_enough"] == pytest.approx(1 / 3)
+    assert seed["attained_enough"] == pytest.approx(1 / 3)
+    assert near["attained_enough"] == pytest.approx(2 / 3)
+    assert seed["harmful"] == pytest.approx(1 / 6) and near["harmful"] == 0
+    assert near["lost_at_home"] == pytest.approx(0.05) and near["lost_little"] == 0.5
+    assert seed["over_near"]["mean"] == pytest.approx((0.2 - 0.25) / 2)
+    assert (seed["over_near"]["better"], seed["over_near"]["worse"]) == (0, 1)
+    assert near["gain"]["half"] == pytest.approx(0.1)
