@@ -24,6 +24,7 @@ from tuner.limits import DEADLINE_SECONDS, EMULATED_DEADLINE_SECONDS, FEW, NEIGH
 from tuner.report import comparison, conclusion
 from tuner.report.importance import METHODS
 from tuner.run import isolation, settings
+from tuner.run.doubts import doubts
 from tuner.run.isolation import Live
 from tuner.run.settings import Setting
 from tuner.scenario import EMULATED, LIVE, Scenario
@@ -248,6 +249,7 @@ def study_request(args: Namespace) -> StudyRequest:
         alternatives=[declared[name] for name in few],
         rivals=args.rivals,
         not_run=[name for name in able if name not in few],
+        doubts=doubts(setting, [declared[name] for name in few]),
         explain=not (emulated or own) if args.explain is None else args.explain,
         robust=simulated and args.robust != NONE,
         held_out_streams=args.held_out_streams,

@@ -389,6 +389,8 @@ def judge(checks: Checks, data: StudyData) -> Verdict:
         )
         for kind, name, wanted in found.runs
     ]
+    missing = request.sampling.missing if request.sampling else []
+    lacking = [f"the recording is not whole: {text}" for text in missing]
     return decide(
         [contender for contender in contenders if contender.policy != BOUND],
         objective=request.scenario.objective,
@@ -400,4 +402,5 @@ def judge(checks: Checks, data: StudyData) -> Verdict:
         references=found.references,
         untuned=found.untuned,
         not_run=request.not_run,
+        doubts=[*lacking, *request.doubts],
     )

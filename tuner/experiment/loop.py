@@ -81,6 +81,8 @@ def _run(study: OpenStudy, workers: Workers, tracker: Tracker) -> Found:
             name = f"{request.workload.name} ({request.scenario.input})"
             warning = "tune: warning: " if request.sampling.missing else ""
             say(f"{warning}{name} was {request.sampling.describe()}")
+        for doubt in request.doubts:
+            say(f"tune: warning: {doubt}")
         if request.emulated:
             held_out = CONTENDERS * seeds_of(request.scenario)
             runs = len(request.references) + request.budget + held_out

@@ -337,7 +337,7 @@ def _with_its_rivals(request: StudyRequest, study: StudyLog) -> StudyRequest:
     what is made from the log later could not know of others. UserError if others are asked for."""
     before = study.data.header.request
     same = {"alternatives": before.alternatives, "not_run": before.not_run}
-    same["starts"] = before.starts
+    same |= {"starts": before.starts, "doubts": before.doubts}
     if request.rivals in (None, before.rivals):
         return request.model_copy(update=same)
     old, new = ([policy.name for policy in each.alternatives] for each in (before, request))

@@ -44,7 +44,8 @@ class StudyRequest(Setting):
 
     `references` bound the result and `alternatives` are the other policies that could be used at
     their defaults and run: `rivals` is how many of them were asked for, None for what nothing said,
-    and `not_run` are the names of the others. `held_out_streams` gives each held-out seed a stream
+    and `not_run` are the names of the others. `doubts` are what speaks against a verdict from a
+    recording. `held_out_streams` gives each held-out seed a stream
     of its own. `robust` is whether the trial to recommend is chosen by what the best few are worth
     with more and less fast memory. `starts` are what is tried right after the default, with values
     of all tuned knobs.
@@ -59,6 +60,7 @@ class StudyRequest(Setting):
     alternatives: list[PolicyDecl] = Field(default_factory=list)
     rivals: str | None = None
     not_run: list[str] = Field(default_factory=list)
+    doubts: list[str] = Field(default_factory=list)
     explain: bool = True
     robust: bool = False
     held_out_streams: bool = False

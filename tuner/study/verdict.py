@@ -95,7 +95,8 @@ class Verdict(Model):
 
     `way` is the best configuration's gain over first-touch as a part of static-hot's, in the
     objective's own unit; None where static-hot is not at least `WAY` better. `not_run` are the
-    other policies that the study did not run, so that the advice says nothing of them. `elsewhere`
+    other policies that the study did not run, so that the advice says nothing of them, and `doubts`
+    what speaks against a verdict from its recording, as sentences without a full stop. `elsewhere`
     is what the best configuration is worth with half and twice the fast memory.
     """
 
@@ -113,6 +114,7 @@ class Verdict(Model):
     references: dict[str, float] = Field(default_factory=dict)
     untuned: dict[str, float] = Field(default_factory=dict)
     not_run: list[str] = Field(default_factory=list)
+    doubts: list[str] = Field(default_factory=list)
     elsewhere: list[Elsewhere] = Field(default_factory=list)
     contenders: list[Contender] = Field(default_factory=list)
 
@@ -130,12 +132,14 @@ class Verdict(Model):
 
     @property
     def uncovered(self) -> str | None:
-        """What the advice does not cover, as a sentence; None if it covers every policy."""
-        if not self.not_run:
-            return None
-        count = len(self.not_run)
-        who = "1 other policy was" if count == 1 else f"{count} other policies were"
-        return f"{who} not run, so the advice does not cover {', '.join(self.not_run)}"
+        """What the advice does not cover, and what speaks against it, as sentences without the last
+        full stop; None if there is nothing."""
+        found = [f"in doubt: {doubt}" for doubt in self.doubts]
+        if self.not_run:
+            count = len(self.not_run)
+            who = "1 other policy was" if count == 1 else f"{count} other policies were"
+            found.append(f"{who} not run, so the advice does not cover {', '.join(self.not_run)}")
+        return ". ".join(found) or None
 
 
 def interval(values: Sequence[float]) -> tuple[float, float | None]:
@@ -184,6 +188,7 @@ def decide(
     references: dict[str, float] | None = None,
     untuned: dict[str, float] | None = None,
     not_run: Sequence[str] = (),
+    doubts: Sequence[str] = (),
 ) -> Verdict:
     """What to do. The simplest contender wins that the fastest one does not beat beyond chance.
 
@@ -191,7 +196,7 @@ def decide(
         contenders: simplest first; those that never succeeded do not take part.
         policy: whose best configuration the verdict is about.
         static_hot: the reference, on the same seeds.
-        references, untuned, not_run: passed on, as the seeds are.
+        references, untuned, not_run, doubts: passed on, as the seeds are.
     """
     known: dict[str, Any] = {
         "objective": objective,
@@ -201,6 +206,7 @@ def decide(
         "references": references or {},
         "untuned": untuned or {},
         "not_run": list(not_run),
+        "doubts": list(doubts),
         "contenders": list(contenders),
     }
     able = [contender for contender in contenders if contender.mean is not None]
@@ -269,6 +275,7 @@ def merge(verdicts: Sequence[tuple[str, Verdict]]) -> Verdict:
         stream_seeds=first[1].stream_seeds,
         untuned=untuned,
         not_run=[name for name in first[1].not_run if name not in ran],
+        doubts=list(dict.fromkeys(doubt for _, v in verdicts for doubt in v.doubts)),
     )
     same = next(v for name, v in verdicts if name == policy)
     return verdict.model_copy(update={"way": same.way, "references": same.references})
