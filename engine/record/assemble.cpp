@@ -43,8 +43,14 @@ class Player {
             site_ = spool_.text(record.value);
             break;
           case RecordType::map:
-            to.map(record.address(), record.value, site_.empty() ? "unknown" : site_);
+            to.map(record.address(), record.value, site_.empty() ? "unknown" : site_, shared_,
+                   offset_);
             site_.clear();
+            shared_ = offset_ = 0;
+            break;
+          case RecordType::shared:
+            shared_ = record.value;
+            offset_ = record.address();
             break;
           case RecordType::unmap:
             to.unmap(record.address(), record.value);
@@ -75,7 +81,8 @@ class Player {
   SpoolReader& spool_;
   std::uint32_t number_;
   std::uint64_t time_ = 0;
-  std::string site_;
+  std::string site_;  // of the next map, as are these
+  std::uint64_t shared_ = 0, offset_ = 0;
 };
 
 /// Threads of processes that ran at the same time add up; the spools are in order of birth.

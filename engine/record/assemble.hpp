@@ -24,8 +24,8 @@ struct SpoolSummary {
 };
 
 /// Reads all *.spool of a folder, merges them by time, and writes the stream. Pages of different
-/// processes are different. Throws std::runtime_error naming the file and what is wrong: no spools,
-/// not a spool, other version, an invalid record.
+/// processes are different, unless they map the same memory shared. Throws std::runtime_error
+/// naming the file and what is wrong: no spools, not a spool, other version, an invalid record.
 trace::StreamInfo assemble(const std::filesystem::path& folder, const std::filesystem::path& file,
                            trace::StreamInfo info, AssemblerOptions options, SpoolSummary& summary,
                            const std::function<bool(double)>& progress = {});

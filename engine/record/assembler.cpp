@@ -20,18 +20,23 @@ namespace {
 
 constexpr unsigned page_shift = 12;
 static_assert(std::size_t{1} << page_shift == trace::base_page_bytes);
-constexpr std::uint64_t piece_pages = (64ull << 20) >> page_shift;
-constexpr std::uint64_t unknown_pages = (2ull << 20) >> page_shift;
-/// Page numbers of a process take 36 bits (48-bit addresses); its number lies above them.
+constexpr std::uint64_t window_pages = (64ull << 20) >> page_shift;
+constexpr std::uint64_t least_piece_pages = (64ull << 10) >> page_shift;
+constexpr std::uint64_t pieces_of_a_size = 4;
+/// Page numbers of a process take 36 bits (48-bit addresses); its number lies above them. Shared
+/// memory has numbers like processes, above theirs.
 constexpr unsigned process_shift = 36;
+constexpr std::uint64_t process_limit = 1U << 27;
 
 /// Pages that are mapped alike: not accessed so far (no place in the stream), or in the stream from
 /// `place` on.
 struct Range {
   std::uint64_t pages = 0;
   std::uint32_t site = 0;
+  bool whole = true;  // placed as one; else it may be mostly unused, and is placed in pieces
   bool placed = false;
   trace::Address place = 0;
+  std::uint64_t stands_for = 0;  // not 0: the page of shared memory that the first page is
 };
 
 trace::RecorderOptions recorder_options(const AssemblerOptions& options) {
@@ -87,6 +92,7 @@ struct Assembler::Impl {
     Range rest = front;
     rest.pages -= before;
     rest.place += before * trace::base_page_bytes;
+    if (rest.stands_for != 0) rest.stands_for += before;
     front.pages = before;
     ranges.emplace_hint(std::next(at), page, rest);
   }
@@ -101,27 +107,77 @@ struct Assembler::Impl {
     auto at = ranges.lower_bound(first);
     while (at != ranges.end() && at->first < first + count) {
       if (at->second.placed) freed.emplace_back(at->second.place, at->second.pages);
+      if (at->second.stands_for != 0)
+        mapped[at->second.stands_for >> process_shift] -= at->second.pages;
       gone(at->first, at->second);
       at = ranges.erase(at);
     }
   }
 
-  void map(std::uint64_t address, std::uint64_t bytes, std::string_view site) {
+  void map(std::uint64_t address, std::uint64_t bytes, std::string_view site, std::uint64_t shared,
+           std::uint64_t offset) {
     const auto [first, count] = pages(address, bytes);
     if (count == 0) return;
     take(first, count, [](auto, const auto&) {});
-    ranges.insert_or_assign(first, Range{count, site_of(site), false, 0});
+    Range range{count, site_of(site), count <= window_pages};
+    if (shared != 0) {
+      const std::uint64_t number =
+          shared_numbers.try_emplace(shared, shared_numbers.size()).first->second;
+      const std::uint64_t from = (offset & Record::address_mask) >> page_shift;
+      if (number >= process_limit || count > (std::uint64_t{1} << process_shift) - from)
+        throw std::invalid_argument("assembler: too much shared memory");
+      range.stands_for = (process_limit + number) << process_shift | from;
+      mapped[process_limit + number] += count;
+      fill(range);
+    }
+    ranges.insert_or_assign(first, range);
+    forget_shared();
+  }
+
+  /// Maps what is not mapped of the shared memory that the range stands for.
+  void fill(const Range& range) {
+    cached = ranges.end();
+    const std::uint64_t end = range.stands_for + range.pages;
+    for (std::uint64_t page = range.stands_for; page < end;) {
+      const auto after = ranges.upper_bound(page);
+      if (after != ranges.begin()) {
+        const auto& [first, before] = *std::prev(after);
+        if (first + before.pages > page) {
+          page = first + before.pages;
+          continue;
+        }
+      }
+      const std::uint64_t to = after == ranges.end() ? end : std::min(end, after->first);
+      ranges.emplace_hint(after, page, Range{to - page, range.site, range.whole});
+      page = to;
+    }
+  }
+
+  /// Frees shared memory that nobody maps any more.
+  void forget_shared() {
+    for (auto at = mapped.begin(); at != mapped.end();) {
+      if (at->second > 0) {
+        ++at;
+        continue;
+      }
+      const std::uint64_t first = at->first << process_shift;
+      at = mapped.erase(at);
+      take(first, std::uint64_t{1} << process_shift, [](auto, const auto&) {});
+    }
   }
 
   void unmap(std::uint64_t address, std::uint64_t bytes) {
     const auto [first, count] = pages(address, bytes);
     take(first, count, [](auto, const auto&) {});
+    forget_shared();
   }
 
   void discard(std::uint64_t address, std::uint64_t bytes) {
     const auto [first, count] = pages(address, bytes);
     std::vector<std::pair<std::uint64_t, Range>> again;
     take(first, count, [&](std::uint64_t at, Range range) {
+      // What is shared keeps its content: the process has let go of its own view of it.
+      if (range.stands_for != 0) mapped[range.stands_for >> process_shift] += range.pages;
       range.placed = false;
       range.place = 0;
       again.emplace_back(at, range);
@@ -140,29 +196,49 @@ struct Assembler::Impl {
     return at != ranges.end() && page >= at->first && page - at->first < at->second.pages;
   }
 
-  /// The placed range that holds the page.
-  Ranges::iterator find(std::uint64_t page) {
+  /// Pages of the next piece around the page: the more pieces its window has, the larger.
+  [[nodiscard]] std::uint64_t piece(std::uint64_t page) const {
+    const std::uint64_t window = page / window_pages * window_pages;
+    std::uint64_t pieces = 0;
+    for (auto at = ranges.lower_bound(window);
+         at != ranges.end() && at->first < window + window_pages; ++at)
+      pieces += at->second.placed ? 1 : 0;
+    std::uint64_t size = least_piece_pages;
+    for (; pieces >= pieces_of_a_size && size < window_pages; pieces -= pieces_of_a_size) size *= 2;
+    return size;
+  }
+
+  /// The placed range that holds the page; a page of shared memory becomes that memory's.
+  Ranges::iterator find(std::uint64_t& page) {
     if (holds(cached, page)) return cached;
     auto at = ranges.upper_bound(page);
     if (at != ranges.begin()) --at;
+    if (holds(at, page) && at->second.stands_for != 0) {
+      page = at->second.stands_for + (page - at->first);
+      return find(page);
+    }
     if (!holds(at, page)) {
-      // As much of the aligned 2 MiB around it as is not mapped.
-      const std::uint64_t start = page / unknown_pages * unknown_pages;
+      // As much of the aligned piece around it as is not mapped.
+      const std::uint64_t size = piece(page);
+      const std::uint64_t start = page / size * size;
       const auto after = ranges.upper_bound(page);
       std::uint64_t from = start;
       if (after != ranges.begin()) {
         const auto& [first, range] = *std::prev(after);
         from = std::max(from, first + range.pages);
       }
-      std::uint64_t to = start + unknown_pages;
+      std::uint64_t to = start + size;
       if (after != ranges.end()) to = std::min(to, after->first);
-      at = ranges.emplace_hint(after, from, Range{to - from, site_of("unknown"), false, 0});
+      at = ranges.emplace_hint(after, from, Range{to - from, site_of("unknown")});
     }
     if (!at->second.placed) {
-      const std::uint64_t from = at->first + (page - at->first) / piece_pages * piece_pages;
-      cut(from);
-      cut(from + piece_pages);
-      at = ranges.find(from);
+      if (!at->second.whole) {
+        const std::uint64_t size = piece(page);
+        const std::uint64_t from = at->first + (page - at->first) / size * size;
+        cut(from);
+        cut(from + size);
+        at = ranges.find(from);
+      }
       Range& range = at->second;
       range.place = recorder.map(sites[range.site], range.pages * trace::base_page_bytes);
       range.placed = true;
@@ -182,7 +258,7 @@ struct Assembler::Impl {
     const auto whole =
         static_cast<std::uint64_t>(below) + (rng.uniform() < count - below ? 1U : 0U);
     if (whole == 0) return;
-    const std::uint64_t page = key(address);
+    std::uint64_t page = key(address);
     const auto at = find(page);
     recorder.miss(stream_class, kind,
                   at->second.place + (page - at->first) * trace::base_page_bytes, whole);
@@ -206,7 +282,8 @@ struct Assembler::Impl {
 
   void end_block() {
     if (options.wall_time) {
-      const double elapsed = static_cast<double>(now - block_start) * options.threads;
+      const double elapsed =
+          static_cast<double>(now - block_start) * options.threads / options.scale;
       if (elapsed > stall_ns) recorder.compute(0, elapsed - stall_ns);
     }
     recorder.end_block();
@@ -236,6 +313,8 @@ struct Assembler::Impl {
   std::uint64_t base = 0;  // of the process
   Ranges ranges;           // by page; never overlap
   Ranges::iterator cached = ranges.end();
+  std::map<std::uint64_t, std::uint64_t> shared_numbers;  // by identity
+  std::map<std::uint64_t, std::uint64_t> mapped;          // pages, by number of shared memory
   std::vector<std::string> sites;
   std::map<std::string, std::uint32_t, std::less<>> site_numbers;
   std::vector<std::pair<trace::Address, std::uint64_t>> freed;  // at the end of the block
@@ -252,12 +331,13 @@ Assembler::Assembler(std::filesystem::path file, trace::StreamInfo info, Assembl
 Assembler::~Assembler() = default;
 
 void Assembler::process(std::uint32_t number) {
-  if (number >= 1U << 27) throw std::invalid_argument("assembler: too many processes");
+  if (number >= process_limit) throw std::invalid_argument("assembler: too many processes");
   impl_->base = std::uint64_t{number} << process_shift;
 }
 void Assembler::time(std::uint64_t ns) { impl_->time(ns); }
-void Assembler::map(std::uint64_t address, std::uint64_t bytes, std::string_view site) {
-  impl_->map(address, bytes, site);
+void Assembler::map(std::uint64_t address, std::uint64_t bytes, std::string_view site,
+                    std::uint64_t shared, std::uint64_t offset) {
+  impl_->map(address, bytes, site, shared, offset);
 }
 void Assembler::unmap(std::uint64_t address, std::uint64_t bytes) { impl_->unmap(address, bytes); }
 void Assembler::discard(std::uint64_t address, std::uint64_t bytes) {
@@ -270,7 +350,7 @@ void Assembler::access(std::uint64_t address, AccessKind kind, std::uint32_t str
 void Assembler::compute(double thread_ns) {
   if (!(thread_ns >= 0 && thread_ns <= 1e18))
     throw std::invalid_argument("a compute time of " + std::to_string(thread_ns) + " ns");
-  impl_->recorder.compute(0, thread_ns);
+  impl_->recorder.compute(0, thread_ns / impl_->options.scale);
 }
 void Assembler::phase(bool timed) {
   impl_->end_block();

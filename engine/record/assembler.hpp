@@ -4,10 +4,12 @@
 //
 // Observations carry real addresses and real time; a stream has dense page numbers, blocks and
 // objects. The assembler gives every mapped range pages of its own (an address that is mapped again
-// gets new ones) when it is first accessed, in pieces of at most 64 MiB, so that a reservation
-// costs nothing and an object is memory that was used. It turns expected counts into whole ones by
-// unbiased rounding, and ends blocks by the observation's clock. Unmapping takes effect at the end
-// of the block.
+// gets new ones) when it is first accessed. A range above 64 MiB, which may be a reservation, is
+// placed in pieces, so that an object is memory that was used: the first ones within 64 MiB have
+// 64 KiB, and every fifth is twice as large as those before it, so that neither pages here and
+// there nor all of them make many page numbers or many objects. The assembler turns expected counts
+// into whole ones by unbiased rounding, and ends blocks by the observation's clock. Unmapping takes
+// effect at the end of the block.
 //
 // Time. An observation either says how long its threads computed (`compute`, an emulator that
 // counts instructions), or it does not (a sampler of a program at full speed). Then the wall time
@@ -29,7 +31,7 @@ struct AssemblerOptions {
   double block_ms = 10;
   double threads = 1;      // that the program ran on; assemble() takes 0 for what the spools say
   bool wall_time = false;  // compute time is what the clock leaves; else only compute() counts
-  double scale = 1;
+  double scale = 1;        // one page in so many is observed, and stands for them; times are of all
   double nominal_latency_ns = 90;
   bool consume = false;  // of assemble(): a spool's disk space is given back as it is read
   double set_up_s = 0;   // of the observation's clock: what came before is not timed
@@ -44,15 +46,18 @@ class Assembler {
   Assembler(const Assembler&) = delete;
   Assembler& operator=(const Assembler&) = delete;
 
-  /// The process whose addresses the following calls mean. Processes share no pages.
+  /// The process whose addresses the following calls mean.
   void process(std::uint32_t number);
   /// The clock; times earlier than the last one are ignored (buffers of several threads).
   void time(std::uint64_t ns);
-  /// Whole pages that [address, address + bytes) touches. Replaces what lay there.
-  void map(std::uint64_t address, std::uint64_t bytes, std::string_view site);
+  /// Whole pages that [address, address + bytes) touches. Replaces what lay there. `shared`, if it
+  /// is not 0, names memory that several processes (or places) may map, from `offset` bytes on:
+  /// they have the same pages, which are freed when the last mapping of that memory is gone.
+  void map(std::uint64_t address, std::uint64_t bytes, std::string_view site,
+           std::uint64_t shared = 0, std::uint64_t offset = 0);
   void unmap(std::uint64_t address, std::uint64_t bytes);
   void discard(std::uint64_t address, std::uint64_t bytes);
-  /// An address outside of all mappings gets a 2 MiB range of its own, "unknown".
+  /// An address outside of all mappings gets a piece of its own, "unknown".
   /// std::invalid_argument for a class that the stream does not have, or a count that is negative,
   /// not finite or above 1e12.
   void access(std::uint64_t address, AccessKind kind, std::uint32_t stream_class, double count);

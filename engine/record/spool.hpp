@@ -40,6 +40,8 @@ enum class RecordType : std::uint8_t {
   access = 6,   // address; value: a double, how many accesses this stands for
   compute = 7,  // value: a double, thread nanoseconds not waiting for memory
   phase = 8,    // value: 1 timed, 0 set-up
+  shared = 9,   // address: offset in bytes, value: identity. The next map is of that part of memory
+                // which other processes may map, too
 };
 
 struct Record {
@@ -140,7 +142,9 @@ class SpoolWriter {
     put(RecordType::time, 0, 0, ns);
     if (header_ != nullptr) header_->last_ns = ns;
   }
-  void map(std::uint64_t address, std::uint64_t bytes, const char* site) {
+  /// `shared`: what names memory that processes share, 0: it is the process's own.
+  void map(std::uint64_t address, std::uint64_t bytes, const char* site, std::uint64_t shared = 0,
+           std::uint64_t offset = 0) {
     const std::uint64_t length = std::strlen(site);
     if (length > 0) {
       put(RecordType::site, 0, 0, length);
@@ -150,6 +154,7 @@ class SpoolWriter {
         append(text);
       }
     }
+    if (shared != 0) put(RecordType::shared, offset, 0, shared);
     put(RecordType::map, address, 0, bytes);
   }
   void unmap(std::uint64_t address, std::uint64_t bytes) {

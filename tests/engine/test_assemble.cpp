@@ -99,8 +99,25 @@ TEST("assembler: reserves only what is used") {
   to.access((std::uint64_t{1} << 40) + 70 * mib, AccessKind::load, 0, 1);
   to.access((std::uint64_t{1} << 40) + 80 * mib, AccessKind::load, 0, 1);
   const trace::StreamInfo info = to.finish();
-  CHECK_EQ(info.objects.size(), 2U);
-  CHECK_EQ(info.pages, 2 * 64 * mib / page);
+  CHECK_EQ(info.objects.size(), 3U);
+  CHECK_EQ(info.pages, 3U * 16);
+}
+
+TEST("assembler: neither pages here and there nor all pages make much of a stream") {
+  const auto described = [](std::uint64_t step) {
+    const Scratch scratch;
+    Assembler to{scratch.file("t.tts"), description(), {}};
+    to.map(std::uint64_t{1} << 40, 256 * mib, "table");
+    for (std::uint64_t at = 0; at < 256 * mib; at += step)
+      to.access((std::uint64_t{1} << 40) + at, AccessKind::load, 0, 1);
+    return to.finish();
+  };
+  const auto sparse = described(8 * mib);
+  CHECK_EQ(sparse.objects.size(), 32U);
+  CHECK_EQ(sparse.pages, 4U * (4 * 16 + 4 * 32));  // of each 64 MiB four pieces of each size
+  const auto dense = described(page);
+  CHECK_EQ(dense.pages, 256 * mib / page);
+  CHECK(dense.objects.size() < 4U * 40);
 }
 
 TEST("assembler: takes unknown addresses between mappings") {
@@ -115,8 +132,46 @@ TEST("assembler: takes unknown addresses between mappings") {
   CHECK_EQ(info.objects.size(), 4U);
   CHECK_EQ(info.objects[0].pages, 4U);
   CHECK_EQ(info.objects[1].site, std::string("known"));
-  CHECK_EQ(info.objects[2].pages, 512U - 5);
-  CHECK_EQ(info.objects[3].pages, 512U);
+  CHECK_EQ(info.objects[2].pages, 16U - 5);
+  CHECK_EQ(info.objects[3].pages, 16U);
+}
+
+TEST("assembler: what processes map shared has its pages once") {
+  const Scratch scratch;
+  {
+    Assembler to{scratch.file("t.tts"), description(), {}};
+    to.map(mib, 8 * page, "table", 77);
+    to.access(mib + 3 * page, AccessKind::load, 0, 5);
+    to.process(1);
+    to.map(9 * mib, 4 * page, "table", 77, 2 * page);  // pages 2 to 5 of it
+    to.access(9 * mib + page, AccessKind::store, 0, 2);
+    to.discard(9 * mib, 4 * page);  // its content stays
+    to.access(9 * mib + page, AccessKind::store, 0, 1);
+    to.access(9 * mib + 2 * page, AccessKind::load, 0, 7);
+    to.map(20 * mib, 8 * page, "table", 78);  // another
+    to.access(20 * mib + 3 * page, AccessKind::load, 0, 9);
+    to.process(0);
+    to.unmap(0, Record::address_mask);
+    to.time(20 * ms);
+    to.process(1);
+    to.access(9 * mib + page, AccessKind::load, 0, 1);  // still there
+    to.unmap(9 * mib, 4 * page);                        // now nobody has it
+    to.time(40 * ms);
+    to.map(9 * mib, 8 * page, "table", 77);
+    to.access(9 * mib + 3 * page, AccessKind::load, 0, 4);
+    to.time(60 * ms);
+    (void)to.finish();
+  }
+  const Played got = play(scratch.file("t.tts"));
+  CHECK_EQ(got.info.objects.size(), 3U);
+  CHECK_EQ(got.pages.at(3).first, 6U);
+  CHECK_EQ(got.pages.at(3).second, 3U);
+  CHECK_EQ(got.pages.at(4).first, 7U);
+  CHECK_EQ(got.pages.at(8 + 3).first, 9U);
+  CHECK_EQ(got.pages.at(16 + 3).first, 4U);
+  CHECK_EQ(got.unmaps.size(), 1U);
+  CHECK_EQ(got.unmaps[0].first, 0U);
+  CHECK_EQ(got.unmaps[0].count, 8U);
 }
 
 TEST("assembler: unmaps at the end of the block") {

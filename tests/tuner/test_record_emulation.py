@@ -399,3 +399,34 @@ def test_what_is_no_program_is_an_error(tmp_path: Path) -> None:
     found = record(tmp_path, str(bad))
     assert found.done.returncode == 2
     assert "not a program of this machine" in found.done.stderr
+
+
+@pytest.mark.parametrize("file", [False, True])
+def test_memory_that_processes_share_is_there_once(tmp_path: Path, file: bool) -> None:
+    """Four children touch all of it, each with a cache of its own; a fifth maps half of a file at
+    another place."""
+    body = r"""
+#include <fcntl.h>
+int main(void) {
+  int f = FILE ? open("shared", O_RDWR | O_CREAT, 0600) : -1;
+  long bytes = 8 * MIB;
+  if (FILE && ftruncate(f, bytes)) return 1;
+  char *at = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (FILE ? 0 : MAP_ANONYMOUS), f, 0);
+  for (int child = 0; child < 5; ++child)
+    if (fork() == 0) {
+      if (FILE && child == 4) {
+        bytes = 4 * MIB;
+        at = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f, 4 * MIB);
+      }
+      fill(at, bytes);
+      _exit(0);
+    }
+  while (wait(0) > 0) {}
+  return 0;
+}
+"""
+    found = run_c(tmp_path, body.replace("FILE", str(int(file))))
+    (site,) = found.biggest()
+    assert site["pages"] == 8 * MIB // PAGE
+    swept = (4 * 8 + (4 if file else 8)) * MIB
+    assert sum(map(sum, site["by"].values())) == pytest.approx(swept // LINE, rel=0.02)

@@ -41,7 +41,7 @@ std::string call_site(const GuestThread& thread) {
   for (std::size_t i = 0; end > top && i < bytes / sizeof(words[0]); ++i) {
     const std::uint64_t address = words[i];
     if (address < 4096 || address >> 47 != 0) continue;
-    const auto [name, offset, code] = guest->observer->place(address);
+    const auto [name, offset, code, shared] = guest->observer->place(address);
     if (!code || !follows_call(address)) continue;
     char text[32];
     std::snprintf(text, sizeof(text), "+0x%llx", static_cast<unsigned long long>(offset));

@@ -233,7 +233,7 @@ bool Observer::open_spool() {
     return false;
   }
   for (const auto& [start, mapping] : mappings_)
-    spool_->map(start, mapping.end - start, mapping.site.c_str());
+    spool_->map(start, mapping.end - start, mapping.site.c_str(), mapping.shared, mapping.offset);
   return true;
 }
 
@@ -351,8 +351,13 @@ Observer::Mappings::iterator Observer::look_up(std::uint64_t address) {
     unsigned long from = 0;
     unsigned long to = 0;
     unsigned long offset = 0;
+    char rights[8] = "";
+    unsigned major = 0;
+    unsigned minor = 0;
+    unsigned long inode = 0;
     char path[4100] = "";
-    if (std::sscanf(line, "%lx-%lx %*s %lx %*s %*s %4095[^\n]", &from, &to, &offset, path) < 3)
+    if (std::sscanf(line, "%lx-%lx %7s %lx %x:%x %lu %4095[^\n]", &from, &to, rights, &offset,
+                    &major, &minor, &inode, path) < 7)
       continue;
     const std::uint64_t begin = from - base_;
     const std::uint64_t end = to - base_;
@@ -367,9 +372,11 @@ Observer::Mappings::iterator Observer::look_up(std::uint64_t address) {
         continue;
       }
       const std::uint64_t stop = after == mappings_.end() ? end : std::min(end, after->first);
-      const Mapping mapping{stop, file ? base_name(path) : "stack", offset + at - begin, file};
+      const Mapping mapping{stop, file ? base_name(path) : "stack", offset + at - begin, file,
+                            rights[3] == 's' ? shared_file(major, minor, inode) : 0};
       mappings_.insert_or_assign(at, mapping);
-      if (spool_ != nullptr) spool_->map(at, stop - at, mapping.site.c_str());
+      if (spool_ != nullptr)
+        spool_->map(at, stop - at, mapping.site.c_str(), mapping.shared, mapping.offset);
       at = stop;
     }
   }
@@ -397,7 +404,7 @@ void Observer::cut_out(std::uint64_t from, std::uint64_t to) {
 }
 
 void Observer::map(ObservedThread& thread, std::uint64_t address, std::uint64_t bytes,
-                   const std::string& site, std::uint64_t offset, bool code) {
+                   const std::string& site, std::uint64_t offset, bool code, std::uint64_t shared) {
   const std::lock_guard hold(lock_);
   bytes = (bytes + page_bytes - 1) / page_bytes * page_bytes;
   if (finished_ || bytes == 0) return;
@@ -407,8 +414,8 @@ void Observer::map(ObservedThread& thread, std::uint64_t address, std::uint64_t 
     any_pages(address, bytes, true);
   }
   cut_out(address, address + bytes);
-  mappings_.insert_or_assign(address, Mapping{address + bytes, site, offset, code});
-  if (spool_ != nullptr) spool_->map(address, bytes, site.c_str());
+  mappings_.insert_or_assign(address, Mapping{address + bytes, site, offset, code, shared});
+  if (spool_ != nullptr) spool_->map(address, bytes, site.c_str(), shared, offset);
 }
 
 void Observer::unmap(ObservedThread& thread, std::uint64_t address, std::uint64_t bytes) {
@@ -449,7 +456,8 @@ Observer::Place Observer::place(std::uint64_t address) {
   const std::lock_guard hold(lock_);
   auto at = find(address);
   if (at == mappings_.end()) return {};
-  return {at->second.site, at->second.offset + address - at->first, at->second.code};
+  return {at->second.site, at->second.offset + address - at->first, at->second.code,
+          at->second.shared};
 }
 
 }  // namespace tt::record

@@ -40,6 +40,7 @@
 #include <string>
 #include <vector>
 
+#include "core/types.hpp"
 #include "record/spool.hpp"
 #include "trace/llc.hpp"
 #include "trace/overlap.hpp"
@@ -142,9 +143,15 @@ class Observer {
 
   // Mappings, in bytes of the program's addresses. `thread`'s accesses so far came before.
   /// `site`: the caller that asked for it, or the file; `offset`: in that file; `code`: of a
-  /// program or library.
+  /// program or library; `shared`: names memory that is shared with others, 0: it is not.
   void map(ObservedThread& thread, std::uint64_t address, std::uint64_t bytes,
-           const std::string& site, std::uint64_t offset = 0, bool code = false);
+           const std::string& site, std::uint64_t offset = 0, bool code = false,
+           std::uint64_t shared = 0);
+  /// What names a file that processes map shared.
+  [[nodiscard]] static std::uint64_t shared_file(unsigned major, unsigned minor,
+                                                 std::uint64_t inode) {
+    return mix64(inode ^ std::uint64_t{major} << 44 ^ std::uint64_t{minor} << 24) | 1;
+  }
   void unmap(ObservedThread& thread, std::uint64_t address, std::uint64_t bytes);
   void discard(ObservedThread& thread, std::uint64_t address, std::uint64_t bytes);
   /// End of the mapping that holds the address, 0 if none does.
@@ -153,6 +160,7 @@ class Observer {
     std::string site;  // empty: not mapped
     std::uint64_t offset = 0;
     bool code = false;
+    std::uint64_t shared = 0;
   };
   [[nodiscard]] Place place(std::uint64_t address);
 
@@ -178,6 +186,7 @@ class Observer {
     std::string site;
     std::uint64_t offset;
     bool code;
+    std::uint64_t shared;
   };
   using Mappings = std::map<std::uint64_t, Mapping>;
   static constexpr std::uint32_t no_page = 0xffffffff;

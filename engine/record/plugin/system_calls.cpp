@@ -4,11 +4,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <string>
@@ -16,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/types.hpp"
 #include "record/plugin/call_site.hpp"
 #include "record/plugin/guest.hpp"
 
@@ -184,6 +188,16 @@ void on_syscall(qemu_plugin_id_t, unsigned vcpu, std::int64_t number, std::uint6
 
 namespace {
 
+/// What names the memory that is mapped shared. Memory without a file is its mapper's and its
+/// children's, which know it by this mapping.
+std::uint64_t shared_memory(std::uint64_t flags, int file) {
+  struct stat found{};
+  if ((flags & MAP_ANONYMOUS) == 0 && ::fstat(file, &found) == 0)
+    return Observer::shared_file(major(found.st_dev), minor(found.st_dev), found.st_ino);
+  static std::atomic<std::uint64_t> mappings = 0;
+  return mix64(static_cast<std::uint64_t>(::getpid()) << 40 ^ ++mappings) | 1;
+}
+
 void on_mapped(GuestThread& thread, std::uint64_t address) {
   const auto& [hint, bytes, protection, flags, file, offset] = thread.arguments;
   std::string site;
@@ -198,23 +212,26 @@ void on_mapped(GuestThread& thread, std::uint64_t address) {
     if (site.empty()) site = call_site(thread);
   }
   const bool code = (protection & PROT_EXEC) != 0 && (flags & MAP_ANONYMOUS) == 0;
-  guest->observer->map(thread, address, bytes, site, offset, code);
+  const bool shared = (flags & MAP_TYPE) == MAP_SHARED || (flags & MAP_TYPE) == MAP_SHARED_VALIDATE;
+  guest->observer->map(thread, address, bytes, site, offset, code,
+                       shared ? shared_memory(flags, static_cast<int>(file)) : 0);
 }
 
 void on_moved(GuestThread& thread, std::uint64_t address) {
   const std::uint64_t from = thread.arguments[0];
   const std::uint64_t old_bytes = thread.arguments[1];
   const std::uint64_t bytes = thread.arguments[2];
-  const std::string site = guest->observer->place(from).site;
+  const auto [site, offset, code, shared] = guest->observer->place(from);
   if (address == from) {
     if (bytes > old_bytes)
-      guest->observer->map(thread, from + old_bytes, bytes - old_bytes, site);
+      guest->observer->map(thread, from + old_bytes, bytes - old_bytes, site, offset + old_bytes,
+                           code, shared);
     else if (bytes < old_bytes)
       guest->observer->unmap(thread, from + bytes, old_bytes - bytes);
     return;
   }
   guest->observer->unmap(thread, from, old_bytes);
-  guest->observer->map(thread, address, bytes, site);
+  guest->observer->map(thread, address, bytes, site, offset, code, shared);
 }
 
 void on_heap(GuestThread& thread, std::uint64_t end) {
