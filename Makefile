@@ -127,7 +127,7 @@ fuzz-build: $(VENV)/.packages
 	@cmake --build --preset fuzz
 
 fuzz: fuzz-build ## Fuzz each reader for ten minutes (FUZZ_SECONDS=600), under sanitizers
-	@for target in stream spool import perf; do \
+	@for target in stream spool import requests perf; do \
 	  build/fuzz/fuzz $$target --corpus tests/fuzz/corpus/$$target --seconds $(FUZZ_SECONDS) || exit 1; done
 
 torture: setup fuzz-build $(VENV)/.test ## Faults, kills, power loss, damage: goes on where it was (ARGS=--quick: a sample)

@@ -3,21 +3,28 @@
 // Streams of real programs: the spools of a recording, and traces of other tools.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bind.hpp"
 #include "convert.hpp"
+#include "kernels/kernel.hpp"
+#include "kernels/requests.hpp"
 #include "progress.hpp"
 #include "record/assemble.hpp"
 #include "record/import.hpp"
+#include "record/requests.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -74,21 +81,9 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
   return nb::make_tuple(to_python(info), seen);
 }
 
-nb::tuple import_trace(const nb::callable& read, const std::string& name,
-                       const std::filesystem::path& path, const std::string& format,
-                       const std::string& workload, const std::string& input,
-                       const std::string& parameters, double period, double threads,
-                       double ns_per_instruction, double llc_bytes, double block_ms,
-                       double nominal_latency_ns) {
-  const tt::record::ImportOptions options{.format = tt::record::import_format(format),
-                                          .period = period,
-                                          .threads = threads,
-                                          .ns_per_instruction = ns_per_instruction,
-                                          .llc_bytes = llc_bytes,
-                                          .block_ms = block_ms,
-                                          .nominal_latency_ns = nominal_latency_ns};
-  // An exception of read() (or Ctrl-C) goes through the importer, which tidies up, to the caller.
-  const tt::record::ImportSource source = [&read](char* buffer, std::size_t size) {
+/// An exception of read() (or Ctrl-C) goes through what reads, which tidies up, to the caller.
+tt::record::ImportSource source_of(const nb::callable& read) {
+  return [&read](char* buffer, std::size_t size) {
     nb::gil_scoped_acquire gil;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     const auto bytes = nb::cast<nb::bytes>(read(size));
@@ -96,6 +91,23 @@ nb::tuple import_trace(const nb::callable& read, const std::string& name,
     std::memcpy(buffer, bytes.c_str(), bytes.size());
     return bytes.size();
   };
+}
+
+nb::tuple import_trace(const nb::callable& read, const std::string& name,
+                       const std::filesystem::path& path, const std::string& format,
+                       const std::string& workload, const std::string& input,
+                       const std::string& parameters, double period, double threads,
+                       double ns_per_instruction, double llc_bytes, double block_ms,
+                       double nominal_latency_ns, std::uint64_t scale) {
+  const tt::record::ImportOptions options{.format = tt::record::import_format(format),
+                                          .period = period,
+                                          .threads = threads,
+                                          .ns_per_instruction = ns_per_instruction,
+                                          .llc_bytes = llc_bytes,
+                                          .block_ms = block_ms,
+                                          .nominal_latency_ns = nominal_latency_ns,
+                                          .scale = scale};
+  const tt::record::ImportSource source = source_of(read);
   tt::trace::StreamInfo info;
   info.workload = workload;
   info.input = input;
@@ -116,6 +128,7 @@ nb::tuple import_trace(const nb::callable& read, const std::string& name,
   out["skipped"] = summary.skipped;
   out["lost"] = summary.lost;
   out["late"] = summary.late;
+  out["stood_for"] = summary.stood_for;
   out["period_known"] = summary.period_known;
   out["processes"] = summary.processes;
   out["threads"] = summary.threads;
@@ -123,6 +136,92 @@ nb::tuple import_trace(const nb::callable& read, const std::string& name,
   out["accesses"] = summary.accesses;
   out["error_share"] = summary.error_share;
   out["hot_error_share"] = summary.hot_error_share;
+  return nb::make_tuple(to_python(info), out);
+}
+
+nb::tuple import_requests(const nb::callable& read, const std::string& name,
+                          const std::filesystem::path& path, const std::string& columns,
+                          const std::string& workload, const std::string& input,
+                          const std::string& parameters, double scale, double threads,
+                          double llc_bytes, double block_ms, double nominal_latency_ns,
+                          double cache_bytes, double lru_refresh_s, double op_ns, double client_ns,
+                          bool touch_value, bool populate, std::optional<bool> look_aside,
+                          const nb::object& progress) {
+  using tt::kernels::StoreOperation;
+  bool failed = false;
+  tt::kernels::ReplayOptions options{
+      .info = {.workload = workload, .input = input, .parameters = parameters},
+      .file = path,
+      .scale = scale,
+      .threads = threads,
+      .llc_bytes = static_cast<std::uint64_t>(llc_bytes),
+      .block_ms = block_ms,
+      .nominal_latency_ns = nominal_latency_ns,
+      .cache_bytes = cache_bytes,
+      .refresh_seconds = lru_refresh_s,
+      .op_ns = op_ns,
+      .client_ns = client_ns,
+      .touch_value = touch_value,
+      .populate = populate,
+      .look_aside = look_aside,
+      .progress = progress_function(progress, failed)};
+  const tt::record::ImportSource source = source_of(read);
+  std::vector<tt::kernels::StoreRequest> requests;
+  tt::record::RequestSummary seen;
+  tt::kernels::ReplaySummary done;
+  tt::trace::StreamInfo info;
+  bool stopped = false;
+  {
+    nb::gil_scoped_release release;
+    tt::record::read_requests(
+        source, name, columns, seen, [&](const tt::record::CacheRequest& request) {
+          requests.push_back({.key = request.key,
+                              .seconds = request.seconds,
+                              .value_bytes = request.value_bytes,
+                              .ttl = request.ttl,
+                              .count = request.count,
+                              .key_bytes = request.key_bytes,
+                              .operation = static_cast<StoreOperation>(request.operation)});
+        });
+    try {
+      info = tt::kernels::replay(requests, options, done);
+    } catch (const tt::kernels::StreamInterrupted&) {
+      stopped = true;
+    }
+  }
+  if (stopped) raise_stopped(failed);
+  nb::dict out;
+  out["layout"] = seen.layout;
+  out["lines"] = seen.lines;
+  out["requests"] = seen.requests;
+  out["unknown"] = seen.unknown;
+  out["unknown_name"] = seen.unknown_name;
+  out["empty"] = seen.empty;
+  out["late"] = seen.late;
+  out["with_ttl"] = seen.with_ttl;
+  out["seconds"] = seen.seconds;
+  out["times"] = seen.times;
+  out["key_sizes"] = seen.key_sizes;
+  out["operations"] = seen.operations;
+  out["unused"] = seen.unused;
+  out["replayed"] = done.requests;
+  out["keys"] = done.keys;
+  out["gets"] = done.gets;
+  out["hits"] = done.hits;
+  out["sets"] = done.sets;
+  out["adds"] = done.adds;
+  out["updates"] = done.updates;
+  out["deletes"] = done.removes;
+  out["deleted"] = done.removed;
+  out["inserted"] = done.inserted;
+  out["evicted"] = done.evicted;
+  out["expired"] = done.expired;
+  out["too_large"] = done.too_large;
+  out["no_room"] = done.no_room;
+  out["unsized"] = done.unsized;
+  out["sized"] = done.sized;
+  out["buckets"] = done.buckets;
+  out["look_aside"] = done.look_aside;
   return nb::make_tuple(to_python(info), out);
 }
 
@@ -139,8 +238,17 @@ void tt::bind_recordings(nb::module_& m) {
         "RuntimeError names the file and what is wrong with it.");
   m.def("import_trace", &import_trace, "read"_a, nb::kw_only(), "name"_a, "path"_a, "format"_a,
         "workload"_a, "input"_a, "parameters"_a, "period"_a, "threads"_a, "ns_per_instruction"_a,
-        "llc_bytes"_a, "block_ms"_a, "nominal_latency_ns"_a,
+        "llc_bytes"_a, "block_ms"_a, "nominal_latency_ns"_a, "scale"_a = 1,
         "Makes a stream of what another tool saw. read(size) yields the next bytes of its output. "
         "Returns the stream's description and a summary. RuntimeError names line, found and "
         "expected.");
+  m.def("import_requests", &import_requests, "read"_a, nb::kw_only(), "name"_a, "path"_a,
+        "columns"_a, "workload"_a, "input"_a, "parameters"_a, "scale"_a, "threads"_a, "llc_bytes"_a,
+        "block_ms"_a, "nominal_latency_ns"_a, "cache_bytes"_a, "lru_refresh_s"_a, "op_ns"_a,
+        "client_ns"_a, "touch_value"_a, "populate"_a, "look_aside"_a.none(),
+        "progress"_a = nb::none(),
+        "Makes a stream of the requests in a cache's trace, answered by CacheLib's store. "
+        "read(size) yields the next bytes of the trace; look_aside None: if nothing else inserts. "
+        "Returns the stream's description and a summary. RuntimeError names line, found and "
+        "expected; ValueError an impossible size.");
 }

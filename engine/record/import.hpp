@@ -47,10 +47,13 @@ struct ImportOptions {
   double llc_bytes = 0;           // lackey's filter
   double block_ms = 10;
   double nominal_latency_ns = 90;
+  /// One page in so many is kept, and stands for them (R of the stream): of each aligned run of
+  /// `scale` pages one, drawn by a hash. Sampling in space (Waldspurger et al., FAST'15).
+  std::uint64_t scale = 1;
   double mlp_random = trace::random_pattern.mlp;  // of accesses of which only the address is known
   double mlp_sequential =
       trace::sequential_pattern.mlp;   // lackey: of those that go on in an address stream
-  std::uint64_t most_pages = 1 << 25;  // of one region or row (128 GiB)
+  std::uint64_t most_pages = 1 << 25;  // of one region or row (128 GiB), after scaling
   std::uint64_t seed = 0;
 };
 
@@ -65,6 +68,7 @@ struct ImportSummary {
   std::uint64_t skipped = 0;     // lines about something else: call chains, other events
   std::uint64_t lost = 0;        // events that the tool says it lost
   std::uint64_t late = 0;        // rows with a time before that of a row above
+  std::uint64_t stood_for = 0;   // observations of pages that others stand for (scale): left out
   bool period_known = true;      // false: each sample says 1, as perf does that knows no period
   std::uint64_t processes = 0;
   double threads = 1;

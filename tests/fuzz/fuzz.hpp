@@ -42,11 +42,13 @@ const Target& stream_target();
 const Target& spool_target();
 /// An importer's text: the first byte says which.
 const Target& import_target();
+/// A trace of a cache: the first byte says whether its columns are given.
+const Target& requests_target();
 /// Records of a perf ring, as a live engine reads them: the first byte says whose they are.
 const Target& perf_target();
 /// All of them.
-inline std::array<const Target*, 4> targets() {
-  return {&stream_target(), &spool_target(), &import_target(), &perf_target()};
+inline std::array<const Target*, 5> targets() {
+  return {&stream_target(), &spool_target(), &import_target(), &requests_target(), &perf_target()};
 }
 
 template <typename T>

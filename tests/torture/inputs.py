@@ -13,7 +13,7 @@ from harness import forked
 from loops import Loop, Result
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ("stream", "spool", "import")
+TARGETS = ("stream", "spool", "import", "requests")
 PER_CASE = 40
 RUNS = 2500
 FOUND = re.compile(r"no finding in (\d+) runs")

@@ -652,3 +652,72 @@ def test_a_file_of_perf_itself_names_what_prints_it(tune: Tune) -> None:
     Path("perf.data").write_bytes(b"PERFILE2" + bytes(100))
     error = tune("perf.data", "--format", "perf-script", code=2)
     assert error == "perf.data: a file of perf record: import what `perf script -i FILE` prints"
+
+
+def test_addresses_may_be_hexadecimal_without_a_prefix(tune: Tune) -> None:
+    """Digits alone are both, until another row has letters, or too many digits for hexadecimal."""
+    rows = [(0, "100000"), (1, "7f0000007000"), (2, "102000"), (3, "0x103000")]
+    text = "time,address,kind\n" + "".join(f"{time},{at},load\n" for time, at in rows)
+    prefixed = text.replace(",1", ",0x1").replace(",7", ",0x7")
+    assert imported(tune, text, "csv")["footprint_bytes"] == 4 * 4096
+    without = Path("trace.tts").read_bytes()
+    assert imported(tune, prefixed, "csv", "--force")["footprint_bytes"] == 4 * 4096
+    assert Path("trace.tts").read_bytes() == without
+    decimal = "time,address,kind\n0,100000,load\n1,139637976732672,load\n"
+    imported(tune, decimal, "csv", "--force")
+    without = Path("trace.tts").read_bytes()
+    imported(tune, decimal.replace("100000", "0x186a0"), "csv", "--force")
+    assert Path("trace.tts").read_bytes() == without
+    error = imported(tune, decimal + "2,7f00,load\n", "csv", "--force", code=2)
+    assert error.startswith("in.txt:4: found '7f00', expected a decimal address, as those above")
+    error = imported(tune, text + "9,139637976732672,load\n", "csv", "--force", code=2)
+    assert error.startswith("in.txt:6: found '139637976732672', expected a hexadecimal address")
+
+
+def test_rows_of_a_table_are_not_said_to_be_all_accesses(
+    tune: Tune, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "time,address,kind\n0,4096,load\n"
+    imported(tune, text, "csv")
+    sampling = document().inputs["recorded"].sampling
+    assert sampling is not None
+    assert sampling.describe() == "read from csv: 1 rows, taken for all there were"
+    assert "if they are a sample, --period says of how many" in told(tune, capsys, "csv")
+    imported(tune, text, "csv", "--probability", "1", "--force")
+    sampling = document().inputs["recorded"].sampling
+    assert sampling is not None
+    assert sampling.describe() == "recorded whole by csv: all 1 accesses were seen"
+
+
+def test_a_page_of_so_many_stands_for_them(tune: Tune) -> None:
+    """Every run of eight pages keeps one, so that a footprint is the full one, to eight pages."""
+    rows = [(i, 0x7F0000000000 + page * 4096) for i in range(2) for page in range(4000)]
+    text = "time,address,kind\n" + "".join(f"{time},{at},load\n" for time, at in rows)
+    seen = imported(tune, text, "csv", "--scale", "8")
+    assert seen["footprint_bytes"] == 4000 * 4096
+    assert (seen["accesses"], seen["stood_for"]) == (1000, 7000)
+    assert set(heat().values()) == {2}
+    workload = catalog.workload("./trace.yaml").spec
+    assert workload.scale == 8
+    assert workload.footprint_gib == 4000 * 4096 / 2**30
+    whole = imported(tune, text, "csv", "--force")
+    assert whole["nominal_seconds"] == pytest.approx(seen["nominal_seconds"], rel=0.01)
+
+
+def test_an_accessed_region_above_128_gib_needs_a_scale(tune: Tune) -> None:
+    large = "000100000000-003300000000 ( 200.000 GiB)           1     0\n"
+    text = damo(large + HOT, large)
+    error = imported(tune, text, "damon", code=2)
+    assert "an accessed region of at most 128 GiB (--scale R takes R times as much" in error
+    seen = imported(tune, text, "damon", "--scale", "4096")
+    pages = (200 << 30) // 4096
+    assert seen["footprint_bytes"] == pytest.approx(pages * 4096, rel=1e-3)
+
+
+def test_pages_here_and_there_make_a_small_trace(tune: Tune) -> None:
+    rows = [(i, 0x7F0000000000 + i * (4 << 20)) for i in range(4096)]
+    text = "time,address,kind\n" + "".join(f"{time},{at},load\n" for time, at in rows)
+    seen = imported(tune, text, "csv")
+    assert seen["footprint_bytes"] == 4096 * 4096
+    # Of each 64 MiB four pieces of 16, of 32, of 64 and of 128 pages.
+    assert engine.stream_info(Path("trace.tts"))["pages"] == 256 * 4 * (16 + 32 + 64 + 128)

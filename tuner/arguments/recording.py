@@ -15,9 +15,7 @@ from tuner.arguments.options import (
     scenario_option,
     seconds,
 )
-from tuner.limits import (
-    MOST_THREADS,
-)
+from tuner.limits import MOST_SCALE, MOST_THREADS
 
 
 def record(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +63,7 @@ def import_(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         required=True,
-        choices=("perf-script", "damon", "lackey", "csv"),
+        choices=("perf-script", "damon", "lackey", "csv", "requests"),
         help="format of the input",
     )
     recording(parser)
@@ -86,7 +84,29 @@ def import_(parser: argparse.ArgumentParser) -> None:
         "--threads",
         type=count(MOST_THREADS),
         metavar="N",
-        help="threads of the program (default: those in the busiest second of perf-script, else 1)",
+        help="threads of the program (default: those in the busiest second of perf-script, 16 that "
+        "answer requests, else 1)",
+    )
+    parser.add_argument(
+        "--scale",
+        type=count(MOST_SCALE),
+        default=1,
+        metavar="R",
+        help="keep one page (of requests: one key) in R, which stands for all of them: for what is "
+        "too large to simulate whole",
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="NAMES",
+        help="of requests in a table without a heading: time, key, size, key_size, op, ttl, count, "
+        "or - for one that is not needed, with commas (--columns=-,key,size)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="of requests: set an option of the store that answers them (repeatable)",
     )
     json(parser)
 

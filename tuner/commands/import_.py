@@ -24,18 +24,25 @@ from tuner.documents import catalog
 from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
 from tuner.errors import UserError
+from tuner.record import requests
 from tuner.record import workload as recorded
-from tuner.record.samplers import CYCLES_PER_INSTRUCTION
+from tuner.record.samplers import CYCLES_PER_INSTRUCTION, numbers
 from tuner.terminal import print_json, progress, say
-from tuner.text import size
+from tuner.text import plural, shell, size
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZLIB_MAGIC = (b"x\x01", b"x\x9c", b"x\xda")  # damon.data
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 BINARY = {
     b"PERFILE2": "a file of perf record: import what `perf script -i FILE` prints",
     b"\x17\x08Dtrac": "a file of trace-cmd: import what `trace-cmd report -i FILE` prints",
 }
 MOST_PERIOD = 1e12
+REQUESTS = "requests"
+READING = 0.5
+"""Part of the work; the rest is the store's, about as long."""
+Input = tuple[str, Callable[[int], bytes], Callable[[float], None]]
+"""Its name, what reads from it, and what takes the fraction of all work that is done."""
 TOLD = {
     "no_address": ("left out", "samples without a user-space address"),
     "cached": ("left out", "samples that a cache served"),
@@ -43,6 +50,7 @@ TOLD = {
     "repeated": ("left out", "more events of Arm SPE about the same operations"),
     "skipped": ("left out", "lines about something else: other events, call chains, headings"),
     "lost": ("lost", "events, as the input says: they are missing"),
+    "stood_for": ("left out", "observations of pages that others stand for (--scale)"),
     "unsure": ("not sure", "samples used that a cache further out may have served"),
     "late": ("out of order", "rows with a time before an earlier row's; that one's counts"),
 }
@@ -53,10 +61,15 @@ def run(args: Namespace) -> int:
     """`tune import`."""
     trace = recorded.output(args.output, args.force)
     machine = catalog.machine(args.machine).spec
+    if args.format == REQUESTS:
+        return _requests(args, trace, machine)
+    for option, given in (("--columns", args.columns), ("--set", args.set)):
+        if given:
+            raise UserError(f"{option}: belongs to --format {REQUESTS}")
     period = _period(args)
-    with _input(args.file) as (name, read):
+    with _input(args.file) as (name, read, _):
         info, seen = _import(args, name, read, trace, machine, period)
-    sampling = _sampling(args.format, seen)
+    sampling = _sampling(args, seen)
     document, footprint = recorded.document(
         trace,
         summary=f"imported from {Path(name).name} ({args.format})",
@@ -64,6 +77,7 @@ def run(args: Namespace) -> int:
         threads=seen["threads"],
         machine=machine,
         sampling=sampling,
+        scale=args.scale,
     )
     summary = {
         "trace": str(trace),
@@ -77,8 +91,78 @@ def run(args: Namespace) -> int:
     if args.json:
         print_json(summary)
     else:
-        _tell(summary, sampling)
+        _tell(summary, sampling, args)
     return 0
+
+
+def _requests(args: Namespace, trace: Path, machine: MachineSpec) -> int:
+    """Requests become what they do to a store."""
+    for option in ("period", "probability"):
+        if getattr(args, option) is not None:
+            raise UserError(f"--{option}: a trace of requests has all of them; nothing to expand")
+    values = requests.options(numbers(args.set))
+    threads = args.threads or requests.THREADS
+    with _input(args.file, READING) as (name, read, update), _errors(name, trace):
+        info, seen = requests.replay(
+            read,
+            name=name,
+            trace=trace,
+            columns=args.columns or "",
+            scale=args.scale,
+            threads=threads,
+            block_ms=args.block_ms,
+            machine=machine,
+            values=values,
+            progress=lambda done: update(READING + (1 - READING) * done),
+        )
+    sampling = requests.sampling(seen)
+    given = shell(
+        [word for item in args.set for word in ("--set", item)]
+        + (["--columns", args.columns] if args.columns else [])
+        + (["--scale", str(args.scale)] if args.scale > 1 else [])
+    )
+    document, footprint = recorded.document(
+        trace,
+        summary=f"requests of {Path(name).name}, answered by CacheLib's store",
+        source=f"tune import --format {REQUESTS} {given} {name}",
+        threads=threads,
+        machine=machine,
+        sampling=sampling,
+        scale=args.scale,
+        operation=_operation(seen),
+        window="steady",
+    )
+    summary = {
+        "trace": str(trace),
+        "workload": str(document),
+        "format": args.format,
+        "footprint_bytes": footprint,
+        "blocks": info["blocks"],
+        "nominal_seconds": info["nominal_seconds"],
+        "threads": threads,
+        "options": values,
+        **seen,
+    }
+    if args.json:
+        print_json(summary)
+        return 0
+    say(
+        f"tune: read {plural(seen['requests'], 'request')} ({seen['layout']}); the store used "
+        f"{size(footprint)}\n"
+        f"  trace        {trace} ({size(trace.stat().st_size)}, "
+        f"{info['nominal_seconds']:.3g} s when replayed on fast memory, {threads} threads)"
+    )
+    for heading, text in requests.told(seen, args.scale, info["nominal_seconds"]):
+        say(f"  {heading:<12} {text}")
+    say(recorded.next_step(document))
+    return 0
+
+
+def _operation(seen: Mapping[str, Any]) -> str:
+    """The one whose latency counts, of those that there are."""
+    if seen["gets"]:
+        return "get"
+    return "set" if seen["sets"] or seen["adds"] or seen["updates"] else "delete"
 
 
 def _period(args: Namespace) -> float:
@@ -109,27 +193,28 @@ def _period(args: Namespace) -> float:
 
 
 @contextmanager
-def _input(file: str) -> Iterator[tuple[str, Callable[[int], bytes]]]:
-    """The name of the input (a file or standard input, gzipped or not), and what reads from it."""
+def _input(file: str, part: float = 1.0) -> Iterator[Input]:
+    """An input (a file or standard input, gzipped or not), whose reading is that part of the
+    work."""
     if file == "-":
         name = "standard input"
-        yield name, _unpacked(name, cast(BufferedReader, sys.stdin.buffer)).read
+        yield name, _unpacked(name, cast(BufferedReader, sys.stdin.buffer)).read, lambda _: None
         return
     try:
         raw = Path(file).open("rb")  # noqa: SIM115 - closed below
     except OSError as error:
         raise UserError(f"{file}: {error.strerror}") from error
-    with raw, progress(f"reading {file}") as update:
+    with raw, progress(f"importing {file}") as update:
         size = os.fstat(raw.fileno()).st_size
         stream = _unpacked(file, raw)
 
         def read(count: int) -> bytes:
             got = stream.read(count)
             if size and len(got) == count:  # not all of it at once: worth reporting
-                update(raw.tell() / size)
+                update(part * raw.tell() / size)
             return got
 
-        yield file, read
+        yield file, read, update
 
 
 class _Inflated:
@@ -153,6 +238,8 @@ class _Inflated:
 
 def _unpacked(name: str, raw: BufferedReader) -> BinaryIO | _Inflated:
     begin = raw.peek(8)[:8]
+    if begin.startswith(ZSTD_MAGIC):
+        raise UserError(f"{name}: compressed by zstd: `zstd -dc FILE | tune import ... -` reads it")
     for magic, what in BINARY.items():
         if begin.startswith(magic):
             raise UserError(f"{name}: {what}")
@@ -179,8 +266,9 @@ def _import(
         "llc_bytes": float(machine.llc_bytes),
         "block_ms": args.block_ms,
         "nominal_latency_ns": machine.fast.latency_ns,
+        "scale": args.scale,
     }
-    try:
+    with _errors(name, trace):
         info, seen = engine.native().import_trace(
             read,
             name=name,
@@ -190,6 +278,14 @@ def _import(
             parameters=json.dumps(options),
             **options,
         )
+    return dict(info), dict(seen)
+
+
+@contextmanager
+def _errors(name: str, trace: Path) -> Iterator[None]:
+    """What goes wrong while the input is read or the stream written, as one line."""
+    try:
+        yield
     except (EOFError, zlib.error) as error:
         raise UserError(f"{name}: damaged compressed data: {error}") from error
     except (RuntimeError, ValueError, OSError) as error:
@@ -197,14 +293,18 @@ def _import(
         raise UserError(
             text if name in text or str(trace) in text else f"{name}: {text}"
         ) from error
-    return dict(info), dict(seen)
 
 
-def _sampling(format: str, seen: Mapping[str, Any]) -> Sampling:
+def _whole(args: Namespace) -> bool:
+    """Whether nothing says if there were accesses that the rows of a table do not show."""
+    return bool(args.format == "csv" and args.period is None and args.probability is None)
+
+
+def _sampling(args: Namespace, seen: Mapping[str, Any]) -> Sampling:
     # DAMON's checks are not accesses: there is no share of accesses that was sampled.
-    known = format != "damon" and seen["period_known"]
+    known = args.format != "damon" and seen["period_known"] and not _whole(args)
     sampling = Sampling(
-        sampler=format,
+        sampler=args.format,
         probability=min(1.0, seen["observed"] / seen["accesses"]) if known else None,
         samples=seen["samples"],
         error_share=seen["error_share"],
@@ -215,12 +315,14 @@ def _sampling(format: str, seen: Mapping[str, Any]) -> Sampling:
     return sampling.model_copy(update={"dropped": seen["lost"], "dropped_share": share})
 
 
-def _tell(summary: Mapping[str, Any], sampling: Sampling) -> None:
+def _tell(summary: Mapping[str, Any], sampling: Sampling, args: Namespace) -> None:
     trace = Path(summary["trace"])
     uncertainty = (
         f"a page's count is off by {sampling.error_share:.1%}, of the hottest pages (with half of "
         f"the accesses) by {summary['hot_error_share']:.1%} (one standard error)"
         if sampling.error_share
+        else "none, if the rows are all accesses; if they are a sample, --period says of how many"
+        if _whole(args)
         else "none from sampling: every access was seen"
     )
     say(
@@ -230,6 +332,8 @@ def _tell(summary: Mapping[str, Any], sampling: Sampling) -> None:
         f"{summary['nominal_seconds']:.3g} s when replayed on fast memory)\n"
         f"  uncertainty  {uncertainty}"
     )
+    if args.scale > 1:
+        say(f"  miniature    one page in {args.scale}, which stands for them all")
     for key, (heading, what) in TOLD.items():
         if summary[key]:
             say(f"  {heading:<12} {summary[key]:,} {what}")

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from argparse import ArgumentTypeError, Namespace
+from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from tuner import engine
-from tuner.arguments.options import number
 from tuner.documents import catalog
 from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
@@ -34,7 +33,7 @@ def run(args: Namespace) -> int:
     nothing was recorded."""
     command = _program(args.program)
     machine = catalog.machine(args.machine).spec
-    sampler = samplers.find(args.sampler)(_options(args.set), machine)
+    sampler = samplers.find(args.sampler)(samplers.numbers(args.set), machine)
     if reason := sampler.unavailable():
         raise UserError(f"sampler {sampler.name}: {reason}")
     trace = recorded.output(args.output, args.force)
@@ -64,19 +63,6 @@ def _program(words: Sequence[str]) -> list[str]:
     if found is None:
         raise UserError(f"no program '{brief(command[0], 300)}' that can be run")
     return [found, *command[1:]]
-
-
-def _options(words: Sequence[str]) -> dict[str, float]:
-    given = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise UserError(f"--set {brief(word)}: expected NAME=VALUE")
-        try:
-            given[name] = number(value)
-        except ArgumentTypeError as error:
-            raise UserError(f"--set {name}: found '{brief(value)}'; must be a number") from error
-    return given
 
 
 def _assemble(

@@ -109,6 +109,8 @@ class Sampling(Model):
         if self.error_share == 0:
             if self.missing:
                 return f"recorded by {self.sampler}, not whole: {'; '.join(self.missing)}"
+            if self.probability is None:
+                return f"read from {self.sampler}: {self.samples:,} rows, taken for all there were"
             return f"recorded whole by {self.sampler}: all {self.samples:,} accesses were seen"
         rate = "" if self.probability is None else f", one access in {1 / self.probability:,.4g}"
         uncertain = (

@@ -45,22 +45,29 @@ def document(
     threads: float,
     machine: MachineSpec,
     sampling: Sampling,
+    scale: float = 1.0,
+    operation: str | None = None,
+    window: str = "all",
 ) -> tuple[Path, int]:
-    """Writes the workload beside the trace; returns its path, and the footprint in bytes.
+    """Writes the workload beside the trace; returns its path, and the footprint in bytes, both of
+    what the recording stands for. With an `operation` the objectives are its rate and latencies.
     UserError if it cannot be written."""
-    footprint = engine.characteristics(trace)["peak_pages"] * PAGE_BYTES
+    footprint = round(engine.characteristics(trace)["peak_pages"] * PAGE_BYTES * scale)
+    objectives = ["runtime"] if operation is None else ["throughput", "p50", "p90", "p99", "p999"]
     path = trace.with_suffix(".yaml")
     content = render(
         {
             "name": trace.stem,
             "summary": summary,
             "sources": [source],
-            "objective": "runtime",
-            "objectives": ["runtime"],
+            **({} if operation is None else {"operation": operation}),
+            "objective": objectives[0],
+            "objectives": objectives,
             "footprint_gib": footprint / 2**30,
-            "scale": 1.0,
+            "scale": float(scale),
             "threads": float(threads),
             "machine": machine.name,
+            **({} if window == "all" else {"window": window}),
             "default_input": INPUT,
             "smoke_input": INPUT,
             "inputs": {

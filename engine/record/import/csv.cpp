@@ -15,30 +15,15 @@ enum class Column { time, address, kind, count, size, process };
 constexpr std::array<Text, 6> column_names = {"time",  "address", "kind",
                                               "count", "size",    "process"};
 
-/// Without the quotation marks that spreadsheets put around a value.
-Text unquoted(Text text) {
-  text = trimmed(text);
-  if (text.size() < 2 || !text.starts_with('"') || !text.ends_with('"')) return text;
-  return trimmed(text.substr(1, text.size() - 2));
-}
-
-std::string lower(Text text) {
-  std::string out{text};
-  for (char& c : out)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return out;
-}
-
-/// Removes ".0", as a table of floats has it.
-void drop_zeros(Text& digits) {
-  const std::size_t dot = digits.find('.');
-  if (dot != Text::npos && digits.find_first_not_of('0', dot + 1) == Text::npos)
-    digits = digits.substr(0, dot);
-}
+/// How addresses without 0x are written; not known while none has said so.
+enum class Base { open, decimal, hexadecimal };
+/// Rows that wait for it at most; then they are decimal.
+constexpr std::size_t most_waiting = 1 << 16;
 
 struct Row {
   std::uint64_t time = 0;
   std::uint64_t address = 0;
+  std::optional<std::uint64_t> bare;  // the address, if it turns out to be hexadecimal without 0x
   AccessKind kind = AccessKind::load;
   double count = 1;
   std::uint64_t size = 1;
@@ -54,9 +39,6 @@ class Csv {
     Text line;
     if (!lines_.next(line)) throw ImportError(lines_.name() + ": empty; expected a heading");
     const std::vector<Column> columns = heading(line);
-    const double period = to_.options.period > 0 ? to_.options.period : 1;
-    std::optional<std::uint64_t> first;
-    std::uint64_t latest = 0;
     while (lines_.next(line)) {
       if (trimmed(line).empty()) continue;
       Row row;
@@ -68,35 +50,51 @@ class Csv {
         field(columns[i], unquoted(rest.substr(0, comma)), row);
         rest.remove_prefix(comma == Text::npos ? rest.size() : comma + 1);
       }
-      if (row.size > address_limit - row.address) lines_.bad(shown(line), "addresses below 2^48");
-      if (!first) first = row.time;
-      to_.summary.late += row.time < latest ? 1 : 0;
-      latest = std::max(latest, row.time);
-      to_.stream().time(row.time - std::min(row.time, *first));
-      const std::uint32_t process = to_.processes[row.process];
-      to_.stream().process(process);
-      to_.summary.samples += row.count > 0;
-      for (std::uint64_t at = row.address; at < row.address + row.size;) {
-        const std::uint64_t end =
-            std::min(row.address + row.size, (at / page_bytes + 1) * page_bytes);
-        const std::uint64_t lines_touched =
-            (end - 1) / trace::line_bytes - at / trace::line_bytes + 1;
-        const double observed = row.count * static_cast<double>(lines_touched);
-        if (observed > 0) to_.observe(process, at, row.kind, observed, observed * period);
-        at = end;
+      if (row.size > address_limit - std::max(row.address, row.bare.value_or(0)))
+        lines_.bad(shown(line), "addresses below 2^48");
+      if (base_ == Base::open && (row.bare || !waiting_.empty())) {
+        waiting_.push_back(row);
+        if (waiting_.size() == most_waiting) base_ = Base::decimal;
+        continue;
       }
+      observe_waiting();
+      observe(row);
     }
+    observe_waiting();
     to_.summarise(true);
   }
 
  private:
+  void observe_waiting() {
+    for (const Row& row : waiting_) observe(row);
+    waiting_.clear();
+  }
+
+  void observe(const Row& row) {
+    if (!first_) first_ = row.time;
+    to_.summary.late += row.time < latest_ ? 1 : 0;
+    latest_ = std::max(latest_, row.time);
+    to_.stream().time(row.time - std::min(row.time, *first_));
+    const std::uint32_t process = to_.processes[row.process];
+    to_.stream().process(process);
+    to_.summary.samples += row.count > 0;
+    const double period = to_.options.period > 0 ? to_.options.period : 1;
+    const std::uint64_t first = base_ == Base::hexadecimal && row.bare ? *row.bare : row.address;
+    for (std::uint64_t at = first; at < first + row.size;) {
+      const std::uint64_t end = std::min(first + row.size, (at / page_bytes + 1) * page_bytes);
+      const std::uint64_t lines_touched =
+          (end - 1) / trace::line_bytes - at / trace::line_bytes + 1;
+      const double observed = row.count * static_cast<double>(lines_touched);
+      if (observed > 0) to_.observe(process, at, row.kind, observed, observed * period);
+      at = end;
+    }
+  }
+
   std::vector<Column> heading(Text line) {
-    constexpr const char* expected =
+    static constexpr const char* expected =
         "a heading with time,address,kind and optionally count,size,process";
     std::vector<Column> columns;
-    if (line.find(',') == Text::npos)
-      for (const char other : {';', '\t'})
-        if (line.find(other) != Text::npos) separator_ = other;
+    separator_ = separator(line);
     for (Text rest = line;;) {
       const std::size_t comma = rest.find(separator_);
       const auto* const at =
@@ -124,16 +122,9 @@ class Csv {
         row.time = whole && plain ? *whole : static_cast<std::uint64_t>(*time);
         break;
       }
-      case Column::address: {
-        Text digits = text;
-        const bool hex = take(digits, "0x") || take(digits, "0X");
-        if (!hex) drop_zeros(digits);
-        const auto address = number<std::uint64_t>(digits, hex ? 16 : 10);
-        if (!address || *address >= address_limit)
-          lines_.bad(shown(text), "an address below 2^48: 0x and hexadecimal, or decimal");
-        row.address = *address;
+      case Column::address:
+        address(text, row);
         break;
-      }
       case Column::kind: {
         const std::string kind = lower(text);
         if (kind == "load" || kind == "read" || kind == "r")
@@ -170,9 +161,39 @@ class Csv {
     }
   }
 
+  /// Decimal, or hexadecimal: with 0x, or in a file where others have letters in them. Digits alone
+  /// are both until another row tells.
+  void address(Text text, Row& row) {
+    Text digits = text;
+    const bool prefixed = take(digits, "0x") || take(digits, "0X");
+    if (!prefixed) drop_zeros(digits);
+    const auto below = [](std::optional<std::uint64_t> value) {
+      return value && *value < address_limit ? value : std::nullopt;
+    };
+    const auto hexadecimal = below(number<std::uint64_t>(digits, 16));
+    const auto decimal = below(number<std::uint64_t>(digits));
+    if (prefixed ? !hexadecimal : !hexadecimal && !decimal)
+      lines_.bad(shown(text), "an address below 2^48: hexadecimal or decimal");
+    row.address = prefixed || !decimal ? *hexadecimal : *decimal;
+    if (prefixed) return;
+    if (!decimal || !hexadecimal) {
+      const Base found = decimal ? Base::decimal : Base::hexadecimal;
+      if (base_ != Base::open && base_ != found)
+        lines_.bad(shown(text), base_ == Base::decimal
+                                    ? "a decimal address, as those above, or 0x before it"
+                                    : "a hexadecimal address, as those above");
+      base_ = found;
+    }
+    row.bare = hexadecimal;
+  }
+
   Importer& to_;
   Lines& lines_;
   char separator_ = ',';
+  Base base_ = Base::open;
+  std::vector<Row> waiting_;  // until base_ is known
+  std::optional<std::uint64_t> first_;
+  std::uint64_t latest_ = 0;
 };
 
 }  // namespace

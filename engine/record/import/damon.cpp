@@ -269,10 +269,10 @@ class Damon {
       lines_.bad(shown(line), "a range of addresses below 2^48");
     if (!checks) lines_.bad(shown(line), "the number of accesses after the range");
     if (*checks == 0) return std::nullopt;
-    if ((*to - *from) / page_bytes > to_.options.most_pages)
+    if ((*to - *from) / page_bytes / to_.options.scale > to_.options.most_pages)
       lines_.bad(shown(line),
-                 "an accessed region of at most 128 GiB (damo record with more regions: "
-                 "--monitoring_nr_regions_range)");
+                 "an accessed region of at most 128 GiB (--scale R takes R times as much; damo "
+                 "record sees more with more regions: --monitoring_nr_regions_range)");
     ++to_.summary.samples;
     return Region{*from, *to, *checks};
   }
@@ -281,8 +281,8 @@ class Damon {
   void observe(std::uint32_t target, const Region& region) {
     to_.stream().process(target);
     const double accesses = region.checks * (to_.options.period > 0 ? to_.options.period : 1.0);
-    for (std::uint64_t page = region.from / page_bytes; page <= (region.to - 1) / page_bytes;
-         ++page)
+    for (std::uint64_t page = to_.kept_from(target, region.from / page_bytes);
+         page <= (region.to - 1) / page_bytes; page = to_.kept_from(target, page + 1))
       to_.observe(target, page * page_bytes, AccessKind::load, region.checks, accesses);
   }
 

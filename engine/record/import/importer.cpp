@@ -39,6 +39,8 @@ void Uncertainty::summarise(bool of_all, ImportSummary& summary) const {
 void Importer::start(bool wall_time, double threads, std::vector<trace::StreamClass> classes) {
   AssemblerOptions assembler;
   assembler.block_ms = options.block_ms;
+  assembler.scale = static_cast<double>(options.scale);
+  info_.scale = assembler.scale;
   assembler.threads = summary.threads = threads;
   assembler.wall_time = wall_time;
   assembler.nominal_latency_ns = options.nominal_latency_ns;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/types.hpp"
 #include "record/assembler.hpp"
 #include "record/import.hpp"
 #include "record/import/text.hpp"
@@ -77,8 +78,26 @@ class Importer {
   /// the account.
   void observe(std::uint32_t process, std::uint64_t address, AccessKind kind, double observed,
                double accesses) {
-    stream_->access(address, kind, 0, accesses);
-    uncertainty_.add(process, address, observed, accesses);
+    const auto at = place(process, address);
+    if (!at) return;
+    stream_->access(*at, kind, 0, accesses);
+    uncertainty_.add(process, *at, observed, accesses);
+  }
+  /// The first page from `page` on that stands for others and itself.
+  [[nodiscard]] std::uint64_t kept_from(std::uint32_t process, std::uint64_t page) const {
+    const std::uint64_t run = page / options.scale;
+    const std::uint64_t kept = kept_of(process, run);
+    return kept >= page ? kept : kept_of(process, run + 1);
+  }
+  /// The address in the stream's own, dense space; none, and counted, if another page stands for
+  /// this one.
+  [[nodiscard]] std::optional<std::uint64_t> place(std::uint32_t process, std::uint64_t address) {
+    if (options.scale == 1) return address;
+    const std::uint64_t page = address / page_bytes;
+    if (kept_from(process, page) == page)
+      return page / options.scale * page_bytes + address % page_bytes;
+    ++summary.stood_for;
+    return std::nullopt;
   }
   /// Puts what was observed into the summary; see Uncertainty.
   void summarise(bool of_all) { uncertainty_.summarise(of_all, summary); }
@@ -91,6 +110,10 @@ class Importer {
   Numbers processes;
 
  private:
+  [[nodiscard]] std::uint64_t kept_of(std::uint32_t process, std::uint64_t run) const {
+    return run * options.scale + mix64(run ^ std::uint64_t{process} << 48) % options.scale;
+  }
+
   std::filesystem::path file_;
   trace::StreamInfo info_;
   std::optional<Assembler> stream_;

@@ -90,12 +90,15 @@ void import_lackey(Importer& to) {
                       static_cast<std::uint32_t>(line_to - line_from), store);
         if (count.missed == 0 && count.dirtied == 0) return;
         const std::uint32_t fetched = count.missed > 0 && streams.goes_on(line_from) ? 1 : 0;
+        const auto place = to.place(0, at);
+        if (!place) return;
         if (!store) {
-          to.stream().access(at, AccessKind::load, fetched, count.missed);
+          to.stream().access(*place, AccessKind::load, fetched, count.missed);
         } else {
-          if (count.missed > 0) to.stream().access(at, AccessKind::store, fetched, count.missed);
+          if (count.missed > 0)
+            to.stream().access(*place, AccessKind::store, fetched, count.missed);
           if (count.dirtied > count.missed)
-            to.stream().access(at, AccessKind::store, 2, count.dirtied - count.missed);
+            to.stream().access(*place, AccessKind::store, 2, count.dirtied - count.missed);
         }
       };
       if (kind != 'S') touch(false);

@@ -54,6 +54,31 @@ Text trimmed(Text text) {
   return text.substr(0, text.find_last_not_of(" \t") + 1);
 }
 
+Text unquoted(Text text) {
+  text = trimmed(text);
+  if (text.size() < 2 || !text.starts_with('"') || !text.ends_with('"')) return text;
+  return trimmed(text.substr(1, text.size() - 2));
+}
+
+std::string lower(Text text) {
+  std::string out{text};
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+void drop_zeros(Text& digits) {
+  const std::size_t dot = digits.find('.');
+  if (dot != Text::npos && digits.find_first_not_of('0', dot + 1) == Text::npos)
+    digits = digits.substr(0, dot);
+}
+
+char separator(Text line) {
+  for (const char other : {';', '\t'})
+    if (line.find(',') == Text::npos && line.find(other) != Text::npos) return other;
+  return ',';
+}
+
 bool take(Text& rest, Text prefix) {
   if (!rest.starts_with(prefix)) return false;
   rest.remove_prefix(prefix.size());

@@ -37,6 +37,14 @@ template <typename T>
 /// The next word of a line, between spaces and tabs; empty at the end.
 Text word(Text& rest);
 [[nodiscard]] Text trimmed(Text text);
+/// Without the quotation marks that spreadsheets put around a value.
+[[nodiscard]] Text unquoted(Text text);
+[[nodiscard]] std::string lower(Text text);
+/// Removes ".0", as a table of floats has it.
+void drop_zeros(Text& digits);
+/// What stands between the values of a table's line: a comma, or where there is none a semicolon or
+/// a tab.
+[[nodiscard]] char separator(Text line);
 /// Removes a prefix. False: the text does not begin with it.
 bool take(Text& rest, Text prefix);
 /// The number after `name`, wherever that is in the line, or none.

@@ -14,14 +14,16 @@ from __future__ import annotations
 import importlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 from tuner import engine
+from tuner.arguments.options import number
 from tuner.documents.machine import MachineSpec
-from tuner.errors import UserError, nearest, unknown
+from tuner.errors import UserError, brief, nearest, unknown
 
 _MODULES = {
     "emulation": "tuner.record.samplers.emulation:Emulation",
@@ -49,6 +51,49 @@ class Option:
     max: float
     unit: str
     meaning: str
+
+
+def numbers(words: Sequence[str]) -> dict[str, float]:
+    """Of --set NAME=VALUE. UserError for what is none."""
+    given = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise UserError(f"--set {brief(word)}: expected NAME=VALUE")
+        try:
+            given[name] = number(value)
+        except ArgumentTypeError as error:
+            raise UserError(f"--set {name}: found '{brief(value)}'; must be a number") from error
+    return given
+
+
+def values_of(
+    who: str,
+    options: Sequence[Option],
+    given: Mapping[str, float],
+    missing: Callable[[str], float],
+) -> dict[str, float]:
+    """All options of `who`: the given ones, checked, and defaults; `missing` gives those without.
+    UserError for an unknown one or one beyond its limits."""
+    known = {option.name: option for option in options}
+    for name in given:
+        if name not in known:
+            raise UserError(
+                f"{who}: no option '{name}'{nearest(name, known)} "
+                f"(options: {', '.join(known) or 'none'})"
+            )
+    values: dict[str, float] = {}
+    for option in options:
+        value = given.get(option.name, option.default)
+        if value is None:
+            value = missing(option.name)
+        if not option.min <= value <= option.max:
+            raise UserError(
+                f"{who}: option {option.name}: found {value:g}, allowed "
+                f"{option.min:g} to {option.max:g} {option.unit}".rstrip()
+            )
+        values[option.name] = value
+    return values
 
 
 @dataclass(frozen=True)
@@ -100,24 +145,12 @@ class Sampler(ABC):
 
     def __init__(self, given: Mapping[str, float], machine: MachineSpec) -> None:
         """`given`: some of the options. UserError for an unknown one or one beyond its limits."""
-        known = {option.name: option for option in self.options}
-        for name in given:
-            if name not in known:
-                raise UserError(
-                    f"sampler {self.name}: no option '{name}'{nearest(name, known)} "
-                    f"(options: {', '.join(known) or 'none'})"
-                )
-        self.values: dict[str, float] = {}
-        for option in self.options:
-            value = given.get(option.name, option.default)
-            if value is None:
-                value = self.from_machine(option.name, machine)
-            if not option.min <= value <= option.max:
-                raise UserError(
-                    f"sampler {self.name}: option {option.name}: found {value:g}, allowed "
-                    f"{option.min:g} to {option.max:g} {option.unit}".rstrip()
-                )
-            self.values[option.name] = value
+        self.values = values_of(
+            f"sampler {self.name}",
+            self.options,
+            given,
+            lambda name: self.from_machine(name, machine),
+        )
 
     def from_machine(self, name: str, machine: MachineSpec) -> float:
         """The default of an option that depends on the machine."""
