@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tuner.errors import UserError
 from tuner.experiment.recall import recall
-from tuner.report.conclusion import Conclusion, moves, share, together
+from tuner.report.conclusion import Conclusion, fewest, moves, parts, share, together
 from tuner.report.mechanism import mechanism
 from tuner.study import log
 from tuner.study.explanation import Explanation
@@ -43,27 +43,25 @@ def run(args: Namespace) -> int:
 
 
 def _show(data: StudyData, explanation: Explanation) -> None:
-    def cell(value: float | None, half_width: float | None = None) -> str:
-        return "fails" if value is None else share(value, half_width)
-
     effects = explanation.effects
     rows = [
         [
             effect.knob,
             values,
             "" if effect.share is None else share(effect.share, effect.half_width),
-            cell(effect.alone),
-            cell(effect.without),
+            *parts(effect),
         ]
         for effect, values in zip(effects, moves(data, effects), strict=True)
     ]
     rest = len(explanation.effects) - len(explanation.needed)
     print(f"\nthe gain over the defaults, on {len(explanation.seeds)} held-out seeds:")
     table(["knob", "default -> best", ">share", ">alone", ">without it"], rows)
-    if rest:
-        print(f"the {rest} others together: {share(1 - explanation.kept, None)}")
-    if explanation.orders is not None:
-        print(f"shares are means over {explanation.orders} orders of the changes, not over all")
+    if rest and not explanation.lean:
+        print(f"the {rest} others together: {share(1 - explanation.kept, explanation.half_width)}")
+    print(fewest(data, explanation))
+    if explanation.sets is not None:
+        possible = 2 ** len(explanation.needed) - 2
+        print(f"shares are estimated from {explanation.sets} of {possible:,} sets of changes")
     for line in together(explanation):
         print(line)
 

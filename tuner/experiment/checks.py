@@ -12,9 +12,10 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from tuner.declarations import KnobValue, PolicyDecl
 from tuner.emulate.trials import runner_in
@@ -87,11 +88,13 @@ class Workers:
 
 @dataclass(frozen=True)
 class Check:
-    """A run of `setting`, with the knobs that differ from its policy's defaults."""
+    """A run of `setting`, with the knobs that differ from its policy's defaults; `series`: its time
+    series are kept."""
 
     purpose: str
     setting: Setting
     knobs: Mapping[str, KnobValue]
+    series: bool = False
 
     @cached_property
     def trial(self) -> Trial:
@@ -100,6 +103,16 @@ class Check:
     @cached_property
     def key(self) -> str:
         return _key(self.trial)
+
+
+class Lacking(Exception):
+    """Runs that `wanted` has and the log does not, where nothing may be run now. `what` tells of
+    them."""
+
+    def __init__(self, wanted: Sequence[Check], what: str = "") -> None:
+        super().__init__(what)
+        self.wanted = wanted
+        self.what = what
 
 
 def _key(trial: Trial) -> str:
@@ -132,41 +145,42 @@ class Checks:
         self.workers = workers
         self._flying: dict[int, Check] = {}
         self._known: dict[str, TrialResult] = {}
+        self._asking = False  # a part of `together`
         self._took: list[float] = []  # wall seconds of runs
-        for trial in study.data.done:
-            if trial.result is not None:
-                self._know(_key(request.trial(trial.number, trial.knobs)), trial.result)
+        self.learn(study.data)
         for check in study.data.checks:
-            self._know(_hash(check.scenario, check.knobs), check.result)
+            self._recall(_hash(check.scenario, check.knobs), check.result)
         numbers = (check.result.number for check in study.data.checks)
         self._next = max(numbers, default=FIRST_CHECK - 1) + 1
 
     def _know(self, key: str, result: TrialResult) -> None:
+        self._known[key] = cache.without_series(result)
+        self._took.append(result.seconds)
+
+    def _recall(self, key: str, result: TrialResult) -> None:
         # A crash may be the host's: the check is run again when the study is resumed.
         if result.status is not Status.crashed:
-            self._known[key] = cache.without_series(result)
-        self._took.append(result.seconds)
+            self._know(key, result)
 
     def learn(self, data: StudyData) -> None:
         """Takes the search's trials as known."""
         for trial in data.done:
             if trial.result is not None:
-                self._know(_key(self.request.trial(trial.number, trial.knobs)), trial.result)
+                self._recall(_key(self.request.trial(trial.number, trial.knobs)), trial.result)
 
     def run(
         self, wanted: Sequence[Check], *, each: bool = False, what: str = ""
     ) -> list[TrialResult]:
         """The results, in order. `what` tells how many are run; where they take long, also how far
-        they are. `each` tells of every new one."""
+        they are. `each` tells of every new one. Lacking: in a part of `together`."""
         missing = self.missing(wanted)
+        if missing and self._asking:
+            raise Lacking(missing, what)
         runs, done_runs, told = len(missing), 0, time.monotonic()
-        if what and missing:
-            self.tell(f"{what}: {runs} {'run' if runs == 1 else 'runs'}{self.left(runs)}")
-        found = {c.key: self._known[c.key] for c in wanted if c.key in self._known}
+        self._announce(what, runs)
 
         def done(_: Checks, check: Check, result: TrialResult) -> None:
             nonlocal done_runs, told
-            found[check.key] = cache.without_series(result)
             done_runs += 1
             standing = f"{done_runs} of {runs}{self.left(runs - done_runs)}"
             if each:
@@ -176,7 +190,50 @@ class Checks:
                 self.tell(f"{what}: {standing}")
 
         run_together(self.workers, [(self, missing)], done)
-        return [found[check.key] for check in wanted]
+        return [self._known[check.key] for check in wanted]
+
+    def _announce(self, what: str, runs: int) -> None:
+        if what and runs:
+            self.tell(f"{what}: {runs} {'run' if runs == 1 else 'runs'}{self.left(runs)}")
+
+    def together(self, *parts: Callable[[], Any]) -> list[Any]:
+        """What each part returns. They run checks side by side, so that no worker waits while one
+        of them needs a few results before it can go on; what earlier parts need comes first, and
+        what several need runs once.
+
+        What a part runs must follow from results alone: it is called again from its start when runs
+        that it lacked have ended.
+        """
+        found: dict[int, Any] = {}
+        lacking: dict[int, list[Check]] = {}
+
+        def call(number: int) -> None:
+            self._asking = True
+            try:
+                found[number] = parts[number]()
+                lacking.pop(number, None)
+            except Lacking as lack:
+                lacking[number] = list(lack.wanted)
+                self._announce(lack.what, len(lack.wanted))
+            finally:
+                self._asking = False
+
+        for number in range(len(parts)):
+            call(number)
+        while lacking:
+            flying = {check.key for check in self._flying.values()}
+            wanted = (check for number in sorted(lacking) for check in lacking[number])
+            waiting = deque(check for check in self.missing(wanted) if check.key not in flying)
+            if waiting:
+                pool = self.workers.pool(waiting[0].trial.stream)
+            while waiting and len(self._flying) < pool.workers:
+                pool.submit(self.begin(waiting.popleft()))
+            for result in pool.wait(POLL_SECONDS):
+                self.take(result)
+            for number in sorted(lacking):
+                if not self.missing(lacking[number]):
+                    call(number)
+        return [found[number] for number in range(len(parts))]
 
     def left(self, runs: int) -> str:
         """`, 0:12 left`, by what runs of this study took; empty before there was one."""
@@ -185,7 +242,7 @@ class Checks:
         mean = sum(self._took) / len(self._took)
         return f", {clock(runs * mean / self.request.workers)} left"
 
-    def missing(self, wanted: Sequence[Check]) -> list[Check]:
+    def missing(self, wanted: Iterable[Check]) -> list[Check]:
         """What is to be run of them, each once."""
         return list({c.key: c for c in wanted if c.key not in self._known}.values())
 
@@ -199,7 +256,7 @@ class Checks:
         """Records the end of a run, and returns its check."""
         check = self._flying.pop(result.number)
         trial = check.trial
-        self._study.checked(check.purpose, trial.scenario, trial.knobs, result)
+        self._study.checked(check.purpose, trial.scenario, trial.knobs, result, series=check.series)
         self._know(check.key, result)
         return check
 

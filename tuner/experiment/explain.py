@@ -1,53 +1,97 @@
 # SPDX-License-Identifier: MIT
 """Which of the best configuration's changes matter: real runs on held-out seeds.
 
-First, on one seed, the default with one change and best with one change taken back: that tells what
-to try. Then a greedy path from default to best, on several seeds: the change that gains most is
-made next, and one is tried again only while what it promises could still be the most (Minoux's
-accelerated greedy algorithm, 1978). Changes of the path that turn out to be unnecessary are taken
-back. What is left is a game of which the changes are the players and the gain is the value: its
-Shapley values are the shares, on all held-out seeds.
+First, on one seed, best with one change taken back: those that are hardly missed are taken back
+together, as many at once as can be, until `KEEP` of the gain would be lost (delta debugging: Zeller
+and Hildebrandt 2002, doi:10.1109/32.988498). A set that clearly loses more is given up after a few
+seeds; what remains is measured on all. Of the changes that are left none can be taken back.
+
+They are a game of which the changes are the players and the gain is the value: its Shapley values
+are the shares. On one seed all sets of changes run, as far as there are few; on the others only
+sets of one change, and of all but one, which tell the Shapley values of how those seeds differ from
+the first. The values are fitted to the measured sets by the Shapley kernel (Lundberg and Lee 2017,
+arXiv:1705.07874, theorem 2; sets by size, the smallest and largest first: Covert and Lee 2021,
+arXiv:2012.01536), which is exact where all sets are measured. Seeds are added until the intervals
+are narrow, or all held-out ones have been used.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from itertools import combinations, permutations
+from itertools import combinations
 
 from tuner.declarations import KnobValue
 from tuner.experiment.checks import Check, Checks, held_out, on_seeds
 from tuner.study.explanation import KEEP, Alternative, Effect, Explanation, Interaction
-from tuner.study.log import StudyData
-from tuner.study.verdict import Verdict, interval
+from tuner.study.log import StudyData, TrialRecord
+from tuner.study.verdict import Contender, Kind, difference, interval
+from tuner.study.verdict import half_width as half_width_of
 
-SEEDS = 3  # held-out ones, on which the path is chosen
-TRIES = 3  # changes that are tried for one step of it
+FEW = 2  # held-out seeds, after which a set of changes may be given up
+SEEDS = 3  # on which shares are measured at least
+NARROW = 0.05  # of the gain: half an interval of a share that is narrow enough
 TRIFLE = 0.005  # of the gain: what loses no more is not needed
-EXACT = 4  # changes of which all orders are measured
+MOST_SETS = 80  # of changes, that are measured on one seed
 NOTABLE = 0.1  # of the gain, from which on an interaction is told
-SWAPS = 3  # pairs that are tried, of a needed change and one that may do instead
+SWAPS = 3  # needed changes of which it is tried what does instead
+
+Gains = Mapping[frozenset[str], float]
 
 
-def explain(checks: Checks, data: StudyData, verdict: Verdict) -> Explanation | None:
+def explain(checks: Checks, data: StudyData) -> Explanation | None:
     """None if there is nothing to explain: no gain over the default beyond chance."""
-    if data.best is None or verdict.gain is None or not verdict.gain.certain:
+    way = _way(checks, data)
+    return None if way is None else way.explanation()
+
+
+def leaner(checks: Checks, data: StudyData) -> dict[str, KnobValue] | None:
+    """The best trial's configuration without the changes that it does not need, if that measures at
+    least as good; else None."""
+    way = _way(checks, data)
+    return None if way is None else way.leaner()
+
+
+def _way(checks: Checks, data: StudyData) -> _Way | None:
+    # Of the trial itself, also where it is recommended without some of its changes.
+    trial = None if data.best is None else data.trial(data.best.number)
+    if trial is None or trial.number == 0 or not _certain(checks, trial.knobs):
         return None
-    return _Way(checks, data.best.knobs).explanation()
+    return _Way(checks, trial)
+
+
+def _certain(checks: Checks, knobs: Mapping[str, KnobValue]) -> bool:
+    """Whether it gains something over the default beyond chance, as a verdict says it."""
+    request = checks.request
+    best, default = (
+        on_seeds(request, each, held_out(request), "explanation") for each in (knobs, {})
+    )
+    checks.run([*best, *default])
+    top, base = (
+        Contender(
+            kind=kind,
+            policy=request.policy.name,
+            page_bytes=request.scenario.page_bytes,
+            values=checks.values(runs),
+        )
+        for kind, runs in ((Kind.tuned, best), (Kind.untuned, default))
+    )
+    gain = difference(top, base, request.scenario.objective)
+    return gain is not None and gain.certain
 
 
 class _Way:
-    """The configurations between default and best, named by the knobs that are changed.
+    """The configurations between the default and a trial, named by the knobs that are changed.
 
     Costs are logarithms, so that differences are relative and add up. A run that fails has the
     default's cost: the change gains nothing.
     """
 
-    def __init__(self, checks: Checks, best: Mapping[str, KnobValue]) -> None:
+    def __init__(self, checks: Checks, trial: TrialRecord) -> None:
         self._checks = checks
         self._seeds = held_out(checks.request)
         self._default = {knob.name: knob.default for knob in checks.request.policy.knobs}
-        self._best = {k: v for k, v in best.items() if v != self._default[k]}
+        self._best = {k: v for k, v in trial.knobs.items() if v != self._default[k]}
         self._runs: set[str] = set()
         self._known: dict[frozenset[str], dict[int, float | None]] = {}  # log costs by seed
         self._start = self._logs([], range(len(self._seeds)))
@@ -55,69 +99,87 @@ class _Way:
         # Seeds on which both ends of the way are known.
         self._all = [k for k in self._start if k in self._end]
         self._several = self._all[:SEEDS]
-        if self._whole(self._several) <= 0:  # noise: those few seeds show no gain
-            self._several = self._all
+        self._noise = self._deviation([[], self._best], self._all) or 0.0
+
+    def leaner(self) -> dict[str, KnobValue] | None:
+        made = self._needed(self._missed())
+        if len(made) == len(self._best) or self._kept(made, self._all) < 1 - TRIFLE:
+            return None
+        knobs = self._knobs(made)
+        return knobs if _certain(self._checks, knobs) else None
 
     def explanation(self) -> Explanation:
-        names, first = list(self._best), self._several[:1]
-        single = [*([n] for n in names), *map(self._but, names)]
-        self._run(single, first, "what each change does")
-        alone = {name: self._part([name], first) for name in names}
-        without = {name: self._lost(name, first) for name in names}
-        made = self._minimal(self._path(alone, without), without)
-        shares = self._shares(made)
+        missed = self._missed()
+        made = self._needed(missed)
+        kept, half_width = self._in_parts(self._gains(made, self._all), self._wholes(self._all))
+        lean = self.leaner() is not None
+        seeds, values = self._shares(made)
+        # Of the needed changes' gain. best.yaml has no other, or of its gain this part is theirs.
+        told, width = (1.0, 0.0) if lean else (kept, half_width or 0.0)
+        shares = {
+            name: (told * part, None if half is None else math.hypot(told * half, part * width))
+            for name, (part, half) in values.items()
+        }
         made.sort(key=lambda name: (-shares[name][0], name))
-        aside = sorted(set(names) - set(made), key=lambda name: (-(alone[name] or 0), name))
+        aside = sorted(set(self._best) - set(made), key=lambda name: (-_lost(missed[name]), name))
+        unit = kept if lean else 1.0  # best.yaml's gain, of the trial's
         effects = []
         for name in [*made, *aside]:
-            share, half_width = shares.get(name, (None, None))
+            share, half = shares.get(name, (None, None))
+            alone = self._part([name], seeds) if name in shares else None
+            without = missed[name]
             effects.append(
                 Effect(
                     knob=name,
                     default=self._default[name],
                     best=self._best[name],
                     share=share,
-                    half_width=half_width,
-                    alone=alone[name],
-                    without=without[name],
+                    half_width=half,
+                    alone=None if alone is None else alone / unit,
+                    without=None if without is None else without / unit,
                 )
             )
-        kept = self._kept(made, self._all)
+        sets = len(_sets(made))
         return Explanation(
             effects=effects,
-            minimal={name: value for name, value in self._best.items() if name in made},
+            minimal=self._knobs(made),
             kept=kept,
-            orders=None if len(made) <= EXACT else sum(len(_orders(made, k)) for k in self._all),
-            interactions=self._interactions(made),
-            alternatives=self._alternatives(effects),
-            seeds=[self._seeds[k]["seed"] for k in self._all],
+            half_width=half_width,
+            lean=lean,
+            sets=None if sets == _possible(made) else sets,
+            interactions=self._interactions(made, seeds, told),
+            alternatives=self._alternatives(made, aside, missed, values),
+            seeds=[self._seeds[k]["seed"] for k in seeds],
             runs=len(self._runs),
         )
 
     # --- Runs -------------------------------------------------------------------------------------
 
+    def _knobs(self, changed: Collection[str]) -> dict[str, KnobValue]:
+        return {name: value for name, value in self._best.items() if name in changed}
+
     def _but(self, name: str) -> list[str]:
         return [other for other in self._best if other != name]
 
     def _wanted(self, changed: Collection[str], seeds: Collection[int]) -> list[Check]:
-        knobs = {name: value for name, value in self._best.items() if name in changed}
         wanted = on_seeds(
-            self._checks.request, knobs, [self._seeds[k] for k in seeds], "explanation"
+            self._checks.request,
+            self._knobs(changed),
+            [self._seeds[k] for k in seeds],
+            "explanation",
         )
         self._runs |= {check.key for check in wanted}
         return wanted
 
-    def _run(self, sets: Sequence[Collection[str]], seeds: Collection[int], what: str) -> None:
-        """Runs many at once, so that all workers have something to do."""
-        wanted = [check for changed in sets for check in self._wanted(changed, seeds)]
-        self._checks.run(wanted, what=what)
-
-    def _announce(self, first: Collection[str], changes: int) -> None:
-        """How many runs the path may take, unless the first of them is there from earlier."""
-        if self._checks.missing(self._wanted(first, self._several)):
-            most = changes * (TRIES + 1) * len(self._several) + changes * len(self._all)
-            left = self._checks.left(most)
-            self._checks.tell(f"the path from default to best: at most {most} runs{left} at most")
+    def _run(self, wanted: Mapping[int, Sequence[Collection[str]]], what: str) -> None:
+        """Runs many sets by seed at once, so that all workers have something to do."""
+        checks = [
+            check
+            for seed, sets in wanted.items()
+            for changed in sets
+            for check in self._wanted(changed, [seed])
+        ]
+        self._checks.run(checks, what=what)
 
     def _logs(self, changed: Collection[str], seeds: Collection[int]) -> dict[int, float]:
         """Log costs by seed, without those that failed."""
@@ -132,159 +194,246 @@ class _Way:
         logs = self._logs(changed, seeds)
         return [self._start[k] - logs.get(k, self._start[k]) for k in seeds]
 
+    def _wholes(self, seeds: Sequence[int]) -> list[float]:
+        return [self._start[k] - self._end[k] for k in seeds]
+
     def _whole(self, seeds: Sequence[int]) -> float:
-        return sum(self._start[k] - self._end[k] for k in seeds) / len(seeds)
+        return sum(self._wholes(seeds)) / len(seeds)
 
     def _kept(self, changed: Collection[str], seeds: Sequence[int]) -> float:
-        """Which part of the whole gain these changes have."""
+        """Which part of the trial's gain these changes have, by what they lose on these seeds."""
         if len(changed) == len(self._best):
             return 1.0
-        return sum(self._gains(changed, seeds)) / len(seeds) / self._whole(seeds)
+        lost = zip(self._wholes(seeds), self._gains(changed, seeds), strict=True)
+        return 1 - sum(whole - gain for whole, gain in lost) / len(seeds) / self._whole(self._all)
 
     def _part(self, changed: Collection[str], seeds: Sequence[int]) -> float | None:
-        """As `_kept`, in parts of the gain on all seeds; None if it does not run."""
+        """As `_kept`; None if it does not run."""
         if len(self._logs(changed, seeds)) < len(seeds):
             return None
-        return sum(self._gains(changed, seeds)) / len(seeds) / self._whole(self._all)
+        return self._kept(changed, seeds)
 
-    def _lost(self, name: str, seeds: Sequence[int]) -> float | None:
-        rest = self._part(self._but(name), seeds)
-        return None if rest is None else self._whole(seeds) / self._whole(self._all) - rest
-
-    # --- What they say ----------------------------------------------------------------------------
-
-    def _path(
-        self, alone: Mapping[str, float | None], without: Mapping[str, float | None]
-    ) -> list[str]:
-        """Until `KEEP` of the gain is reached, also on the seeds that did not choose the way."""
-        # Best does not run without the one that has no value: nothing promises more.
-        needed = {name: 1.0 if part is None else part for name, part in without.items()}
-        promise = {name: max(part or 0.0, needed[name]) for name, part in alone.items()}
-        path: list[str] = []
-        kept = 0.0
-        while promise and not self._enough(path, kept):
-            tried: dict[str, float] = {}
-            while len(tried) < min(TRIES, len(promise)):
-                name = max(promise, key=lambda knob: (promise[knob], knob))
-                if name in tried:
-                    break
-                if not path and not tried:
-                    self._announce([name], len(promise))
-                tried[name] = self._kept([*path, name], self._several)
-                promise[name] = tried[name] - kept
-            name = max(tried, key=lambda knob: (tried[knob], knob))
-            if tried[name] <= kept:  # none helps by itself: one that best cannot do without
-                name = max(promise, key=lambda knob: (needed[knob], knob))
-                tried[name] = self._kept([*path, name], self._several)
-            del promise[name]
-            kept = tried[name]
-            path.append(name)
-        return path
-
-    def _enough(self, changed: Collection[str], kept: float) -> bool:
-        return kept >= KEEP and self._kept(changed, self._all) >= KEEP
-
-    def _minimal(self, path: Sequence[str], without: Mapping[str, float | None]) -> list[str]:
-        """The path's changes without those that it does not need in the end."""
-        made = list(path)
-        for name in sorted(path, key=lambda knob: (without[knob] or 0.0, knob)):
-            rest = [other for other in made if other != name]
-            if rest and all(
-                self._kept(rest, seeds) >= min(KEEP, self._kept(made, seeds) - TRIFLE)
-                for seeds in (self._several, self._all)  # few runs often tell
-            ):
-                made = rest
-        return made
-
-    # --- The game of the needed changes -----------------------------------------------------------
-
-    def _shares(self, made: Sequence[str]) -> dict[str, tuple[float, float | None]]:
-        """Shapley values on all seeds in parts of the whole gain, and half their intervals."""
-        orders = {k: _orders(made, k) for k in self._all}
-        self._run_on(
-            {k: {frozenset(o[:n]) for o in orders[k] for n in range(len(o) + 1)} for k in orders},
-            "what makes the difference",
-        )
-        shares = {}
-        for name in made:
-            added = []
-            for k in self._all:
-                each = [order[: order.index(name)] for order in orders[k]]
-                added.append(sum(self._adds(name, before, k) for before in each) / len(each))
-            shares[name] = self._in_parts(added)
-        return shares
-
-    def _adds(self, name: str, before: Sequence[str], seed: int) -> float:
-        return self._gains([*before, name], [seed])[0] - self._gains(before, [seed])[0]
-
-    def _in_parts(self, gains: Sequence[float]) -> tuple[float, float | None]:
-        """The mean of gains on all seeds in parts of the whole gain, and half its interval: the
-        noise of a ratio of means, by the delta method."""
-        whole = self._whole(self._all)
+    def _in_parts(
+        self, gains: Sequence[float], wholes: Sequence[float]
+    ) -> tuple[float, float | None]:
+        """The mean of gains in parts of the mean of others on the same seeds, and half its
+        interval: the noise of a ratio of means, by the delta method."""
+        whole = sum(wholes) / len(wholes)
         part = sum(gains) / len(gains) / whole
-        rests = [
-            gain - part * (self._start[k] - self._end[k])
-            for k, gain in zip(self._all, gains, strict=True)
-        ]
+        rests = [gain - part * each for gain, each in zip(gains, wholes, strict=True)]
         _, half_width = interval(rests)
         return part, None if half_width is None else half_width / whole
 
-    def _interactions(self, made: Sequence[str]) -> list[Interaction]:
-        """The notable ones that are no chance, the largest first. They take all subsets."""
+    def _deviation(self, sets: Sequence[Collection[str]], seeds: Sequence[int]) -> float | None:
+        """Standard deviation of a run's log cost, beside what a set and a seed do to all of theirs:
+        what remains of a table of two ways. None without a repetition."""
+        rows = [[-gain for gain in self._gains(changed, seeds)] for changed in sets]
+        free = (len(rows) - 1) * (len(seeds) - 1)
+        if free < 1:
+            return None
+        mean = sum(map(sum, rows)) / len(rows) / len(seeds)
+        by_seed = [sum(column) / len(rows) - mean for column in zip(*rows, strict=True)]
+        rests = [
+            value - sum(row) / len(row) - by_seed[k] for row in rows for k, value in enumerate(row)
+        ]
+        return math.sqrt(sum(rest**2 for rest in rests) / free)
+
+    # --- Which are needed -------------------------------------------------------------------------
+
+    def _missed(self) -> dict[str, float | None]:
+        """What best loses without each change, on one seed; None if it does not run."""
+        first = self._several[:1]
+        single = [self._but(name) for name in self._best]
+        self._run(dict.fromkeys(first, single), "what the best configuration loses without each")
+        found = {name: self._part(self._but(name), first) for name in self._best}
+        return {name: None if part is None else 1 - part for name, part in found.items()}
+
+    def _needed(self, missed: Mapping[str, float | None]) -> list[str]:
+        """The fewest changes found that keep `KEEP` of the gain on all seeds."""
+        left = sorted(self._best, key=lambda name: (_lost(missed[name]), name))
+        spare = sum(_lost(missed[name]) <= 1 - KEEP for name in left)
+        needed: list[str] = []  # that could not be taken back
+        count = spare
+        while spare:
+            rest = [*needed, *left[count:]]
+            if rest and self._keep(rest):
+                left, spare = left[count:], spare - count
+                count = spare
+            elif count > 1:
+                count = (count + 1) // 2
+            else:
+                needed.append(left.pop(0))
+                count = spare = spare - 1
+        return self._minimal([*needed, *left], missed)
+
+    def _keep(self, changed: Collection[str]) -> bool:
+        """Whether these changes keep `KEEP` of the gain on all seeds."""
+        few = self._several[:FEW]
+        chance = 2 * self._noise * math.sqrt(2 / len(few)) / self._whole(self._all)
+        if self._kept(changed, few) < KEEP - chance:
+            return False
+        return self._kept(changed, self._all) >= KEEP
+
+    def _minimal(self, made: list[str], missed: Mapping[str, float | None]) -> list[str]:
+        """Without any that can be taken back by itself after all."""
+        order = sorted(made, key=lambda name: (_lost(missed[name]), name))
+        again = True
+        while again and len(made) > 1:
+            rests = [[n for n in made if n != name] for name in order if name in made]
+            self._run(dict.fromkeys(self._several, rests), "which are needed")
+            again = False
+            for rest in rests:
+                if all(
+                    self._kept(rest, seeds) >= min(KEEP, self._kept(made, seeds) - TRIFLE)
+                    for seeds in (self._several, self._all)  # few runs often tell
+                ):
+                    made, again = rest, True
+                    break
+        return [name for name in self._best if name in made]
+
+    # --- The game of the needed changes -----------------------------------------------------------
+
+    def _shares(
+        self, made: Sequence[str]
+    ) -> tuple[list[int], dict[str, tuple[float, float | None]]]:
+        """Shapley values in parts of what these changes gain, with half their intervals, and the
+        seeds that they were measured on."""
+        count = len(self._several)
+        if sum(self._gains(made, self._several)) <= 0:  # noise
+            count = len(self._all)
+        while True:
+            seeds = self._all[:count]
+            first, outer = _sets(made), _sets(made, outer=True)
+            wanted = dict.fromkeys(seeds[1:], outer)
+            self._run({seeds[0]: first} | wanted, "what makes the difference")
+            shares = self._fitted(made, seeds, first, outer)
+            widths = [half_width or 0.0 for _, half_width in shares.values()]
+            if count == len(self._all) or max(widths) <= NARROW:
+                return seeds, shares
+            count += 1
+
+    def _fitted(
+        self,
+        made: Sequence[str],
+        seeds: Sequence[int],
+        first: Sequence[frozenset[str]],
+        outer: Sequence[frozenset[str]],
+    ) -> dict[str, tuple[float, float | None]]:
+        whole = frozenset(made)
+        of_first = self._by_set([*first, whole], seeds[0])
+        base = _shapley(made, of_first)
+        by_seed = [base]
+        for seed in seeds[1:]:
+            gains = self._by_set([*outer, whole], seed)
+            more = _shapley(made, {each: gains[each] - of_first[each] for each in gains})
+            by_seed.append({name: base[name] + more[name] for name in made})
+        # What sets in between change where not all of them are measured: about what more would.
+        rough = _shapley(made, {each: of_first[each] for each in [*outer, whole]})
+        complete = len(first) == _possible(made)
+        wholes = self._gains(whole, seeds)
+        found = {}
+        for name in made:
+            share, half_width = self._in_parts([each[name] for each in by_seed], wholes)
+            if half_width is not None and not complete:
+                half_width += abs(base[name] - rough[name]) / of_first[whole]
+            found[name] = share, half_width
+        return found
+
+    def _by_set(self, sets: Sequence[frozenset[str]], seed: int) -> dict[frozenset[str], float]:
+        return {changed: self._gains(changed, [seed])[0] for changed in sets}
+
+    def _interactions(
+        self, made: Sequence[str], seeds: Sequence[int], told: float
+    ) -> list[Interaction]:
+        """Harsanyi dividends, the notable ones that are no chance, the largest first; none if sets
+        are missing."""
+        if len(_sets(made)) < _possible(made):
+            return []
+        outer = _sets(made, outer=True)
+        on = seeds if len(outer) == len(_sets(made)) else seeds[:1]
+        gain = sum(self._gains(made, on)) / len(on) / told
+        deviation = self._deviation([[], made, *outer], seeds)
         found = []
-        for group in _subsets(made) if len(made) <= EXACT else ():
-            if len(group) < 2:
-                continue
-            gains = [
-                sum(
-                    (-1) ** (len(group) - len(part)) * self._gains(part, [k])[0]
-                    for part in _subsets(group)
-                )
-                for k in self._all
-            ]
-            part, half_width = self._in_parts(gains)
+        for group in (g for n in range(2, len(made) + 1) for g in combinations(made, n)):
+            parts = [p for n in range(len(group) + 1) for p in combinations(group, n)]
+            signed = [(-1) ** (len(group) - len(p)) * sum(self._gains(p, on)) for p in parts]
+            part, half_width = sum(signed) / len(on) / gain, None
+            if deviation is not None:
+                free = (len(outer) + 1) * (len(seeds) - 1)
+                spread = deviation * math.sqrt(len(parts) / len(on)) / gain
+                half_width = half_width_of(spread, free)
             if abs(part) >= max(NOTABLE, half_width or 0.0):
                 found.append(Interaction(knobs=list(group), part=part, half_width=half_width))
         return sorted(found, key=lambda each: -abs(each.part))
 
-    def _alternatives(self, effects: Sequence[Effect]) -> list[Alternative]:
-        """Of changes that are not needed, but gain something alone: what they can stand in for,
-        which best itself would hardly miss."""
-        needed = [effect for effect in effects if effect.share is not None]
-        missed = {e.knob: 1.0 if e.without is None else e.without for e in needed}
-        spare = [e.knob for e in needed if missed[e.knob] < (e.share or 0.0) / 2]
-        others = [e for e in effects if e.share is None and (e.alone or 0.0) >= NOTABLE]
-        pairs = [(other.knob, name) for other in others for name in spare][:SWAPS]
-        made = [effect.knob for effect in needed]
-        swapped = {pair: [pair[0], *(n for n in made if n != pair[1])] for pair in pairs}
-        self._run(list(swapped.values()), self._all, "what does instead")
-        found = [
-            Alternative(knob=other, instead_of=name, kept=self._kept(changed, self._all))
-            for (other, name), changed in swapped.items()
+    def _alternatives(
+        self,
+        made: Sequence[str],
+        aside: Sequence[str],
+        missed: Mapping[str, float | None],
+        shares: Mapping[str, tuple[float, float | None]],
+    ) -> list[Alternative]:
+        """What does instead of needed changes that best itself would hardly miss: one of the
+        changes that are not needed, found by halves."""
+        spare = [name for name in made if _lost(missed[name]) < shares[name][0] / 2][:SWAPS]
+        first = self._several[:1]
+        found = []
+        for name in spare if aside else ():
+            rest = [other for other in made if other != name]
+            left = list(aside)
+            while len(left) > 1:
+                half = left[: (len(left) + 1) // 2]
+                does = self._kept([*rest, *half], first) >= (KEEP + self._kept(rest, first)) / 2
+                left = half if does else left[len(half) :]
+            if (kept := self._kept([*rest, *left], self._all)) >= KEEP:
+                found.append(Alternative(knob=left[0], instead_of=name, kept=kept))
+        return found
+
+
+def _lost(part: float | None) -> float:
+    """Best does not run without a change that has no value: all is lost, and more."""
+    return math.inf if part is None else part
+
+
+def _possible(names: Sequence[str]) -> int:
+    """Sets of some of the names, neither none nor all."""
+    return int(2 ** len(names)) - 2
+
+
+def _sets(names: Sequence[str], *, outer: bool = False) -> list[frozenset[str]]:
+    """Sets of some of the names, neither none nor all: those of one and of all but one, and unless
+    these `outer` ones are enough, those of two and of all but two, while `MOST_SETS` hold them."""
+    found: list[frozenset[str]] = []
+    for size in range(1, len(names) // 2 + 1):
+        pair = [
+            frozenset(group)
+            for each in dict.fromkeys((size, len(names) - size))
+            for group in combinations(names, each)
         ]
-        return [each for each in found if each.kept >= KEEP]
-
-    def _run_on(self, wanted: Mapping[int, Collection[frozenset[str]]], what: str) -> None:
-        """Runs many sets at once, each on a seed."""
-        checks = [
-            check
-            for seed, sets in wanted.items()
-            for changed in sorted(sets, key=lambda each: (len(each), sorted(each)))
-            for check in self._wanted(changed, [seed])
-        ]
-        self._checks.run(checks, what=what)
+        if size > 1 and (outer or len(found) + len(pair) > MOST_SETS):
+            break
+        found += pair
+    return found
 
 
-def _orders(names: Sequence[str], seed: int) -> list[tuple[str, ...]]:
-    """Orders in which the changes are made on a seed: all of them if there are few; else one that
-    begins with another change on each seed, and its reverse, so that the changes take turns at
-    every place."""
-    if len(names) <= EXACT:
-        return list(permutations(names))
-    turn = seed % len(names)
-    turned = (*names[turn:], *names[:turn])
-    return [turned, turned[::-1]]
+def _shapley(names: Sequence[str], gains: Gains) -> dict[str, float]:
+    """Shapley values of a game of which some sets are measured, among them that of all: the
+    additive game that fits best by the Shapley kernel, whose values add up to the gain of all."""
+    import numpy as np
+
+    whole = gains[frozenset(names)]
+    if len(names) == 1:
+        return {names[0]: whole}
+    sets = [each for each in gains if len(each) < len(names)]
+    rows = np.array([[name in each for name in names] for each in sets], dtype=float)
+    weights = np.array([_kernel(len(names), len(each)) for each in sets])
+    values = np.array([gains[each] for each in sets])
+    inverse = np.linalg.inv(rows.T @ (weights[:, None] * rows))
+    free = inverse @ (rows.T @ (weights * values))
+    ones = inverse.sum(axis=1)
+    fitted = free - ones * (free.sum() - whole) / ones.sum()
+    return {name: float(value) for name, value in zip(names, fitted, strict=True)}
 
 
-def _subsets(names: Sequence[str]) -> list[tuple[str, ...]]:
-    return [group for n in range(len(names) + 1) for group in combinations(names, n)]
+def _kernel(players: int, size: int) -> float:
+    return (players - 1) / (math.comb(players, size) * size * (players - size))

@@ -44,7 +44,7 @@ def recall(study: StudyLog) -> Conclusion | None:
     explanation: Explanation | None = None
     if request.explain:
         try:
-            explanation = explain(checks, data, verdict)
+            explanation = explain(checks, data)
         except _Unfinished:  # it was resumed with --no-explain
             explanation = None
     return Conclusion(verdict, explanation, importance(data, request.importance))

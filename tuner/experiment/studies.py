@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from tuner.declarations import KnobValue
 from tuner.documents import catalog
 from tuner.errors import UserError, one_line
 from tuner.experiment.checks import POLL_SECONDS, Check, Checks, judge
-from tuner.experiment.explain import explain
+from tuner.experiment.explain import explain, leaner
 from tuner.experiment.robust import choose, elsewhere
 from tuner.report.progress import Progress
 from tuner.run import admission, streams
@@ -168,7 +169,7 @@ class OpenStudy:
             best.write(found, self.log.directory / best.FILE)
 
     def _write_minimal(
-        self, checks: Checks, verdict: Verdict, explanation: Explanation | None
+        self, verdict: Verdict, explanation: Explanation | None, result: TrialResult | None
     ) -> None:
         path = self.log.directory / best.MINIMAL
         if explanation is None:
@@ -176,9 +177,7 @@ class OpenStudy:
             return
         trial = self.log.data.best
         assert trial is not None
-        wanted = [Check("minimal configuration", self.request, explanation.minimal)]
-        (result,) = checks.run(wanted)
-        if result.objective is None:
+        if result is None or result.objective is None:
             say(f"warning: no {best.MINIMAL}: its configuration fails on the study's seed")
             path.unlink(missing_ok=True)
             return
@@ -212,12 +211,39 @@ class OpenStudy:
         chosen = choose(checks, data)
         if chosen is not None and data.best is not None and chosen != data.best.number:
             self.log.chose(chosen)
-        verdict = judge(checks, data)
-        verdict = verdict.model_copy(update={"elsewhere": elsewhere(checks, data)})
-        explanation = explain(checks, data, verdict) if self.request.explain else None
+        if self.request.explain:
+            self._choose_leaner(checks)
+        verdict, near, (explanation, minimal) = checks.together(
+            partial(judge, checks, data),
+            partial(elsewhere, checks, data),
+            partial(self._explain, checks),
+        )
+        verdict = verdict.model_copy(update={"elsewhere": near})
         self.write_best(verdict)
-        self._write_minimal(checks, verdict, explanation)
+        self._write_minimal(verdict, explanation, minimal)
         return verdict, explanation
+
+    def _choose_leaner(self, checks: Checks) -> None:
+        """Recommends the best trial without changes that add nothing, if that is as good."""
+        data = self.log.data
+        # The verdict's other runs, for workers that have nothing else to do.
+        knobs, _ = checks.together(partial(leaner, checks, data), partial(judge, checks, data))
+        if data.best is None:
+            return
+        lean = None
+        if knobs is not None:
+            (result,) = checks.run([_minimal(self.request, knobs)])
+            lean = None if result.objective is None else result.number
+        if lean != data.lean:
+            self.log.chose(data.best.number, lean)
+
+    def _explain(self, checks: Checks) -> tuple[Explanation | None, TrialResult | None]:
+        """Also what the minimal configuration comes to on the study's own seed."""
+        found = explain(checks, self.log.data) if self.request.explain else None
+        if found is None:
+            return None, None
+        (result,) = checks.run([_minimal(self.request, found.minimal)])
+        return found, result
 
     def report(self, found: Found) -> tuple[Conclusion, list[Path]]:
         """Writes the report; also its files and those of the best."""
@@ -249,6 +275,10 @@ class OpenStudy:
             seconds=seconds,
             sampling=request.sampling,
         )
+
+
+def _minimal(request: StudyRequest, knobs: Mapping[str, KnobValue]) -> Check:
+    return Check("minimal configuration", request, knobs, series=True)
 
 
 def advance(

@@ -63,7 +63,7 @@ FILES = (log.HEADER, log.EVENTS, check.ASIDE, best.FILE, best.MINIMAL, page.PAGE
 KEPT = (log.HEADER, log.EVENTS, check.ASIDE)
 """Of those, what a study is: the others are made from it, and are not taken from somebody else."""
 
-ALLOWED = re.compile(f"{'|'.join(map(re.escape, FILES))}|{log.SERIES}/[0-9]{{4,6}}\\.json")
+ALLOWED = re.compile(f"{'|'.join(map(re.escape, FILES))}|{log.SERIES}/[0-9]{{4,7}}\\.json")
 
 LARGEST = events.LARGEST_LOG
 """Bytes of a file."""
@@ -139,11 +139,8 @@ def pack(directory: Path, file: Path) -> Manifest:
 
 def _contents(data: StudyData) -> Iterator[tuple[str, tuple[Source, int]]]:
     """Each file's name, where its content is, and how much of that counts."""
-    series = [
-        f"{log.SERIES}/{log.series_path(data.directory, trial.number).name}"
-        for trial in data.done
-        if trial.series is not None
-    ]
+    files = (log.series_file(data.directory, trial) for trial in data.with_series)
+    series = [f"{log.SERIES}/{file.name}" for file in files]
     for name in (*FILES, *series):
         path = data.directory / name
         if not os.path.lexists(path):

@@ -279,7 +279,7 @@ def shares(conclusion: Conclusion) -> Picture | None:
 def series(study: StudyData) -> Iterator[tuple[str, Callable[[], Picture]]]:
     """The name of each series that is drawn, and what draws it: the default and the best."""
     ends = (("default", study.default, DEFAULT), ("best", study.best, BEST))
-    data = [(name, colour, study.series(trial.number)) for name, trial, colour in ends if trial]
+    data = [(name, colour, study.series_of(trial)) for name, trial, colour in ends if trial]
     for name in SERIES:
         lines = [(label, colour, one[name]) for label, colour, one in data if name in one]
         if any(len(values) > 1 for _, _, values in lines):

@@ -156,7 +156,10 @@ def rows(study: StudyData, verdict: Verdict) -> list[tuple[str, float, str]]:
         if default is None or key == "default":
             return ""
         text = change(value / default - 1)
-        return f"{text}, trial {study.best.number}" if key == "best" and study.best else text
+        if key != "best" or study.best is None:
+            return text
+        without = "" if study.lean is None else ", without what adds nothing"
+        return f"{text}, trial {study.best.number}{without}"
 
     ordered = sorted(values.items(), key=lambda item: (objective.cost(item[1]), item[0]))
     return [(key, value, standing(key, value)) for key, value in ordered]
@@ -210,6 +213,16 @@ def share(value: float, half_width: float | None) -> str:
     return f"{100 * value:.{places}f} ± {100 * half_width:.{places}f} %"
 
 
+def parts(effect: Effect) -> list[str]:
+    """What a change gains alone and what is lost without it; alone is measured of needed ones."""
+    alone = "" if effect.share is None else _part(effect.alone)
+    return [alone, _part(effect.without)]
+
+
+def _part(value: float | None) -> str:
+    return "fails" if value is None else share(value, None)
+
+
 def moves(study: StudyData, effects: Sequence[Effect]) -> list[str]:
     """What each changed: `160 -> 5.012 s`."""
     units = {knob.name: knob.unit for knob in study.header.request.policy.knobs}
@@ -260,16 +273,19 @@ def _explanation(study: StudyData, conclusion: Conclusion) -> list[str]:
     ]
     lines += [f"  {name:<{width}}  {part:>{wide}}  {values}" for name, part, values in cells]
     lines += [f"  {line}" for line in together(explanation)]
-    lines.append(fewest(explanation))
+    lines.append(fewest(study, explanation))
     return lines
 
 
-def fewest(explanation: Explanation) -> str:
-    """How many of the changes are needed, as a sentence."""
-    minimal, changes = explanation.minimal, len(explanation.effects)
-    if len(minimal) == changes:
+def fewest(study: StudyData, explanation: Explanation) -> str:
+    """What the fewest changes are worth, and whether they are what is recommended."""
+    few, changes = len(explanation.minimal), len(explanation.effects)
+    if few == changes:
         return f"all {changes} changes are needed to keep {100 * KEEP:.0f} % of the gain"
-    kept = f"keeps {100 * explanation.kept:.0f} % of the gain"
-    if explanation.kept > 1.005:
-        kept = f"has {100 * explanation.kept:.0f} % of the gain, more than {best_file.FILE},"
-    return f"{best_file.MINIMAL} {kept} with {len(minimal)} of {changes} changes"
+    kept = share(explanation.kept, explanation.half_width)
+    if explanation.lean and study.best is not None:
+        return (
+            f"{best_file.FILE} has {few} of the {changes} changes of trial {study.best.number}, "
+            f"with {kept} of its gain: the others add nothing"
+        )
+    return f"{best_file.MINIMAL} keeps {kept} of the gain with {few} of {changes} changes"

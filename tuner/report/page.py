@@ -16,7 +16,7 @@ from tuner import pages
 from tuner.declarations import KnobDecl, KnobValue
 from tuner.files import write_files
 from tuner.report import charts, contenders, svg, verification
-from tuner.report.conclusion import Conclusion, fewest, nearby, share, steps, together
+from tuner.report.conclusion import Conclusion, fewest, nearby, parts, share, steps, together
 from tuner.report.curves import curves
 from tuner.report.explorer import explorer
 from tuner.report.mechanism import mechanism
@@ -80,7 +80,7 @@ def text(study: StudyData, conclusion: Conclusion, *, refresh: int = 0) -> str:
         notes=[*nearby(study, verdict), *filter(None, [verdict.uncovered])],
         risk=risk() if simulated else "",
         shares=svg.drawn("shares", lambda: charts.shares(conclusion)),
-        together=[] if explanation is None else [*together(explanation), fewest(explanation)],
+        together=[] if explanation is None else [*together(explanation), fewest(study, explanation)],
         mechanism=mechanism(study),
         columns=columns,
         knobs=knobs,
@@ -183,10 +183,7 @@ def _knobs(study: StudyData, conclusion: Conclusion) -> tuple[list[str], list[di
         if effect := effects.get(name):
             numbers = [
                 "" if effect.share is None else share(effect.share, effect.half_width),
-                *(
-                    "fails" if part is None else share(part, None)
-                    for part in (effect.alone, effect.without)
-                ),
+                *parts(effect),
             ]
         knob = declared[name]
         both = with_unit(default, knob.unit), with_unit(value, knob.unit)
@@ -225,11 +222,10 @@ def _caveat(conclusion: Conclusion, *, ended: bool) -> str:
         measured = (
             f"Shares are measured by {explanation.runs} real runs on held-out seeds "
             f"({', '.join(map(str, explanation.seeds))}). They are what a change adds on the mean "
-            f"of {'all' if explanation.orders is None else explanation.orders} orders in which the "
-            f"needed changes can be made (Shapley values). Those keep {100 * KEEP:.0f} % of the "
-            "gain or more; the others together make up for the rest, "
-            f"{share(1 - explanation.kept, None)}. `alone` is what a change gains by itself, "
-            "`without it` what best loses without it, both by one run. "
+            "of all orders in which the needed changes can be made (Shapley values"
+            + (f", by {explanation.sets} sets of changes" if explanation.sets else "")
+            + f"). Those keep {100 * KEEP:.0f} % of the trial's gain or more. `alone` is what a "
+            "needed change gains by itself, `without it` what the trial loses without it, by one run. "
         )
     return (
         f"{measured}The forest's scores say how much a model of the trials varies with a knob "

@@ -423,8 +423,8 @@ class _Store:
         self._client.log_text(self._parent, json.dumps(scores), "importance.json")
         self._client.log_text(self._parent, table.csv_text(self._study), TRIALS)
         for trial in (self._study.default, self._study.best):
-            if trial is not None and self._study.series(trial.number):
-                path = log.series_path(self._study.directory, trial.number)
+            if trial is not None and self._study.series_of(trial):
+                path = log.series_file(self._study.directory, trial)
                 self._client.log_artifact(self._parent, str(path), log.SERIES)
         for file in files:
             if file.exists():

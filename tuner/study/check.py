@@ -35,10 +35,10 @@ def _passwords(data: StudyData) -> list[str]:
 def _series(data: StudyData) -> list[str]:
     """Those that the log knows of and that are not as they were written."""
     return [
-        f"{log.series_path(data.directory, trial.number)}: missing or damaged; the report leaves "
+        f"{log.series_file(data.directory, trial)}: missing or damaged; the report leaves "
         "these time series out"
-        for trial in data.done
-        if trial.series is not None and not data.series(trial.number)
+        for trial in data.with_series
+        if not data.series_of(trial)
     ]
 
 

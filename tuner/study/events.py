@@ -69,7 +69,8 @@ class Checked(Model):
     """A run beside the search ended: of a reference, of another policy, on a held-out seed, or to
     explain the best configuration. `knobs` are all of its policy's.
 
-    Nothing is written when one starts: which checks are to be run follows from the log.
+    Nothing is written when one starts: which checks are to be run follows from the log. Few have
+    `series`, as a trial's.
     """
 
     event: Literal["checked"] = "checked"
@@ -78,15 +79,19 @@ class Checked(Model):
     scenario: Scenario
     knobs: dict[str, KnobValue]
     result: Outcome
+    series: int | None = None
 
 
 class Chosen(Model):
     """Of the best few trials, the one to recommend: it gains most where conditions differ a little.
-    It holds until another trial ends."""
+    `lean` is the number of a check or trial of the study's own scenario that has its configuration
+    without changes that add nothing: that is recommended then. It holds until another trial
+    ends."""
 
     event: Literal["chosen"] = "chosen"
     time: Moment
     number: Annotated[int, Field(ge=0, lt=MOST_BUDGET)]
+    lean: int | None = None
 
 
 Event = Asked | Finished | Checked | Chosen

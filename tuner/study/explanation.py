@@ -23,8 +23,8 @@ class Effect(Model):
     """What changing one knob from its default to its best value does, in parts of the whole gain.
 
     `share` is its Shapley value among the needed changes, and None for one that is not needed;
-    `half_width` is that of its interval over the held-out seeds. `alone` is what it gains by itself
-    and `without` what best loses without it, each by one run; None if that failed.
+    `half_width` is that of its interval over the held-out seeds. `alone` is what a needed one gains
+    by itself, and `without` what the best trial loses without it, by one run; None if that failed.
     """
 
     knob: str
@@ -54,15 +54,19 @@ class Alternative(Model):
 
 
 class Explanation(Model):
-    """`effects` are the needed changes by their share, then the others by what they gain alone.
-    `minimal` are the needed ones: the fewest changes found that keep `KEEP` of the gain, of which
-    they keep `kept` on all held-out seeds. `orders` of the possible ones are what shares are means
-    over, and None if all of them are. `runs` were needed."""
+    """`effects` are the needed changes by their share, then the others by what the best trial loses
+    without each. `minimal` are the needed ones: the fewest changes found that keep `KEEP` of the
+    trial's gain, of which they have `kept` on all held-out seeds, give or take `half_width`.
+    `lean`: that is as good, so best.yaml has these changes alone. Shares are parts of the gain of
+    best.yaml and add up to `told`; `seeds` are theirs. `sets` of changes were measured on one
+    seed, None if all of them. `runs` were needed."""
 
     effects: list[Effect]
     minimal: dict[str, KnobValue]
     kept: float
-    orders: int | None = None
+    half_width: float | None = None
+    lean: bool = False
+    sets: int | None = None
     interactions: list[Interaction] = Field(default_factory=list)
     alternatives: list[Alternative] = Field(default_factory=list)
     seeds: list[int] = Field(default_factory=list)
@@ -71,6 +75,11 @@ class Explanation(Model):
     @property
     def needed(self) -> list[Effect]:
         return [effect for effect in self.effects if effect.share is not None]
+
+    @property
+    def told(self) -> float:
+        """The part of the gain of best.yaml that the needed changes have."""
+        return 1.0 if self.lean else self.kept
 
     def shares(self, knobs: list[str]) -> dict[str, float]:
         """The share of each of these knobs, highest first; 0 for those that are not needed."""

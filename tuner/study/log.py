@@ -22,7 +22,7 @@ import zlib
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -126,6 +126,7 @@ class StudyData:
     left_out: list[int] = field(default_factory=list)
     length: int = 0
     chosen: int | None = None  # the number of the trial that is recommended in place of the best
+    lean: int | None = None  # that of the check or trial that lacks what adds nothing in it
 
     @property
     def asked(self) -> int:
@@ -144,9 +145,30 @@ class StudyData:
     @property
     def best(self) -> TrialRecord | None:
         """The recommended trial, once it has been chosen among the best few; before that the best
-        one."""
+        one. It has its own number also without changes that add nothing, but what it measured is
+        that of the check without them."""
         chosen = None if self.chosen is None else self.trial(self.chosen)
-        return chosen if chosen is not None and chosen.succeeded else self.top
+        if chosen is None or not chosen.succeeded:
+            return self.top
+        return self._leaner(chosen) or chosen
+
+    def _leaner(self, trial: TrialRecord) -> TrialRecord | None:
+        if self.lean is None:
+            return None
+        if (other := self.trial(self.lean)) is not None:
+            return replace(other, number=trial.number) if other.succeeded else None
+        for check in self.checks:
+            if check.result.number == self.lean and check.result.status is Status.success:
+                return TrialRecord(
+                    number=trial.number,
+                    origin=trial.origin,
+                    knobs={name: check.knobs[name] for name in trial.knobs},
+                    asked=trial.asked,
+                    finished=check.time,
+                    result=check.result,
+                    series=check.series,
+                )
+        return None
 
     @property
     def top(self) -> TrialRecord | None:
@@ -168,16 +190,27 @@ class StudyData:
     def series(self, number: int) -> Series:
         """Time series of a finished trial; empty if it has none, or they are damaged."""
         trial = self.trial(number)
-        if trial is None or trial.series is None:
+        return {} if trial is None else self.series_of(trial)
+
+    def series_of(self, trial: TrialRecord) -> Series:
+        """Likewise of a record, such as the best one, which may be that of a check."""
+        if trial.series is None:
             return {}
         try:
-            path = series_path(self.directory, number)
+            path = series_file(self.directory, trial)
             content = read_bytes(path, LARGEST_SERIES, follow=False)
             if zlib.crc32(content) != trial.series or values_of(content) > MOST_POINTS:
                 return {}
             return _SERIES.validate_json(content)
         except (OSError, UserError, ValueError):
             return {}
+
+    @property
+    def with_series(self) -> list[TrialRecord]:
+        """What the log knows of time series."""
+        known = [*self.done, *filter(None, [self.best])]
+        found = {series_file(self.directory, trial): trial for trial in known}
+        return [trial for trial in found.values() if trial.series is not None]
 
 
 def now() -> str:
@@ -272,16 +305,19 @@ class StudyLog:
 
     def finished(self, result: TrialResult) -> TrialRecord:
         """Records the end of a trial, its series first: a line never refers to a missing file."""
-        crc = None
-        if result.series:
-            content = json.dumps(result.series).encode()
-            crc = zlib.crc32(content)
-            with disk(self.directory):
-                write_atomically(series_path(self.directory, result.number), content)
+        crc = self._write_series(result)
         kept = result.model_copy(update={"series": {}})
         event = Finished(time=now(), result=kept, series=crc)
         self._append(event)
         return _apply_finished(event, self.data)
+
+    def _write_series(self, result: TrialResult) -> int | None:
+        if not result.series:
+            return None
+        content = json.dumps(result.series).encode()
+        with disk(self.directory):
+            write_atomically(series_path(self.directory, result.number), content)
+        return zlib.crc32(content)
 
     def checked(
         self,
@@ -289,23 +325,28 @@ class StudyLog:
         scenario: Scenario,
         knobs: Mapping[str, KnobValue],
         result: TrialResult,
+        *,
+        series: bool = False,
     ) -> None:
-        """Records the end of a check, without its series."""
+        """Records the end of a check; its series only if they are asked for."""
+        crc = self._write_series(result) if series else None
         event = Checked(
             time=now(),
             purpose=purpose,
             scenario=scenario,
             knobs=dict(knobs),
             result=result.model_copy(update={"series": {}}),
+            series=crc,
         )
         self._append(event)
         self.data.checks.append(event)
 
-    def chose(self, number: int) -> None:
-        """Records which trial is recommended."""
-        event = Chosen(time=now(), number=number)
+    def chose(self, number: int, lean: int | None = None) -> None:
+        """Records which trial is recommended; `lean`: the number of the check or trial that is it
+        without changes that add nothing."""
+        event = Chosen(time=now(), number=number, lean=lean)
         self._append(event)
-        self.data.chosen = number
+        self.data.chosen, self.data.lean = number, lean
 
     def _append(self, event: Event) -> None:
         line = seal(event, self._key)
@@ -323,6 +364,11 @@ class StudyLog:
 
 def series_path(directory: Path, number: int) -> Path:
     return directory / SERIES / f"{number:04d}.json"
+
+
+def series_file(directory: Path, trial: TrialRecord) -> Path:
+    """By what the record measured, which may be a check."""
+    return series_path(directory, trial.number if trial.result is None else trial.result.number)
 
 
 def _number(trial: TrialRecord) -> int:
@@ -405,7 +451,7 @@ def _parse(lines: Iterable[bytes], data: StudyData, key: str) -> None:
             elif isinstance(event, Finished):
                 _apply_finished(event, data)
             elif isinstance(event, Chosen):
-                data.chosen = event.number
+                data.chosen, data.lean = event.number, event.lean
             else:
                 data.checks.append(event)
         except ForeignEvent:
@@ -442,5 +488,5 @@ def _apply_finished(event: Finished, data: StudyData) -> TrialRecord:
     trial.result = event.result
     trial.series = event.series
     trial.finished = event.time
-    data.chosen = None
+    data.chosen = data.lean = None
     return trial

@@ -147,11 +147,15 @@ def interval(values: Sequence[float]) -> tuple[float, float | None]:
     mean, free = sum(values) / len(values), len(values) - 1
     if not free:
         return mean, None
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / free)
+    return mean, half_width(deviation / math.sqrt(len(values)), free)
+
+
+def half_width(error: float, free: int) -> float:
+    """Half a t interval of a figure with this standard error, of so many degrees of freedom."""
     from scipy.special import stdtrit
 
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / free)
-    t = float(stdtrit(free, (1 + CONFIDENCE) / 2))
-    return mean, t * deviation / math.sqrt(len(values))
+    return error * float(stdtrit(free, (1 + CONFIDENCE) / 2))
 
 
 def difference(better: Contender, worse: Contender, objective: str) -> Difference | None:
