@@ -13,6 +13,7 @@ from tuner.report.mechanism import mechanism
 from tuner.study import log
 from tuner.study.explanation import Explanation
 from tuner.study.log import StudyData, StudyLog
+from tuner.study.near import near_best, sentences
 from tuner.terminal import print_json, table
 from tuner.text import shell
 
@@ -35,10 +36,14 @@ def run(args: Namespace) -> int:
         print(_unexplained(data, found))
     else:
         _show(data, found.explanation)
-    lines = mechanism(data)
-    if lines:
-        print("\nbeside the defaults, on the study's own seed:")
-        print("\n".join(f"  {line}" for line in lines))
+    near = near_best(data, found.verdict)
+    for title, lines in (
+        ("beside the defaults, on the study's own seed", mechanism(data)),
+        ("other configurations, on the study's own seed", near and sentences(data, near)),
+    ):
+        if lines:
+            print(f"\n{title}:")
+            print("\n".join(f"  {line}" for line in lines))
     return 0
 
 
@@ -74,6 +79,7 @@ def _unexplained(data: StudyData, found: Conclusion) -> str:
 
 
 def _object(data: StudyData, found: Conclusion) -> dict[str, object]:
+    near = near_best(data, found.verdict)
     return {
         "study": data.header.request.study,
         "headline": found.verdict.headline,
@@ -81,4 +87,5 @@ def _object(data: StudyData, found: Conclusion) -> dict[str, object]:
         if found.explanation is None
         else found.explanation.model_dump(mode="json"),
         "mechanism": mechanism(data),
+        "near_best": None if near is None else near.model_dump(mode="json"),
     }

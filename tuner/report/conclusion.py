@@ -19,6 +19,7 @@ from tuner.scenario import defaults
 from tuner.study import best as best_file
 from tuner.study.explanation import KEEP, Effect, Explanation
 from tuner.study.log import StudyData
+from tuner.study.near import near_best, sentences
 from tuner.study.verdict import CONFIDENCE, Advice, Kind, Verdict, chosen
 from tuner.text import change, faster, page_size, quantity, shell, short, with_unit
 
@@ -66,10 +67,12 @@ def text(study: StudyData, conclusion: Conclusion) -> str:
         lines.append(f"risk     {known}")
     lines += _explanation(study, conclusion)
     if conclusion.explanation is not None:
-        lines += [
-            f"how      {line}" if not k else f"         {line}"
-            for k, line in enumerate(mechanism(study))
-        ]
+        near = near_best(study, verdict)
+        for word, told in (
+            ("how", mechanism(study)),
+            ("near", sentences(study, near) if near else []),
+        ):
+            lines += [f"{'' if k else word:<9}{line}" for k, line in enumerate(told)]
     lines.append(f"results  {one_line(study.directory)}")
     if reuse := _reuse(study, verdict):
         lines.append(f"reuse    {shell(reuse)}")
