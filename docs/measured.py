@@ -206,6 +206,10 @@ def parallelism() -> dict[str, Any]:
     }
 
 
+def explanations() -> dict[str, Any]:
+    return results("explanations.json")
+
+
 def throughput() -> dict[str, Any]:
     found = results("throughput.json")
     rows = [

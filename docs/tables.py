@@ -48,6 +48,7 @@ PARTS: dict[str, Callable[[], Table | dict[str, Any]]] = {
     "scales": measured.scales,
     "scales-within": measured.scales_within,
     "benchmarks": measured.benchmarks,
+    "explanations": measured.explanations,
     "parallelism": measured.parallelism,
     "throughput": measured.throughput,
     "robust": measured.robust,

@@ -20,6 +20,7 @@ from tuner.report.importance import Importance
 from tuner.run.trial import Trial, TrialResult
 from tuner.study.near import FEW, Freedom, NearBest, near_best, sentences
 from tuner.study.verdict import Kind
+from tuner.text import short
 
 NOISE = 0.003
 COUNT = 40
@@ -29,7 +30,7 @@ def by_period(trial: Trial) -> TrialResult:
     """Only `period` matters, and whether `aol` is on; runs differ by chance."""
     if trial.scenario.policy != "paper":
         return answer(trial)
-    knobs = trial.knobs
+    knobs: dict[str, Any] = trial.knobs
     seconds = 100.0 + 12 * math.log10(knobs["period"] / 2000) ** 2 + 5.0 * knobs["aol"]
     seed = content_hash([knobs, trial.scenario.seed])
     return answer(trial, seconds * (1 + NOISE * random.Random(seed).gauss(0, 1)))
@@ -79,7 +80,7 @@ def test_near_best_trials_agree_on_what_matters_and_are_free_elsewhere(tmp_path:
     assert knobs["aol"].values == [False]
     assert "aol.low" not in knobs  # it has no effect in any of them
     _, first, second = sentences(study.log.data, near)
-    assert first.startswith(f"they agree on period ({conclusion.short(period.low)} to ")
+    assert first.startswith(f"they agree on period ({short(period.low)} to ")
     assert "aol (false)" in first
     assert "mode (any of plain, eager, lazy)" in second and "share (any from 0." in second
 
@@ -105,7 +106,8 @@ def test_the_bound_is_what_two_runs_differ_by(tmp_path: Path) -> None:
 
 def test_a_gap_in_a_range_is_not_free(tmp_path: Path) -> None:
     def only_ends(trial: Trial) -> TrialResult:
-        if trial.scenario.policy == "paper" and 0.15 < trial.knobs["share"] < 0.9:
+        knobs: dict[str, Any] = trial.knobs
+        if trial.scenario.policy == "paper" and 0.15 < knobs["share"] < 0.9:
             return answer(trial, 130.0 if trial.knobs != DEFAULT else None)
         return by_period(trial)
 
