@@ -251,7 +251,8 @@ class _Way:
     def _needed(self, missed: Mapping[str, float | None]) -> list[str]:
         """The fewest changes found that keep `KEEP` of the gain on all seeds."""
         left = sorted(self._best, key=lambda name: (_lost(missed[name]), name))
-        spare = sum(_lost(missed[name]) <= 1 - KEEP for name in left)
+        most = 1 - KEEP + self._chance(1)
+        spare = sum(_lost(missed[name]) <= most for name in left)
         needed: list[str] = []  # that could not be taken back
         count = spare
         while spare:
@@ -269,10 +270,13 @@ class _Way:
     def _keep(self, changed: Collection[str]) -> bool:
         """Whether these changes keep `KEEP` of the gain on all seeds."""
         few = self._several[:FEW]
-        chance = 2 * self._noise * math.sqrt(2 / len(few)) / self._whole(self._all)
-        if self._kept(changed, few) < KEEP - chance:
+        if self._kept(changed, few) < KEEP - self._chance(len(few)):
             return False
         return self._kept(changed, self._all) >= KEEP
+
+    def _chance(self, seeds: int) -> float:
+        """By how much what is kept on so many seeds may be off: two standard deviations."""
+        return 2 * self._noise * math.sqrt(2 / seeds) / self._whole(self._all)
 
     def _minimal(self, made: list[str], missed: Mapping[str, float | None]) -> list[str]:
         """Without any that can be taken back by itself after all."""
@@ -303,44 +307,61 @@ class _Way:
             count = len(self._all)
         while True:
             seeds = self._all[:count]
-            first, outer = _sets(made), _sets(made, outer=True)
-            wanted = dict.fromkeys(seeds[1:], outer)
-            self._run({seeds[0]: first} | wanted, "what makes the difference")
-            shares = self._fitted(made, seeds, first, outer)
-            widths = [half_width or 0.0 for _, half_width in shares.values()]
-            if count == len(self._all) or max(widths) <= NARROW:
-                return seeds, shares
+            outer = dict.fromkeys(seeds[1:], _sets(made, outer=True))
+            self._run({seeds[0]: _sets(made)} | outer, "what makes the difference")
+            shares, beside = self._fitted(made, seeds), self._of_first(made, seeds)
+            widest = max(half_width or 0.0 for _, half_width in shares.values())
+            # More seeds do not help what the first one leaves uncertain.
+            if count == len(self._all) or widest <= max(NARROW, *beside.values()):
+                break
             count += 1
+        return seeds, {
+            name: (part, None if half is None else math.hypot(half, beside[name]))
+            for name, (part, half) in shares.items()
+        }
 
     def _fitted(
-        self,
-        made: Sequence[str],
-        seeds: Sequence[int],
-        first: Sequence[frozenset[str]],
-        outer: Sequence[frozenset[str]],
+        self, made: Sequence[str], seeds: Sequence[int]
     ) -> dict[str, tuple[float, float | None]]:
-        whole = frozenset(made)
-        of_first = self._by_set([*first, whole], seeds[0])
-        base = _shapley(made, of_first)
-        by_seed = [base]
+        """Shapley values of the first seed, and of what the others differ from it by."""
+        base = self._by_set(_sets(made), made, seeds[0])
+        values = _shapley(made, base)
+        by_seed = [values]
         for seed in seeds[1:]:
-            gains = self._by_set([*outer, whole], seed)
-            more = _shapley(made, {each: gains[each] - of_first[each] for each in gains})
-            by_seed.append({name: base[name] + more[name] for name in made})
-        # What sets in between change where not all of them are measured: about what more would.
-        rough = _shapley(made, {each: of_first[each] for each in [*outer, whole]})
-        complete = len(first) == _possible(made)
-        wholes = self._gains(whole, seeds)
+            gains = self._by_set(_sets(made, outer=True), made, seed)
+            more = _shapley(made, {each: gains[each] - base[each] for each in gains})
+            by_seed.append({name: values[name] + more[name] for name in made})
+        wholes = self._gains(made, seeds)
+        return {name: self._in_parts([each[name] for each in by_seed], wholes) for name in made}
+
+    def _of_first(self, made: Sequence[str], seeds: Sequence[int]) -> dict[str, float]:
+        """What is uncertain beside how seeds differ, as half intervals: what sets tell that run on
+        the first seed only, and where not even there all of them do, how much they have told."""
+        sets, outer = _sets(made), _sets(made, outer=True)
+        if len(sets) == len(outer) == _possible(made):
+            return dict.fromkeys(made, 0.0)
+        gain = sum(self._gains(made, seeds)) / len(seeds)
+        deviation = self._deviation([[], made, *outer], seeds)
+        free = (len(outer) + 1) * (len(seeds) - 1)
+        whole = frozenset(made)
+        rough = _estimator(made, [*outer, whole])
+        fine = _estimator(made, [*sets, whole])
+        base = self._by_set(sets, made, seeds[0])
         found = {}
         for name in made:
-            share, half_width = self._in_parts([each[name] for each in by_seed], wholes)
-            if half_width is not None and not complete:
-                half_width += abs(base[name] - rough[name]) / of_first[whole]
-            found[name] = share, half_width
+            more = {each: fine[name][each] - rough[name].get(each, 0.0) for each in base}
+            error = (deviation or 0.0) * math.sqrt(sum(weight**2 for weight in more.values()))
+            half_width = half_width_of(error, free) if free else 0.0
+            if len(sets) < _possible(made):
+                half_width += abs(sum(weight * base[each] for each, weight in more.items()))
+            found[name] = half_width / gain
         return found
 
-    def _by_set(self, sets: Sequence[frozenset[str]], seed: int) -> dict[frozenset[str], float]:
-        return {changed: self._gains(changed, [seed])[0] for changed in sets}
+    def _by_set(
+        self, sets: Sequence[frozenset[str]], made: Sequence[str], seed: int
+    ) -> dict[frozenset[str], float]:
+        """Gains of these sets, and of all that is made."""
+        return {each: self._gains(each, [seed])[0] for each in [*sets, frozenset(made)]}
 
     def _interactions(
         self, made: Sequence[str], seeds: Sequence[int], told: float
@@ -417,22 +438,31 @@ def _sets(names: Sequence[str], *, outer: bool = False) -> list[frozenset[str]]:
 
 
 def _shapley(names: Sequence[str], gains: Gains) -> dict[str, float]:
-    """Shapley values of a game of which some sets are measured, among them that of all: the
-    additive game that fits best by the Shapley kernel, whose values add up to the gain of all."""
+    """Shapley values of a game of which some sets are measured, among them that of all."""
+    found = _estimator(names, list(gains))
+    return {name: sum(w * gains[each] for each, w in found[name].items()) for name in names}
+
+
+def _estimator(
+    names: Sequence[str], sets: Sequence[frozenset[str]]
+) -> dict[str, dict[frozenset[str], float]]:
+    """By which weights of the sets' gains the Shapley values are the sums: those of the additive
+    game that fits best by the Shapley kernel and has the gain of all. `sets` end with that."""
     import numpy as np
 
-    whole = gains[frozenset(names)]
+    *some, whole = sets
     if len(names) == 1:
-        return {names[0]: whole}
-    sets = [each for each in gains if len(each) < len(names)]
-    rows = np.array([[name in each for name in names] for each in sets], dtype=float)
-    weights = np.array([_kernel(len(names), len(each)) for each in sets])
-    values = np.array([gains[each] for each in sets])
+        return {names[0]: {whole: 1.0}}
+    rows = np.array([[name in each for name in names] for each in some], dtype=float)
+    weights = np.array([_kernel(len(names), len(each)) for each in some])
     inverse = np.linalg.inv(rows.T @ (weights[:, None] * rows))
-    free = inverse @ (rows.T @ (weights * values))
-    ones = inverse.sum(axis=1)
-    fitted = free - ones * (free.sum() - whole) / ones.sum()
-    return {name: float(value) for name, value in zip(names, fitted, strict=True)}
+    free = inverse @ (rows.T * weights)
+    ones = inverse.sum(axis=1) / inverse.sum()
+    bound = free - np.outer(ones, free.sum(axis=0))
+    return {
+        name: dict(zip(some, map(float, bound[k]), strict=True)) | {whole: float(ones[k])}
+        for k, name in enumerate(names)
+    }
 
 
 def _kernel(players: int, size: int) -> float:
