@@ -66,7 +66,9 @@ def test_verdict_and_minimal_set_are_kept_and_open_the_file(tmp_path: Path) -> N
     best.write(minimal, tmp_path / best.MINIMAL)
     assert best.read(tmp_path / best.MINIMAL) == minimal
     _, second, third, *_ = (tmp_path / best.MINIMAL).read_text().splitlines()
-    assert second == "# The fewest changes found that have 97 % of the best's gain: a, b."
+    trial = judged.provenance.trial
+    expected = f"# The fewest changes found, which have 97 % of the gain of trial {trial}: a, b."
+    assert second == expected
     assert third.endswith("--config best-minimal.yaml")
 
 

@@ -37,8 +37,8 @@ class BestObjective(Model):
 
 
 class Minimal(Model):
-    """Of best-minimal.yaml: the knobs that differ from their defaults, and the part of the best
-    configuration's gain that they keep."""
+    """Of best-minimal.yaml: the knobs that differ from their defaults, and the part of the trial's
+    gain that they keep."""
 
     changes: list[str]
     kept: float
@@ -122,8 +122,8 @@ def render(best: BestConfiguration, name: str | None = None) -> str:
         lines.append(f"{best.verdict.uncovered}.")
     if minimal:
         lines.append(
-            f"The fewest changes found that have {100 * minimal.kept:.0f} % of the best's gain: "
-            f"{', '.join(minimal.changes)}."
+            f"The fewest changes found, which have {100 * minimal.kept:.0f} % of the gain of trial "
+            f"{best.provenance.trial}: {', '.join(minimal.changes)}."
         )
     file = name or (MINIMAL if minimal else FILE)
     if scenario.substrate == LIVE:
