@@ -281,15 +281,16 @@ class _Way:
     def _minimal(self, made: list[str], missed: Mapping[str, float | None]) -> list[str]:
         """Without any that can be taken back by itself after all."""
         order = sorted(made, key=lambda name: (_lost(missed[name]), name))
+        few = self._several[:FEW]
         again = True
         while again and len(made) > 1:
             rests = [[n for n in made if n != name] for name in order if name in made]
-            self._run(dict.fromkeys(self._several, rests), "which are needed")
+            self._run(dict.fromkeys(few, rests), "which are needed")
             again = False
             for rest in rests:
                 if all(
                     self._kept(rest, seeds) >= min(KEEP, self._kept(made, seeds) - TRIFLE)
-                    for seeds in (self._several, self._all)  # few runs often tell
+                    for seeds in (few, self._all)  # few runs often tell
                 ):
                     made, again = rest, True
                     break
