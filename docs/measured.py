@@ -207,7 +207,7 @@ def parallelism() -> dict[str, Any]:
 
 
 def explanations() -> dict[str, Any]:
-    return results("explanations.json")
+    return dict(results("explanations.json"))
 
 
 def throughput() -> dict[str, Any]:

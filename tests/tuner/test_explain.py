@@ -563,9 +563,9 @@ def test_the_fit_has_the_shapley_values(players: int) -> None:
         found = _shapley(names, {each: gain(each, higher=higher) for each in sets})
         orders = list(permutations(names))
         for name in names:
-            befores = [order[: order.index(name)] for order in orders]
+            earlier = [order[: order.index(name)] for order in orders]
             truth = sum(
-                gain([*b, name], higher=higher) - gain(b, higher=higher) for b in befores
+                gain([*b, name], higher=higher) - gain(b, higher=higher) for b in earlier
             ) / len(orders)
             assert found[name] == pytest.approx(truth, abs=1e-9)
         assert sum(found.values()) == pytest.approx(gain(names, higher=higher))

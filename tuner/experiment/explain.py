@@ -10,7 +10,7 @@ They are a game of which the changes are the players and the gain is the value: 
 are the shares. On one seed all sets of changes run, as far as there are few; on the others only
 sets of one change, and of all but one, which tell the Shapley values of how those seeds differ from
 the first. The values are fitted to the measured sets by the Shapley kernel (Lundberg and Lee 2017,
-arXiv:1705.07874, theorem 2; sets by size, the smallest and largest first: Covert and Lee 2021,
+arXiv:1705.07874, theorem 2; sets by size, the smallest and largest first: AISTATS 2021,
 arXiv:2012.01536), which is exact where all sets are measured. Seeds are added until the intervals
 are narrow, or all held-out ones have been used.
 """
