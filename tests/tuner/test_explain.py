@@ -715,6 +715,22 @@ def test_another_trial_is_recommended_as_it_is_until_it_is_judged(tmp_path: Path
     assert study.log.data.best is not None and study.log.data.best.knobs == BEST
 
 
+def test_what_may_lose_by_its_interval_is_not_recommended(tmp_path: Path) -> None:
+    """Both changes are as good on the mean, but seeds differ by more than what may be lost."""
+
+    def shaky(trial: Trial) -> TrialResult:
+        if trial.scenario.policy != "paper" or trial.knobs == DEFAULT:
+            return answer(trial, 100.0)
+        whole = trial.knobs == BEST
+        return answer(trial, 80.0 + (0 if whole else 4.0 * (-1) ** trial.scenario.seed))
+
+    study = Study(tmp_path, shaky)
+    explanation = study.explain()
+    assert len(explanation.minimal) < len(BEST)
+    assert explanation.kept > 1 and (explanation.half_width or 0) > 0.05
+    assert not explanation.lean and leaner(study.checks, study.log.data) is None
+
+
 def test_without_a_certain_gain_nothing_is_left_out(tmp_path: Path) -> None:
     study = Study(tmp_path, lambda trial: answer(trial, 100.0))
     study.judge()

@@ -103,7 +103,10 @@ class _Way:
 
     def leaner(self) -> dict[str, KnobValue] | None:
         made = self._needed(self._missed())
-        if len(made) == len(self._best) or self._kept(made, self._all) < 1 - TRIFLE:
+        kept, half_width = self._in_parts(self._gains(made, self._all), self._wholes(self._all))
+        # Of all sets that were tried the best looks better than it is, by as much as chance does.
+        least = kept - (half_width or 0.0)
+        if len(made) == len(self._best) or kept < 1 - TRIFLE or least < KEEP:
             return None
         knobs = self._knobs(made)
         return knobs if _certain(self._checks, knobs) else None
