@@ -80,7 +80,9 @@ def text(study: StudyData, conclusion: Conclusion, *, refresh: int = 0) -> str:
         notes=[*nearby(study, verdict), *filter(None, [verdict.uncovered])],
         risk=risk() if simulated else "",
         shares=svg.drawn("shares", lambda: charts.shares(conclusion)),
-        together=[] if explanation is None else [*together(explanation), fewest(study, explanation)],
+        together=[]
+        if explanation is None
+        else [*together(explanation), fewest(study, explanation)],
         mechanism=mechanism(study),
         columns=columns,
         knobs=knobs,
@@ -225,7 +227,8 @@ def _caveat(conclusion: Conclusion, *, ended: bool) -> str:
             "of all orders in which the needed changes can be made (Shapley values"
             + (f", by {explanation.sets} sets of changes" if explanation.sets else "")
             + f"). Those keep {100 * KEEP:.0f} % of the trial's gain or more. `alone` is what a "
-            "needed change gains by itself, `without it` what the trial loses without it, by one run. "
+            "needed change gains by itself, `without it` what the trial loses without it, by one "
+            "run. "
         )
     return (
         f"{measured}The forest's scores say how much a model of the trials varies with a knob "
