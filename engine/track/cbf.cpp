@@ -5,7 +5,6 @@
 #include "track/cbf.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -59,9 +58,9 @@ struct Packed {
       std::memcpy(base + index * 2, &value, sizeof value);
     }
   }
-  static void halve_lines(std::uint8_t* line, std::uint64_t lines) {
+  static void halve_line(std::uint8_t* line) {
     constexpr std::uint64_t keep = ~std::uint64_t{0} / max * (max >> 1);
-    for (std::size_t at = 0; at < lines * line_bytes; at += sizeof(std::uint64_t)) {
+    for (std::size_t at = 0; at < line_bytes; at += sizeof(std::uint64_t)) {
       std::uint64_t word;
       std::memcpy(&word, line + at, sizeof word);
       word = (word >> 1) & keep;
@@ -87,25 +86,7 @@ class Sweep {
     return (((marks_[line / 64] >> (line % 64)) & 1) != 0) != done_;
   }
   void mark(std::uint64_t line) { marks_[line / 64] ^= std::uint64_t{1} << (line % 64); }
-  /// Goes on by `count` of the lines that are left, and marks them; halve(line, lines) those that
-  /// no increment has needed. Long halvings go over 64 lines by a word of marks, not one by one.
-  template <typename Halve>
-  void advance(std::uint64_t count, Halve halve) {
-    for (const std::uint64_t end = cursor_ + count; cursor_ < end;) {
-      std::uint64_t& marks = marks_[cursor_ / 64];
-      const std::uint64_t first = cursor_ % 64;
-      const std::uint64_t lines = std::min(64 - first, end - cursor_);
-      const std::uint64_t all = (~std::uint64_t{0} >> (64 - lines)) << first;
-      std::uint64_t pending = (done_ ? ~marks : marks) & all;
-      marks ^= pending;
-      if (pending == all)
-        halve(cursor_, lines);
-      else
-        for (; pending != 0; pending &= pending - 1)
-          halve(cursor_ - first + static_cast<std::uint64_t>(std::countr_zero(pending)), 1);
-      cursor_ += lines;
-    }
-  }
+  std::uint64_t next() { return cursor_++; }
   [[nodiscard]] std::uint64_t bytes() const { return marks_.size() * sizeof(std::uint64_t); }
 
  private:
@@ -164,9 +145,7 @@ class Cbf final : public Tracker {
   }
   std::uint64_t cool(std::uint64_t lines) override {
     const std::uint64_t count = std::min(lines, sweep_.left());
-    sweep_.advance(count, [this](std::uint64_t line, std::uint64_t pending) {
-      Cells::halve_lines(base_ + line * line_bytes, pending);
-    });
+    for (std::uint64_t i = 0; i < count; ++i) settle(sweep_.next());
     return count;
   }
   [[nodiscard]] bool cooling() const override { return sweep_.active(); }
@@ -216,7 +195,7 @@ class Cbf final : public Tracker {
   /// Halves a line that the halving under way has not reached yet.
   [[gnu::noinline]] void settle(std::uint64_t line) {
     if (!sweep_.pending(line)) return;
-    Cells::halve_lines(base_ + line * line_bytes, 1);
+    Cells::halve_line(base_ + line * line_bytes);
     sweep_.mark(line);
   }
 
