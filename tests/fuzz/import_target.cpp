@@ -36,7 +36,7 @@ bool run(const Bytes& input, const std::filesystem::path& scratch) {
   options.ns_per_instruction = 0.25;
   options.llc_bytes = 1 << 14;
   options.most_pages = 1 << 12;
-  options.scale = input.size() % 3 == 0 ? 4 : 1;
+  options.scale = static_cast<unsigned char>(input[0]) / formats % 2 == 0 ? 1 : 4;
   options.period = input.size() % 2 == 0 ? 0 : 3;
   std::size_t at = 1;
   const auto source = [&](char* buffer, std::size_t size) {
