@@ -27,8 +27,6 @@ TARGETS = {
     "kubernetes": "tierd on the nodes of a Kubernetes cluster",
     "ansible": "a role of Ansible",
 }
-BY_NODES = ("linux", "damo", "hmsdk", "memtierd")
-"""Targets that may be told the server's nodes."""
 WITHOUT_SCRIPT = ("kubernetes", "ansible")
 """Targets whose files are no script."""
 

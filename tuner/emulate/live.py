@@ -46,7 +46,6 @@ SPARE_SECONDS = 120.0
 """Of a run, beside what --warm-up and --for ask for."""
 WRITTEN_SECONDS = 0.1
 """By which the time of a file may be behind the clock."""
-LONGEST_FILE = 1 << 20
 
 
 GIVEN = ("substrate", "fast_gib", "objective", "repeats", "seed")

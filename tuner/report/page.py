@@ -25,7 +25,7 @@ from tuner.report.risk import risk
 from tuner.run.isolation import simulates
 from tuner.study.explanation import KEEP
 from tuner.study.log import StudyData
-from tuner.study.verified import Verified, current, sentences
+from tuner.study.verified import current, sentences
 from tuner.text import faster, plural, with_unit
 
 if TYPE_CHECKING:
@@ -104,10 +104,6 @@ def text(study: StudyData, conclusion: Conclusion, *, refresh: int = 0) -> str:
         build=request.engine_build,
         created=study.header.created,
     )
-
-
-def _kernel(verified: Verified) -> svg.Picture:
-    return svg.Picture("kernel", "simulated and measured", verification.draw(verified), {})
 
 
 def _subject(study: StudyData) -> str:
