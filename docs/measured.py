@@ -272,6 +272,35 @@ def robust() -> dict[str, Any]:
     }
 
 
+CARRIED = {
+    "none": "the defaults and a search",
+    "top-1": "the simulated study's best first",
+    "top-3": "its best 3",
+    "top-7": "its best 7",
+    "apart-3": "3 within 5 % of its best, as unlike as can be",
+    "apart-7": "7 such",
+    "prior-1": "its best first, and a model that knows its trials (`--from`)",
+    "prior-3": "the 3 unlike ones, and such a model",
+}
+
+
+def carried() -> dict[str, Any]:
+    """The comparison of what few trials make of a simulated study."""
+    found = results("tuner.json")["carried"]
+    sets = [name for name in RULE_SETS if name in found]
+    rows = [
+        [name, CARRIED[rule], *(f"{100 * row[part]:.1f} %" for part in ("regret", "worst", "within"))]
+        for name in sets
+        for rule, row in found[name]["rules"].items()
+    ]
+    head = ["cases", "tried", "behind the best known, mean", "at worst", "within 2 % of it"]
+    return {
+        "table": (head, rows),
+        "studies": {name: found[name]["studies"] for name in sets},
+        **{key: found[sets[0]][key] for key in ("runs", "trials", "there")},
+    }
+
+
 def recorded_studies() -> Table:
     rows = []
     for row in results("recorded/figures.json")["studies"]:

@@ -52,6 +52,7 @@ PARTS: dict[str, Callable[[], Table | dict[str, Any]]] = {
     "parallelism": measured.parallelism,
     "throughput": measured.throughput,
     "robust": measured.robust,
+    "carried": measured.carried,
     "recorded-studies": measured.recorded_studies,
     "recorded-curves": measured.recorded_curves,
     "service": listings.service,

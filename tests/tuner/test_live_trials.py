@@ -578,6 +578,10 @@ def test_a_simulated_study_is_where_a_live_one_starts_and_what_it_verifies(
     monkeypatch.setattr(log, "exists", lambda _: True)
     request = request_of("--policy", "nbt", "--from", "sim", "--budget", "20")
     assert [start["hot_threshold"] for start in request.starts] == [20.0, 1000.0, 1000.0]
+    costs = [t.result.cost for t in data.done if t.result is not None and t.result.cost is not None]
+    assert [known.over for known in request.prior] == [cost / costs[0] for cost in costs]
+    names = {knob.name for knob in request.tuned}
+    assert all(set(known.knobs) == names for known in request.prior)
     live_one = LiveRunner(request_of("--policy", "nbt", command=script(FASTER)).isolation).live
     plan = verify.plan(data, top=2, layouts=3, deadline=None, note=print, own_command=live_one)
     assert plan.machine == live_one.host

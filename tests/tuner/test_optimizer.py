@@ -385,3 +385,24 @@ def test_the_forest_is_that_of_smac_to_the_bit(digits: int) -> None:
     assert ours._rf is not None and theirs._rf is not None
     for one, other in zip(ours._rf.estimators_, theirs._rf.estimators_, strict=True):
         assert np.array_equal(one.tree_.value, other.tree_.value)
+
+
+def test_a_search_goes_on_from_trials_of_an_earlier_study() -> None:
+    """Its costs are on another scale: what counts is how they stand to the default's."""
+    earlier = drive(Optimizer(KNOBS, seed=5, initial=10), 40)
+    costs = [3 * seconds_of(proposal.knobs) for proposal in earlier]
+    known = [(p.knobs, cost / costs[0]) for p, cost in zip(earlier, costs, strict=True)]
+    least = min(costs) / 3
+    proposals = drive(Optimizer(KNOBS, seed=6, initial=4, prior=known), 8)
+    assert [each.origin for each in proposals] == ["default"] + 7 * ["model"]
+    alone = drive(Optimizer(KNOBS, seed=6, initial=4), 8)
+    here, there = (min(seconds_of(p.knobs) for p in each) for each in (proposals, alone))
+    assert here - least < 0.3 * (there - least)
+
+
+def test_without_a_default_nothing_is_known_of_an_earlier_study() -> None:
+    earlier = drive(Optimizer(KNOBS, seed=5, initial=10), 20)
+    prior = [(proposal.knobs, 0.5) for proposal in earlier]
+    search = Optimizer(KNOBS, seed=6, initial=4, prior=prior)
+    search.tell(search.ask().number, None)
+    assert search.ask().origin == "random"

@@ -29,7 +29,7 @@ from tuner.run.isolation import Live
 from tuner.run.settings import Setting
 from tuner.scenario import EMULATED, LIVE, Scenario
 from tuner.study import log
-from tuner.study.request import StudyRequest, StudySummary
+from tuner.study.request import Known, StudyRequest, StudySummary
 from tuner.study.verdict import Advice
 from tuner.terminal import doing, print_json, resumable, say
 from tuner.text import shell, short
@@ -156,10 +156,11 @@ def _name(given: str | None, policy: str) -> str | None:
     return given and f"{given}-{policy}"
 
 
-def starts_of(
+def carried(
     args: Namespace, policy: PolicyDecl, tuned: Sequence[KnobDecl]
-) -> list[dict[str, KnobValue]]:
-    """The best configurations of the study that --from names. UserError if they are of no use."""
+) -> tuple[list[dict[str, KnobValue]], list[Known]]:
+    """What the study that --from names is for: its best configurations, to be tried first, and all
+    of its trials, for the model. UserError if they are of no use."""
     folder = log.folder_of(args.start_from, Path(args.out))
     if not log.exists(folder):
         raise UserError(log.missing(folder))
@@ -178,7 +179,19 @@ def starts_of(
     ]
     if not found:
         raise UserError(f"--from: no trial of study '{request.study}' differs from the defaults")
-    return found
+    default = data.default.result if data.default is not None else None
+    if default is None or default.cost is None:
+        raise UserError(f"--from: the default of study '{request.study}' has no result")
+    trials = [(trial.knobs, trial.result.cost) for trial in data.done if trial.result is not None]
+    prior = [
+        Known(
+            knobs={k: v for k, v in engine.resolve(policy.name, knobs).items() if k in known},
+            over=cost / default.cost,
+        )
+        for knobs, cost in trials
+        if cost is not None
+    ]
+    return found, prior
 
 
 def study_request(args: Namespace) -> StudyRequest:
@@ -227,7 +240,7 @@ def study_request(args: Namespace) -> StudyRequest:
     emulated = setting.scenario.substrate == EMULATED
     simulated = isolation.simulates(confined) and not emulated
     references = REFERENCES if simulated else trials.REFERENCES if emulated else (OFF,)
-    starts = starts_of(args, policy, tuned) if getattr(args, "start_from", None) else []
+    starts, prior = carried(args, policy, tuned) if getattr(args, "start_from", None) else ([], [])
     able = [p.name for p in tunable() if p.name != policy.name]
     if args.rivals not in (None, NONE) and not simulated:
         raise UserError(
@@ -256,6 +269,7 @@ def study_request(args: Namespace) -> StudyRequest:
         importance=args.importance,
         workers=_workers(args, own),
         starts=starts,
+        prior=prior,
         resume=args.resume,
         ray_address=args.ray_address,
         isolation=confined,

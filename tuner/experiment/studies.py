@@ -104,7 +104,9 @@ class OpenStudy:
         from tuner.optimize.optimizer import Optimizer
 
         request, data = self.request, self.log.data
-        starts = [*request.starts, *catalog.starts(request.space, request.policy)]
+        starts = list(request.starts)
+        if not request.prior:  # which began with them
+            starts += catalog.starts(request.space, request.policy)
         tuned = [knob.name for knob in request.tuned]
         self._optimizer = optimizer = Optimizer(
             request.tuned,
@@ -113,6 +115,7 @@ class OpenStudy:
             lag=data.header.lag,
             fixed=request.policy.others(request.tuned),
             starts=[{name: start[name] for name in tuned} for start in starts],
+            prior=[(known.knobs, known.over) for known in request.prior],
         )
         for number in range(data.asked):
             trial = data.trial(number)
@@ -367,7 +370,7 @@ def _with_its_rivals(request: StudyRequest, study: StudyLog) -> StudyRequest:
     what is made from the log later could not know of others. UserError if others are asked for."""
     before = study.data.header.request
     same = {"alternatives": before.alternatives, "not_run": before.not_run}
-    same |= {"starts": before.starts, "doubts": before.doubts}
+    same |= {"starts": before.starts, "prior": before.prior, "doubts": before.doubts}
     if request.rivals in (None, before.rivals):
         return request.model_copy(update=same)
     old, new = ([policy.name for policy in each.alternatives] for each in (before, request))

@@ -8,8 +8,10 @@ was killed and resumed continues exactly as if nothing had happened, on any host
 The schedule is that of From Good to Great (2025, §4.1): the default configuration and random ones
 for the first fifth of the budget, then SMAC's random forest with expected improvement on the log of
 the cost, interrupted by a random configuration with probability 0.2. Configurations that the space
-names as starts come before the random ones, and in their place. An ask fits SMAC's model afresh to
-all that is known: what SMAC keeps in files and private attributes is never relied on.
+names as starts come before the random ones, and in their place. Where trials of another study are
+known, there are no random ones at all: the model begins with those, which had theirs. An ask fits
+SMAC's model afresh to all that is known: what SMAC keeps in files and private attributes is never
+relied on.
 """
 
 from __future__ import annotations
@@ -65,6 +67,8 @@ class Optimizer:
         lag: 1 for a sequential study, the number of workers otherwise.
         fixed: the policy's other knobs, with what they keep as their defaults.
         starts: configurations to try after the default, all tuned knobs of each.
+        prior: configurations of an earlier study, each with its cost there over the default's. The
+            model takes them for trials of this one, at so many times the cost of its default.
     """
 
     def __init__(
@@ -76,9 +80,15 @@ class Optimizer:
         lag: int = 1,
         fixed: Sequence[KnobDecl] = (),
         starts: Sequence[Mapping[str, KnobValue]] = (),
+        prior: Sequence[tuple[Mapping[str, KnobValue], float]] = (),
     ) -> None:
         self.space = Space(knobs, fixed)
         self._starts = [dict(start) for start in starts]
+        self._prior = [
+            (configuration, over)
+            for values, over in prior
+            if (configuration := self.space.configuration(dict(values))) is not None
+        ]
         self.lag = lag
         self._seed = seed
         self._initial = initial
@@ -129,9 +139,9 @@ class Optimizer:
             return "default", self.space.default()
         if number <= len(self._starts):
             return "start", self._starts[number - 1]
-        if number < self._initial:
+        if number < self._initial and not self._prior:
             return "initial", self._fresh_sample(rng)
-        by_chance = rng.random() < RANDOM_PROBABILITY
+        by_chance = rng.random() < RANDOM_PROBABILITY and not self._prior
         if not by_chance and self.space.tuned:
             knobs = self._ask_model(number, int(rng.integers(2**31)))
             if knobs is not None and knobs not in self._proposed:
@@ -147,7 +157,9 @@ class Optimizer:
 
     def _ask_model(self, number: int, seed: int) -> dict[str, KnobValue] | None:
         """SMAC's choice given all that is known, or None if it has none."""
-        known = [
+        default = self._costs.get(0)
+        known = [(each, default * over) for each, over in self._prior] if default else []
+        known += [
             (configuration, cost)
             for index, cost in self._known_costs(number).items()
             if (configuration := self._configuration(index)) is not None

@@ -34,6 +34,13 @@ class Fingerprints(Model):
     command: str | None = None  # of what was measured instead of a simulation
 
 
+class Known(Model):
+    """A trial of an earlier study: all tuned knobs, and its cost over that of the default."""
+
+    knobs: dict[str, KnobValue]
+    over: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class StudyRequest(Setting):
     """`tune run`, resolved.
 
@@ -48,7 +55,7 @@ class StudyRequest(Setting):
     recording. `held_out_streams` gives each held-out seed a stream
     of its own. `robust` is whether the trial to recommend is chosen by what the best few are worth
     with more and less fast memory. `starts` are what is tried right after the default, with values
-    of all tuned knobs.
+    of all tuned knobs, and `prior` is what the model knows of an earlier study (`Optimizer`).
     """
 
     out: str
@@ -65,6 +72,7 @@ class StudyRequest(Setting):
     robust: bool = False
     held_out_streams: bool = False
     starts: list[dict[str, KnobValue]] = Field(default_factory=list)
+    prior: list[Known] = Field(default_factory=list)
     importance: str = "default-slice"  # method of `tuner.report.importance`
     workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)]
     resume: bool = False
