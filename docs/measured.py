@@ -288,8 +288,9 @@ def carried() -> dict[str, Any]:
     """The comparison of what few trials make of a simulated study."""
     found = results("tuner.json")["carried"]
     sets = [name for name in RULE_SETS if name in found]
+    parts = ("regret", "worst", "within")
     rows = [
-        [name, CARRIED[rule], *(f"{100 * row[part]:.1f} %" for part in ("regret", "worst", "within"))]
+        [name, CARRIED[rule], *(f"{100 * row[part]:.1f} %" for part in parts)]
         for name in sets
         for rule, row in found[name]["rules"].items()
     ]
