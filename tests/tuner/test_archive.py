@@ -13,6 +13,7 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,11 @@ from synthetic import answer, request, smooth
 from tuner.errors import UserError
 from tuner.experiment.loop import run_study
 from tuner.report import archive
-from tuner.study import best, lock, log
+from tuner.study import best, lock, log, verified
+from tuner.study.best import BestConfiguration
 from tuner.study.log import StudyHeader, StudyLog
+from tuner.study.verdict import Kind, decide
+from tuner.study.verified import Candidate, Verified
 
 HERE = Path(__file__).parent
 NAME = "synthetic-study"
@@ -102,6 +106,67 @@ def test_any_tar_reads_it(packed: Path) -> None:
             "study.json", "trials.jsonl", "best.yaml", "series/0000.json", "series/0001.json"
         )
     ]  # fmt: skip
+
+
+def with_verification(folder: Path) -> Verified:
+    """Gives the study a verification of which trial 1 is the winner."""
+    wanted = log.load(folder).header.request
+    trial = wanted.trial(1, {"period": 2})
+    one = {"policy": trial.scenario.policy, "simulated": 2.0}
+    candidates = [
+        Candidate(name="off", kind=Kind.off, trial=None, knobs={}, values=[3.0], **one),
+        Candidate(name="own", kind=Kind.untuned, trial=0, knobs={}, values=[2.0], **one),
+        Candidate(name="best", kind=Kind.tuned, trial=1, knobs=trial.knobs, values=[1.0], **one),
+    ]
+    verdict = decide(
+        [each.contender for each in candidates],
+        objective="runtime", trials=2, policy=trial.scenario.policy, seeds=[0],
+    )  # fmt: skip
+    found = Verified(
+        study=NAME, emulated="a machine", objective="runtime", candidates=candidates, unset={},
+        verdict=verdict, simulated=None, winner=1, tau=None, pairs=0,
+    )  # fmt: skip
+    (folder / verified.FILE).write_text(found.model_dump_json())
+    kept = BestConfiguration.of(
+        wanted, trial, answer(trial), default_value=2.0, date=datetime.now(UTC), git_commit=None
+    )
+    best.write(kept, folder / verified.BEST)
+    (folder / verified.PICTURE).write_bytes(b"not looked at")
+    return found
+
+
+def test_a_verification_comes_along(study: Path, tmp_path: Path) -> None:
+    found = with_verification(study)
+    archive.pack(study, tmp_path / "s.tar.gz")
+    assert f"study/{verified.PICTURE}" in members(tmp_path / "s.tar.gz")
+    place, _ = archive.unpack(tmp_path / "s.tar.gz", tmp_path / "new")
+    assert verified.read(place) == found
+    assert best.read(place / verified.BEST).knobs == found.candidates[2].knobs
+    assert not (place / verified.PICTURE).exists()  # it is drawn again
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "message"),
+    [
+        (verified.FILE, f'"study":"{NAME}"', '"study":"another"', "must be synthetic-study"),
+        (verified.FILE, '"pairs":0', '"pairs":"x"', "pairs"),
+        (verified.FILE, '"winner":1', '"winner":null', "other knobs than the winner"),
+        (verified.BEST, "period: 2", "period: 3", "other knobs than the winner"),
+        (verified.BEST, "trial: 1", "trial: 0", "other knobs than the winner"),
+    ],
+)
+def test_a_verification_that_contradicts_itself_is_refused(
+    study: Path, tmp_path: Path, file: str, before: str, after: str, message: str
+) -> None:
+    with_verification(study)
+    text = (study / file).read_text()
+    assert before in text
+    (study / file).write_text(text.replace(before, after))
+    archive.pack(study, tmp_path / "s.tar.gz")
+    with pytest.raises(UserError, match=message) as told:
+        archive.unpack(tmp_path / "s.tar.gz", tmp_path / "new")
+    assert str(tmp_path / "new") not in str(told.value)
+    assert not (tmp_path / "new").exists()
 
 
 def test_an_unfinished_line_is_left_out(study: Path, packed: Path, tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ import pytest
 from tuner import cli
 from tuner.commands import verify as command
 from tuner.commands.run import study_request
+from tuner.documents import catalog
+from tuner.documents.catalog import Entry
+from tuner.documents.machine import MachineSpec
 from tuner.emulate import trials
 from tuner.emulate.machine import Machine
 from tuner.emulate.plan import Built
@@ -190,6 +193,25 @@ def test_candidates_differ_where_the_machine_can_be_set(tmp_path: Path) -> None:
     assert third["hot_threshold"] == 20
     assert third["free_space"] == 1024  # its default
     assert len(planned(study(tmp_path), top=1).candidates) == 3
+
+
+def test_a_machine_that_was_edited_since_is_the_study_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = study(tmp_path)
+    then = data.header.request.machine
+    assert planned(data).trial(0, 0).machine == then
+    assert "has changed" not in capsys.readouterr().err
+    load = catalog.machine
+
+    def edited(name: str) -> Entry[MachineSpec]:
+        found = load(name)
+        slow = found.spec.slow.model_copy(update={"latency_ns": 400.0})
+        return replace(found, spec=found.spec.model_copy(update={"slow": slow}))
+
+    monkeypatch.setattr(catalog, "machine", edited)
+    assert planned(data).trial(0, 0).machine == then
+    assert "machine emulated has changed since study" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("seconds", [4.5, None])

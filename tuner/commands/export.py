@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tuner.errors import UserError
 from tuner.report import archive
-from tuner.study import log, public, verified
+from tuner.study import log, public
 from tuner.terminal import print_json, say
 from tuner.text import plural, size
 
@@ -21,8 +21,6 @@ def run(args: Namespace) -> int:
     manifest = archive.pack(directory, file)
     for missing in manifest.not_included:
         say(f"tune: note: not included, and needed to resume the study: {missing}")
-    if (directory / verified.FILE).exists():
-        say("tune: note: not included: what `tune verify` found, which is not in the log")
     for field in public.held(directory):
         say(
             f"tune: note: {directory / log.HEADER} holds a password in {field}; it is left out "

@@ -10,8 +10,12 @@ from tuner import engine
 from tuner.commands import repair
 from tuner.errors import UserError, as_object
 from tuner.experiment.recall import remake
+from tuner.files import write_files
 from tuner.report import archive
+from tuner.report.pictures import png
 from tuner.report.store import default_store
+from tuner.report.verification import draw
+from tuner.study import verified
 from tuner.terminal import print_json, say
 from tuner.text import plural
 
@@ -37,6 +41,8 @@ def run(args: Namespace) -> int:
     code = 0
     try:
         remake(place)
+        if found := verified.read(place):
+            write_files({place / verified.PICTURE: png(draw(found))})
         repair.add(place, args.mlflow_uri or default_store(out))
     except UserError as error:
         code = 1

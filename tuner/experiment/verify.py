@@ -28,6 +28,7 @@ from tuner.scenario import EMULATED, LIVE, substrate_defaults
 from tuner.study.log import StudyData, TrialRecord
 from tuner.study.verdict import Advice, Kind, Verdict, decide, difference
 from tuner.study.verified import Candidate, Verified, agreement
+from tuner.terminal import say
 from tuner.text import shell
 
 
@@ -192,7 +193,22 @@ def _on_the_machine(data: StudyData, deadline: float, note: Callable[[str], None
         deadline_seconds=deadline,
         **fields,
     )
-    return trials.on_substrate(setting, note)
+    return trials.on_substrate(_as_then(setting, data), note)
+
+
+def _as_then(setting: Setting, data: StudyData) -> Setting:
+    """With the study's own machine and workload: what it advises is of those, whatever their files
+    say now. Both halves of the table are of the same ones then."""
+    request = data.header.request
+    then = {"machine": request.machine, "workload": request.workload}
+    names = {"machine": request.scenario.machine, "workload": request.scenario.workload}
+    for kind, spec in then.items():
+        if getattr(setting, kind).fingerprint() != spec.fingerprint():
+            say(
+                f"tune: note: {kind} {names[kind]} has changed since study '{request.study}' "
+                "began, which is verified on what it was then"
+            )
+    return setting.model_copy(update=then)
 
 
 def _command(data: StudyData) -> list[str]:

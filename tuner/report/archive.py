@@ -9,7 +9,8 @@ alone.
 Nobody knows who made a file that is unpacked. Only plain files of these names are accepted, in the
 order and with the sizes of the manifest, so that no path leads anywhere else and no size is a
 surprise. What a study's log says in another form (the report, best.yaml) is there for other
-readers: it is made again from the log, not taken. A study appears in its place when all of it was
+readers: it is made again from the log, not taken. What `tune verify` found is in no log, and is
+taken as the log is: by what its form allows. A study appears in its place when all of it was
 checked and is on the disk.
 """
 
@@ -46,7 +47,7 @@ from tuner.files import (
 from tuner.limits import MOST_BUDGET
 from tuner.model import Model, Name
 from tuner.report import page
-from tuner.study import best, check, events, lock, log, moved, public
+from tuner.study import best, check, events, lock, log, moved, public, verified
 from tuner.study.events import first_problem
 from tuner.study.log import StudyData
 from tuner.study.request import StudyRequest
@@ -57,17 +58,22 @@ SUFFIX = ".tar.gz"
 MANIFEST = "manifest.json"
 FOLDER = "study"
 
-FILES = (log.HEADER, log.EVENTS, check.ASIDE, best.FILE, best.MINIMAL, page.PAGE, page.BARS)
-"""Of a study's folder, beside the time series."""
+KEPT = (log.HEADER, log.EVENTS, check.ASIDE, verified.FILE, verified.BEST)
+"""Of a study's folder, what a study is and what a real kernel said of it, beside the time
+series."""
 
-KEPT = (log.HEADER, log.EVENTS, check.ASIDE)
-"""Of those, what a study is: the others are made from it, and are not taken from somebody else."""
+FILES = (*KEPT, best.FILE, best.MINIMAL, page.PAGE, page.BARS, verified.PICTURE)
+"""With what is made from those, and is not taken from somebody else."""
 
 ALLOWED = re.compile(f"{'|'.join(map(re.escape, FILES))}|{log.SERIES}/[0-9]{{4,7}}\\.json")
 
 LARGEST = events.LARGEST_LOG
 """Bytes of a file."""
-SMALLER = {log.HEADER: moved.LARGEST, log.SERIES: log.LARGEST_SERIES}
+SMALLER = {
+    log.HEADER: moved.LARGEST,
+    log.SERIES: log.LARGEST_SERIES,
+    **dict.fromkeys(verified.FILES, verified.LARGEST),
+}
 """Of some, the series among them."""
 MOST = 4 << 30
 """Bytes of all files."""
@@ -369,6 +375,8 @@ def _check(file: Path, folder: Path, manifest: Manifest) -> None:
     found = (request.study, request.engine_build, len(data.done))
     if found != (manifest.study, manifest.engine_build, manifest.trials):
         raise _Unfit(f"{file}: {log.HEADER} and {log.EVENTS} are of another study than {MANIFEST}")
+    if wrong := verified.contradiction(folder, request.study):
+        raise _Unfit(f"{file}: {wrong}")
 
 
 @contextmanager

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,9 +15,10 @@ from tuner import ranking
 from tuner.declarations import KnobValue
 from tuner.documents.document import first_of
 from tuner.documents.reading import parse_model, read_bytes
-from tuner.errors import UserError
+from tuner.errors import UserError, brief
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
+from tuner.study import best as best_file
 from tuner.study.log import StudyData
 from tuner.study.verdict import Contender, Difference, Kind, Verdict, difference
 from tuner.text import faster, percent, quantity
@@ -109,6 +111,29 @@ def current(study: StudyData) -> Verified | None:
     """As `read`; None, too, if the study has had more trials since."""
     found = read(study.directory)
     return found if found is not None and found.verdict.trials == len(study.done) else None
+
+
+def contradiction(directory: Path, study: str) -> str | None:
+    """What speaks against the files of a folder being what `tune verify` made of that study, for
+    one that somebody else has sent; None if nothing does."""
+    path = directory / BEST
+    try:
+        found = read(directory)
+        configuration = best_file.read(path) if os.path.lexists(path) else None
+    except UserError as error:
+        return str(error).replace(f"{directory}/", "")
+    if found is not None and found.study != study:
+        return f"{FILE}: found study {brief(found.study)}; must be {study}"
+    if configuration is None:
+        return None
+    winners = [] if found is None else [each for each in found.candidates if each.kind is Kind.tuned]
+    if not any(
+        each.trial == found.winner == configuration.provenance.trial
+        and each.knobs == configuration.knobs
+        for each in winners
+    ):
+        return f"{BEST} has other knobs than the winner of {FILE}"
+    return None
 
 
 def agreement(candidates: Sequence[Candidate]) -> tuple[float | None, int]:
