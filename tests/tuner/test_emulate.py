@@ -55,7 +55,8 @@ def test_the_fast_node_has_what_the_ratio_says() -> None:
     all_fast = request_of("all-fast")
     assert all_fast.nodes_mib[0] > 512 + plan.KERNEL_MIB
     assert "fill" not in all_fast.script()
-    assert request_of("hybridtier").free_mib == request.free_mib + plan.TIERD_SPARE_MIB
+    # A hundredth of 128 + 256 MiB, but for the low watermark.
+    assert request_of("hybridtier").free_mib == request.free_mib + 4 - plan.LOW_MIB
 
 
 def test_who_carries_a_policy_out() -> None:
@@ -65,8 +66,8 @@ def test_who_carries_a_policy_out() -> None:
     assert "--set hot_threshold=1000" in kernel
     assert kernel.index("apply") < kernel.index("/tiertune_workload run gups ")
     own = request_of("hemem").script()
-    assert "/tierd run --policy hemem --source emulated --fast-limit 131072K --set" in own
-    assert " -- /tiertune_workload run gups" in own
+    assert "bind 1 /tierd run --policy hemem --source emulated --fast-limit 131072K --set" in own
+    assert "-- /tiertune_guest bind -1 /tiertune_workload run gups" in own
     assert "/tiertune_guest bind 1 /tiertune_workload" in request_of("all-slow").script()
     assert "tierd" not in request_of().script()
     with pytest.raises(UserError, match="--policy soar: it places objects by name"):

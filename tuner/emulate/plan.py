@@ -4,6 +4,7 @@ guest, and the lines of its console."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
 from enum import StrEnum
@@ -55,8 +56,10 @@ SPARE_MIB = 192
 KEPT_MIB = 10
 """Free memory of the fast node that the workload does not get: below its low watermark Linux places
 new pages elsewhere; and the program's own pages and page tables."""
-TIERD_SPARE_MIB = 16
-"""Free memory beyond tierd's limit: above it the kernel places new pages before tierd demotes."""
+TIERD_SPARE = 0.01
+"""Share of a node that tierd leaves to others (Mover::Options)."""
+LOW_MIB = 1
+"""What a node's low watermark has at least: first touches leave that free by themselves."""
 MOST_MIB = 2816
 """Of both nodes: above it the machine's memory is no longer in one piece."""
 KERNEL_PS, USER_PS = 500, 250
@@ -253,10 +256,14 @@ class Request(Model):
 
     @property
     def free_mib(self) -> int:
-        """What the fast node has free when the program starts: about `fast_bytes` for its pages."""
+        """What the fast node has free when the program starts: about `fast_bytes` for its pages.
+        What tierd spares is not theirs, but first touches take it: no more than that is added, or a
+        policy begins with a tier over its limit and can promote nothing until it is below."""
         fast = self.footprint_bytes if self.policy == "all-fast" else self.fast_bytes
-        spare = TIERD_SPARE_MIB if how(self.policy) is How.tierd else 0
-        return -(-fast // MIB) + KEPT_MIB + spare
+        mib = -(-fast // MIB)
+        if how(self.policy) is not How.tierd:
+            return mib + KEPT_MIB
+        return mib + KEPT_MIB + math.ceil(TIERD_SPARE * (mib + KERNEL_MIB)) - LOW_MIB
 
     @property
     def nodes_mib(self) -> tuple[int, int]:
@@ -305,17 +312,29 @@ class Request(Model):
             case How.nobody:
                 pass
             case How.placement:
-                program = ["/tiertune_guest", "bind", str(BOUND[self.policy]), *program]
+                program = [*bound(BOUND[self.policy]), *program]
             case How.kernel:
                 lines.append(_words("/tierd", "apply", "--policy", self.policy, *sets))
             case How.tierd:
                 limit = ["--fast-limit", str(self.fast_bytes // 1024) + "K"]
                 options = ["--policy", self.policy, "--source", self.source, *limit]
-                program = ["/tierd", "run", *options, *sets, "--", *program]
+                # Its own memory does not shrink with the fast tier, of which it would be several
+                # per cent here: a hundredth of that on a server.
+                program = [*bound(ANYWHERE), *program]
+                program = [*bound(1), "/tierd", "run", *options, *sets, "--", *program]
         if self.daemons == "own":
             lines.append(_words("/tiertune_guest", "at-once", *KERNEL_THREADS))
         lines.append(_words(*program))
         return "\n".join(lines) + "\n"
+
+
+ANYWHERE = -1
+"""For `bound`: as if nobody had said anything."""
+
+
+def bound(node: int) -> list[str]:
+    """What makes a command's memory come from one node alone."""
+    return ["/tiertune_guest", "bind", str(node)]
 
 
 def program_words(

@@ -81,6 +81,12 @@ class Verified(Model):
         """Whether the machine advises what the simulation does; None if that does not advise."""
         return None if self.simulated is None else self.verdict.advice is self.simulated.advice
 
+    @property
+    def chosen(self) -> Candidate | None:
+        """The winner."""
+        tuned = (each for each in self.candidates if each.kind is Kind.tuned)
+        return next((each for each in tuned if each.trial == self.winner), None)
+
     def over(self, candidate: Candidate, kind: Kind) -> Difference | None:
         """How much better it is in the machine than no tiering, or than the defaults."""
         other = next(each for each in self.candidates if each.kind is kind)
@@ -126,11 +132,10 @@ def contradiction(directory: Path, study: str) -> str | None:
         return f"{FILE}: found study {brief(found.study)}; must be {study}"
     if configuration is None:
         return None
-    winners = [] if found is None else [each for each in found.candidates if each.kind is Kind.tuned]
-    if not any(
-        each.trial == found.winner == configuration.provenance.trial
-        and each.knobs == configuration.knobs
-        for each in winners
+    chosen = found and found.chosen
+    if not chosen or (chosen.trial, chosen.knobs) != (
+        configuration.provenance.trial,
+        configuration.knobs,
     ):
         return f"{BEST} has other knobs than the winner of {FILE}"
     return None
