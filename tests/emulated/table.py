@@ -69,13 +69,18 @@ def sources(machine: Machine, request: Request, trial: Trial) -> dict[str, str]:
     return found
 
 
+def current(cell: Cell, machine: Machine) -> tuple[Trial, Request, dict[str, str]]:
+    """What it would be made of now."""
+    trial = cell.trial()
+    request = machine.request(trial, layout=cell.layout)
+    return trial, request, sources(machine, request, trial)
+
+
 def measured(cell: Cell, kernel: str, old: dict[str, Any] | None, simulate: bool) -> dict[str, Any]:
     """The cell. What the machine said is `old`'s if the same sources made it, or if only the
     simulator's half is wanted."""
-    trial = cell.trial()
     machine = Machine(kernel)
-    request = machine.request(trial, layout=cell.layout)
-    by = sources(machine, request, trial)
+    trial, request, by = current(cell, machine)
     if old and (simulate or old["sources"] == by):
         found, by = Emulated.model_validate(old["found"]), old["sources"]
     else:
@@ -148,7 +153,7 @@ def main() -> int:
     wanted = list(done) if args.simulate else list(dict.fromkeys(cells_of(args)))
     if not args.simulate:
         for cell, old in list(done.items()):
-            if cell not in wanted and any(old["sources"][name] != made[name] for name in made):
+            if cell not in wanted and old["sources"] != current(cell, machine)[2]:
                 print(f"{' '.join(map(str, cell))}: of other sources; dropped")
                 del done[cell]
     if args.most:

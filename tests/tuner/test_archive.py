@@ -112,7 +112,7 @@ def with_verification(folder: Path) -> Verified:
     """Gives the study a verification of which trial 1 is the winner."""
     wanted = log.load(folder).header.request
     trial = wanted.trial(1, {"period": 2})
-    one = {"policy": trial.scenario.policy, "simulated": 2.0}
+    one: dict[str, Any] = {"policy": trial.scenario.policy, "simulated": 2.0}
     candidates = [
         Candidate(name="off", kind=Kind.off, trial=None, knobs={}, values=[3.0], **one),
         Candidate(name="own", kind=Kind.untuned, trial=0, knobs={}, values=[2.0], **one),
