@@ -25,6 +25,8 @@
 #include "record/assemble.hpp"
 #include "record/import.hpp"
 #include "record/requests.hpp"
+#include "record/restate.hpp"
+#include "record/windows.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -225,6 +227,66 @@ nb::tuple import_requests(const nb::callable& read, const std::string& name,
   return nb::make_tuple(to_python(info), out);
 }
 
+nb::dict windows(const std::filesystem::path& path, std::size_t count) {
+  tt::record::Windows found;
+  {
+    nb::gil_scoped_release release;
+    const tt::trace::Reader reader(path);
+    found = tt::record::windows(reader, count);
+  }
+  nb::list list;
+  for (const auto& window : found.windows) {
+    nb::dict entry;
+    entry["from"] = window.from;
+    entry["to"] = window.to;
+    entry["begin_s"] = window.begin_s;
+    entry["end_s"] = window.end_s;
+    entry["accesses"] = window.accesses;
+    list.append(entry);
+  }
+  nb::list rows;
+  const std::size_t size = found.windows.size();
+  for (std::size_t v = 0; v < size; ++v) {
+    nb::list row;
+    for (std::size_t w = 0; w < size; ++w) row.append(found.alike[v * size + w]);
+    rows.append(row);
+  }
+  nb::dict out;
+  out["windows"] = list;
+  out["alike"] = rows;
+  return out;
+}
+
+nb::dict restate(const std::filesystem::path& from, const std::filesystem::path& to,
+                 const std::string& workload, const std::string& parameters, double factor,
+                 double threads, std::uint64_t first, std::uint64_t end, std::uint64_t passes,
+                 double most_block_ms, const nb::object& progress) {
+  bool failed = false;
+  bool stopped = false;
+  const auto report = progress_function(progress, failed);
+  const auto watch = [&](double fraction) { return !(stopped = !report(fraction)); };
+  tt::trace::StreamInfo info;
+  {
+    nb::gil_scoped_release release;
+    try {
+      info = tt::record::restate(from, to,
+                                 {.workload = workload,
+                                  .parameters = parameters,
+                                  .factor = factor,
+                                  .threads = threads,
+                                  .from = first,
+                                  .to = end,
+                                  .passes = passes,
+                                  .most_block_ms = most_block_ms},
+                                 watch);
+    } catch (...) {
+      if (!stopped) throw;
+    }
+  }
+  if (stopped) raise_stopped(failed);
+  return tt::bindings::to_python(info);
+}
+
 }  // namespace
 
 void tt::bind_recordings(nb::module_& m) {
@@ -242,6 +304,15 @@ void tt::bind_recordings(nb::module_& m) {
         "Makes a stream of what another tool saw. read(size) yields the next bytes of its output. "
         "Returns the stream's description and a summary. RuntimeError names line, found and "
         "expected.");
+  m.def("windows", &windows, "path"_a, "count"_a,
+        "The timed part of a stream in windows, and how alike each two are (record/windows.hpp). "
+        "RuntimeError as stream_info.");
+  m.def("restate", &restate, "from"_a, "to"_a, nb::kw_only(), "workload"_a, "parameters"_a,
+        "factor"_a, "threads"_a, "first"_a, "end"_a, "passes"_a, "most_block_ms"_a,
+        "progress"_a = nb::none(),
+        "Writes a stream that stands for more memory, and in which blocks [first, end) come several "
+        "times (record/restate.hpp). Returns its description. ValueError for what is not possible, "
+        "RuntimeError as stream_info.");
   m.def("import_requests", &import_requests, "read"_a, nb::kw_only(), "name"_a, "path"_a,
         "columns"_a, "workload"_a, "input"_a, "parameters"_a, "scale"_a, "threads"_a, "llc_bytes"_a,
         "block_ms"_a, "nominal_latency_ns"_a, "cache_bytes"_a, "lru_refresh_s"_a, "op_ns"_a,

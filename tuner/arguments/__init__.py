@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "policies": ("list the tiering policies", json),
     "knobs": ("list the knobs of a policy", upkeep.knobs),
     "workloads": ("list the workloads and their inputs", recording.workloads),
-    "workload": ("draw a workload: `tune workload show W`", recording.workload),
+    "workload": ("draw a workload, or make a recorded one larger", recording.workload),
     "machines": ("list the machines, or print one", upkeep.machines),
     "cache": ("list or clear the cached access streams", upkeep.cache),
     "ui": ("open the studies in the MLflow UI", upkeep.ui),

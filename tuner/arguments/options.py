@@ -18,7 +18,9 @@ from tuner.limits import (
     LEAST_GIB,
     MOST_GIB,
     MOST_NODES,
+    MOST_SCALE,
     MOST_SECONDS,
+    MOST_THREADS,
     MOST_WORKERS,
     PROCESS,
 )
@@ -111,6 +113,32 @@ def recording(parser: argparse.ArgumentParser) -> None:
         help="length of a block of the trace (default: %(default)g)",
     )
     parser.add_argument("--force", action="store_true", help="replace an existing trace")
+
+
+def stands_for(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
+    """Of the commands that make a recording of another size (tuner/record/stand_in.py)."""
+    parser.add_argument(
+        "--stands-for",
+        type=memory,
+        required=required,
+        metavar="SIZE",
+        help="memory of the server that the recorded program is a small copy of, as 200GiB, or how "
+        "many times the copy's, as 16x, which also sets the size of the cache that is recorded "
+        "behind: pages, cache, time and knobs are scaled together",
+    )
+    parser.add_argument(
+        "--stretch-to",
+        type=within(0, MOST_SECONDS),
+        metavar="S",
+        help="of what --stands-for makes: repeat a steady phase until it lasts S seconds (default: "
+        "3 times what the policies look back; 0: leave its length)",
+    )
+    parser.add_argument(
+        "--server-threads",
+        type=count(MOST_THREADS),
+        metavar="N",
+        help="threads of the server that --stands-for means (default: as recorded)",
+    )
 
 
 def out(parser: argparse.ArgumentParser, holds: str = "folder of studies") -> None:
@@ -332,6 +360,27 @@ def seconds(text: str) -> float:
 def duration(text: str) -> float:
     """Seconds, as 30 or 30s."""
     return seconds(text.removesuffix("s"))
+
+
+_MEMORY = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def memory(text: str) -> str:
+    """200GiB in bytes, or 16x as it is."""
+    unit = text[-3:]
+    if text.endswith("x"):
+        return f"{within(1, MOST_SCALE)(text[:-1]):.17g}x"
+    if unit not in _MEMORY:
+        raise argparse.ArgumentTypeError(
+            f"found '{brief(text)}'; must be a size in {', '.join(_MEMORY)}, such as 200GiB, or "
+            "how many times what is recorded, such as 16x"
+        )
+    found = number(text[:-3]) * _MEMORY[unit]
+    if not 0 < found <= MOST_GIB * _MEMORY["GiB"]:
+        raise argparse.ArgumentTypeError(
+            f"found {brief(text)}; must be more than 0 and at most {MOST_GIB:,}GiB"
+        )
+    return f"{found:.17g}"
 
 
 def percent(text: str) -> float:

@@ -14,6 +14,7 @@ from tuner.arguments.options import (
     recording,
     scenario_option,
     seconds,
+    stands_for,
 )
 from tuner.limits import MOST_SCALE, MOST_THREADS
 
@@ -26,6 +27,7 @@ def record(parser: argparse.ArgumentParser) -> None:
     )
     parser.usage = "tune record [options] -- command [args...]"
     recording(parser)
+    stands_for(parser)
     parser.add_argument(
         "--sampler",
         default="emulation",
@@ -67,6 +69,7 @@ def import_(parser: argparse.ArgumentParser) -> None:
         help="format of the input",
     )
     recording(parser)
+    stands_for(parser)
     expansion = parser.add_mutually_exclusive_group()
     expansion.add_argument(
         "--period",
@@ -134,7 +137,7 @@ def profile(parser: argparse.ArgumentParser) -> None:
 
 
 def workload(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
     show = actions.add_parser(
         "show",
         help="draw the memory accesses of a workload",
@@ -154,6 +157,22 @@ def workload(parser: argparse.ArgumentParser) -> None:
     )
     out(show, "folder of W-I/*.png")
     json(show)
+    resize = actions.add_parser(
+        "resize",
+        help="make a recorded workload stand for a larger server, or last longer",
+        description="Makes a new workload of a recorded one: each page stands for more of a "
+        "server's, and a steady phase is repeated until policies have time to act. What was "
+        "recorded stays as it is. `--stands-for 1x` only makes it longer.",
+        allow_abbrev=False,
+    )
+    resize.add_argument("workload", metavar="W", help="name or YAML file of a recorded workload")
+    resize.add_argument("--input", "-i", metavar="I", help="input of the workload")
+    stands_for(resize, required=True)
+    resize.add_argument(
+        "--output", "-o", required=True, metavar="NAME.tts", help="trace to write, beside NAME.yaml"
+    )
+    resize.add_argument("--force", action="store_true", help="replace an existing trace")
+    json(resize)
 
 
 def workloads(parser: argparse.ArgumentParser) -> None:

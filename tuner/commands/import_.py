@@ -13,7 +13,7 @@ import os
 import sys
 import zlib
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -24,7 +24,7 @@ from tuner.documents import catalog
 from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
 from tuner.errors import UserError
-from tuner.record import requests
+from tuner.record import requests, stand_in
 from tuner.record import workload as recorded
 from tuner.record.samplers import CYCLES_PER_INSTRUCTION, numbers
 from tuner.terminal import print_json, progress, say
@@ -61,6 +61,7 @@ def run(args: Namespace) -> int:
     """`tune import`."""
     trace = recorded.output(args.output, args.force)
     machine = catalog.machine(args.machine).spec
+    stand_in.check(args)
     if args.format == REQUESTS:
         return _requests(args, trace, machine)
     for option, given in (("--columns", args.columns), ("--set", args.set)):
@@ -69,16 +70,18 @@ def run(args: Namespace) -> int:
     period = _period(args)
     with _input(args.file) as (name, read, _):
         info, seen = _import(args, name, read, trace, machine, period)
-    sampling = _sampling(args, seen)
+    made = stand_in.enlarge(args, trace, _sampling(args, seen), seen["threads"], info, args.scale)
+    sampling = made.sampling
     document, footprint = recorded.document(
         trace,
         summary=f"imported from {Path(name).name} ({args.format})",
-        source=f"tune import --format {args.format} {name}",
-        threads=seen["threads"],
+        source=f"tune import --format {args.format} {made.words}{name}",
+        threads=made.threads,
         machine=machine,
         sampling=sampling,
-        scale=args.scale,
+        scale=made.scale,
     )
+    info = made.info
     summary = {
         "trace": str(trace),
         "workload": str(document),
@@ -87,11 +90,12 @@ def run(args: Namespace) -> int:
         "blocks": info["blocks"],
         "nominal_seconds": info["nominal_seconds"],
         **seen,
+        **made.summary(),
     }
     if args.json:
         print_json(summary)
     else:
-        _tell(summary, sampling, args)
+        _tell(summary, sampling, args, made.told())
     return 0
 
 
@@ -112,10 +116,12 @@ def _requests(args: Namespace, trace: Path, machine: MachineSpec) -> int:
             threads=threads,
             block_ms=args.block_ms,
             machine=machine,
+            llc_bytes=machine.llc_bytes / stand_in.factor(args),
             values=values,
             progress=lambda done: update(READING + (1 - READING) * done),
         )
-    sampling = requests.sampling(seen)
+    made = stand_in.enlarge(args, trace, requests.sampling(seen), threads, info, args.scale)
+    info = made.info
     given = shell(
         [word for item in args.set for word in ("--set", item)]
         + (["--columns", args.columns] if args.columns else [])
@@ -124,11 +130,11 @@ def _requests(args: Namespace, trace: Path, machine: MachineSpec) -> int:
     document, footprint = recorded.document(
         trace,
         summary=f"requests of {Path(name).name}, answered by CacheLib's store",
-        source=f"tune import --format {REQUESTS} {given} {name}",
-        threads=threads,
+        source=f"tune import --format {REQUESTS} {made.words}{given} {name}",
+        threads=made.threads,
         machine=machine,
-        sampling=sampling,
-        scale=args.scale,
+        sampling=made.sampling,
+        scale=made.scale,
         operation=_operation(seen),
         window="steady",
     )
@@ -139,9 +145,10 @@ def _requests(args: Namespace, trace: Path, machine: MachineSpec) -> int:
         "footprint_bytes": footprint,
         "blocks": info["blocks"],
         "nominal_seconds": info["nominal_seconds"],
-        "threads": threads,
+        "threads": made.threads,
         "options": values,
         **seen,
+        **made.summary(),
     }
     if args.json:
         print_json(summary)
@@ -150,9 +157,10 @@ def _requests(args: Namespace, trace: Path, machine: MachineSpec) -> int:
         f"tune: read {plural(seen['requests'], 'request')} ({seen['layout']}); the store used "
         f"{size(footprint)}\n"
         f"  trace        {trace} ({size(trace.stat().st_size)}, "
-        f"{info['nominal_seconds']:.3g} s when replayed on fast memory, {threads} threads)"
+        f"{info['nominal_seconds']:.3g} s when replayed on fast memory, {made.threads:g} threads)"
     )
-    for heading, text in requests.told(seen, args.scale, info["nominal_seconds"]):
+    told = requests.told(seen, made.scale, info["nominal_seconds"])
+    for heading, text in [*told, *made.told()]:
         say(f"  {heading:<12} {text}")
     say(recorded.next_step(document))
     return 0
@@ -263,7 +271,7 @@ def _import(
         "period": period,
         "threads": float(args.threads or 0),
         "ns_per_instruction": CYCLES_PER_INSTRUCTION / machine.ghz,
-        "llc_bytes": float(machine.llc_bytes),
+        "llc_bytes": machine.llc_bytes / stand_in.factor(args),
         "block_ms": args.block_ms,
         "nominal_latency_ns": machine.fast.latency_ns,
         "scale": args.scale,
@@ -315,7 +323,12 @@ def _sampling(args: Namespace, seen: Mapping[str, Any]) -> Sampling:
     return sampling.model_copy(update={"dropped": seen["lost"], "dropped_share": share})
 
 
-def _tell(summary: Mapping[str, Any], sampling: Sampling, args: Namespace) -> None:
+def _tell(
+    summary: Mapping[str, Any],
+    sampling: Sampling,
+    args: Namespace,
+    more: Sequence[tuple[str, str]],
+) -> None:
     trace = Path(summary["trace"])
     uncertainty = (
         f"a page's count is off by {sampling.error_share:.1%}, of the hottest pages (with half of "
@@ -334,6 +347,8 @@ def _tell(summary: Mapping[str, Any], sampling: Sampling, args: Namespace) -> No
     )
     if args.scale > 1:
         say(f"  miniature    one page in {args.scale}, which stands for them all")
+    for heading, text in more:
+        say(f"  {heading:<12} {text}")
     for key, (heading, what) in TOLD.items():
         if summary[key]:
             say(f"  {heading:<12} {summary[key]:,} {what}")

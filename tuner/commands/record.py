@@ -20,10 +20,11 @@ from tuner.documents import catalog
 from tuner.documents.machine import MachineSpec
 from tuner.documents.workload import Sampling
 from tuner.errors import UserError, as_object, brief, one_line
-from tuner.record import process, samplers
+from tuner.record import process, samplers, stand_in
 from tuner.record import workload as recorded
 from tuner.record.process import Ended
 from tuner.record.samplers import Sampler
+from tuner.record.stand_in import Made
 from tuner.terminal import print_json, progress, say
 from tuner.text import plural, shell, size
 
@@ -33,7 +34,10 @@ def run(args: Namespace) -> int:
     nothing was recorded."""
     command = _program(args.program)
     machine = catalog.machine(args.machine).spec
-    sampler = samplers.find(args.sampler)(samplers.numbers(args.set), machine)
+    stand_in.check(args)
+    kind = samplers.find(args.sampler)
+    given = stand_in.options(args, kind.options, machine) | samplers.numbers(args.set)
+    sampler = kind(given, machine)
     if reason := sampler.unavailable():
         raise UserError(f"sampler {sampler.name}: {reason}")
     trace = recorded.output(args.output, args.force)
@@ -42,7 +46,7 @@ def run(args: Namespace) -> int:
         status = ended.status
         (spools / "reserve").unlink(missing_ok=True)
         try:
-            summary, sampling = _assemble(sampler, command, ended, spools, trace, machine, args)
+            summary, made = _assemble(sampler, command, ended, spools, trace, machine, args)
         except UserError as error:
             if args.json:
                 print_json(as_object(str(error), status or 1))
@@ -51,7 +55,7 @@ def run(args: Namespace) -> int:
     if args.json:
         print_json(summary | {"exit_status": status})
     else:
-        _tell(summary, sampling, sampler)
+        _tell(summary, made, sampler)
     return status
 
 
@@ -73,7 +77,7 @@ def _assemble(
     trace: Path,
     machine: MachineSpec,
     args: Namespace,
-) -> tuple[dict[str, Any], Sampling]:
+) -> tuple[dict[str, Any], Made]:
     """Writes the trace and its workload document; returns the summary."""
     if not any(spools.glob("*.spool")):
         raise UserError(
@@ -124,14 +128,17 @@ def _assemble(
         outlived=ended.outlived,
         signal=ended.signal,
     )
+    made = stand_in.enlarge(args, trace, sampling, seen["threads"], info)
     document, footprint = recorded.document(
         trace,
         summary=f"recorded: {text}",
-        source=f"tune record --sampler {sampler.name} -- {text}",
-        threads=seen["threads"],
+        source=f"tune record --sampler {sampler.name} {made.words}-- {text}",
+        threads=made.threads,
         machine=machine,
-        sampling=sampling,
+        sampling=made.sampling,
+        scale=made.scale,
     )
+    stands_for = made.sampling.stands_for
     summary = {
         "trace": str(trace),
         "workload": str(document),
@@ -140,17 +147,19 @@ def _assemble(
         "processes": seen["processes"],
         "threads": seen["threads"],
         "accesses": info["accesses"],
+        "recorded_bytes": round(footprint / (stands_for.factor if stands_for else 1)),
         "footprint_bytes": footprint,
         "objects": len(info["objects"]),
-        "blocks": info["blocks"],
-        "nominal_seconds": info["nominal_seconds"],
+        "blocks": made.info["blocks"],
+        "nominal_seconds": made.info["nominal_seconds"],
         "trace_bytes": trace.stat().st_size,
         "samples": seen["sampled"],
         "error_share": seen["error_share"],
         "complete": not sampling.missing,
         **{name: getattr(sampling, name) for name in sampling.MISSING},
+        **made.summary(),
     }
-    return summary, sampling
+    return summary, made
 
 
 def _probability(info: Mapping[str, Any], seen: Mapping[str, Any]) -> float:
@@ -160,8 +169,9 @@ def _probability(info: Mapping[str, Any], seen: Mapping[str, Any]) -> float:
     return float(min(1.0, max(seen["sampled"], 1) / info["accesses"]))
 
 
-def _tell(summary: Mapping[str, Any], sampling: Sampling, sampler: Sampler) -> None:
+def _tell(summary: Mapping[str, Any], made: Made, sampler: Sampler) -> None:
     """The summary for people, on standard error."""
+    sampling = made.sampling
     error = summary["error_share"]
     uncertainty = (
         f"none from sampling: {'not all was kept' if sampling.missing else 'every access was seen'}"
@@ -170,13 +180,15 @@ def _tell(summary: Mapping[str, Any], sampling: Sampling, sampler: Sampler) -> N
         "(one standard error)"
     )
     say(
-        f"tune: recorded {summary['accesses']:,} accesses to {size(summary['footprint_bytes'])} "
+        f"tune: recorded {summary['accesses']:,} accesses to {size(summary['recorded_bytes'])} "
         f"in {plural(summary['objects'], 'object')}; {plural(summary['processes'], 'process')}, "
         f"{plural(summary['threads'], 'thread')} at a time\n"
         f"  trace        {summary['trace']} ({size(summary['trace_bytes'])}, "
         f"{summary['nominal_seconds']:.3g} s when replayed on fast memory)\n"
         f"  uncertainty  {uncertainty}"
     )
+    for heading, text in made.told():
+        say(f"  {heading:<12} {text}")
     for text in sampling.missing:
         say(f"  missing      {text}")
     for remark in sampler.remarks():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""`tune workload show`: draws the memory accesses of a workload, and prints the figures."""
+"""`tune workload show`: draws the memory accesses of a workload, and prints the figures.
+`tune workload resize`: makes a recorded one stand for more than was recorded."""
 
 from __future__ import annotations
 
@@ -9,17 +10,92 @@ from pathlib import Path
 from typing import Any
 
 from tuner import engine
-from tuner.errors import UserError
-from tuner.files import write_atomically
+from tuner.documents import catalog
+from tuner.documents.document import render
+from tuner.errors import UserError, unknown
+from tuner.files import write_atomically, write_files
+from tuner.record import stand_in
+from tuner.record.workload import INPUT, footprint_of, next_step, output
 from tuner.report import characteristics, pictures
 from tuner.report.pictures import Site, Subject
 from tuner.run import streams
 from tuner.run.trial import RecordedStream
-from tuner.terminal import print_json, table
+from tuner.terminal import print_json, say, table
 from tuner.text import percent, si, size
+
+GIB = 1 << 30
 
 
 def run(args: Namespace) -> int:
+    return _resize(args) if args.action == "resize" else _show(args)
+
+
+def _resize(args: Namespace) -> int:
+    """Writes another trace and its workload document."""
+    entry = catalog.workload(args.workload)
+    spec, path = entry.spec, entry.path
+    name = args.input or spec.default_input
+    if name not in spec.inputs:
+        raise unknown(f"input of workload {spec.name}", name, spec.inputs)
+    input = spec.inputs[name]
+    if spec.kernel is not None or input.trace is None:
+        raise UserError(
+            f"{path}: {spec.name} is no recording: `--set footprint_gib=N` of `tune run` makes it "
+            "larger, where it has sizes"
+        )
+    if input.sampling is None:
+        raise UserError(f"{path}: inputs.{name}.sampling: missing; it says how it was recorded")
+    if input.sampling.stands_for:
+        raise UserError(
+            f"{path}: inputs.{name}.sampling.stands_for: it {input.sampling.stands_for.describe()} "
+            "already; resize what it was made from"
+        )
+    trace = output(args.output, args.force)
+    made = stand_in.resize(Path(input.trace), trace, args, input.sampling, spec.threads)
+    footprint = footprint_of(trace)
+    changes = {
+        "name": trace.stem,
+        "sources": [*spec.sources, f"tune workload resize {made.words}{args.workload}"],
+        "footprint_gib": footprint / GIB,
+        "scale": made.scale,
+        "threads": made.threads,
+        "default_input": INPUT,
+        "smoke_input": INPUT,
+        "inputs": {
+            INPUT: input.model_copy(
+                update={
+                    "trace": trace.name,
+                    "content": None,
+                    "scale": None,
+                    "footprint_gib": None,
+                    "sampling": made.sampling,
+                }
+            )
+        },
+    }
+    document = trace.with_suffix(".yaml")
+    content = spec.model_copy(update=changes).model_dump(exclude_none=True, exclude_defaults=True)
+    write_files({document: render(content)})
+    summary = {
+        "trace": str(trace),
+        "workload": str(document),
+        "footprint_bytes": footprint,
+        "blocks": made.info["blocks"],
+        "nominal_seconds": made.info["nominal_seconds"],
+        "threads": made.threads,
+        **made.summary(),
+    }
+    if args.json:
+        print_json(summary)
+        return 0
+    say(f"tune: wrote {trace} ({size(trace.stat().st_size)})")
+    for heading, text in made.told():
+        say(f"  {heading:<12} {text}")
+    say(next_step(document))
+    return 0
+
+
+def _show(args: Namespace) -> int:
     """Makes the stream if need be, and draws it."""
     subject = _subject(args.workload, args.input, detailed=True)
     others = [_subject(*characteristics.split(name), detailed=False) for name in args.compare]
@@ -80,6 +156,8 @@ def _tell(
         ),
         ("time", f"{figures.seconds / 60:.3g} minutes, as if all memory were fast"),
     ]
+    if (sampling := subject.setting.sampling) and sampling.stands_for:
+        lines.append(("stands for", sampling.stands_for.describe().removeprefix("stands for ")))
     if figures.operations:
         kind = spec.operation_of(subject.setting.scenario.input) or "operation"
         lines.append(("operations", f"{si(figures.operations * figures.scale)} ({kind})"))
@@ -141,6 +219,7 @@ def _object(
             "input": one.setting.scenario.input,
             "recorded": isinstance(one.setting.stream(), RecordedStream),
             "how": one.how_recorded,
+            "stands_for": _stands_for(one),
             "characteristics": one.figures.model_dump(),
             "curve": [list(point) for point in one.found["curve"]],
         }
@@ -150,3 +229,10 @@ def _object(
         "files": {name: str(path) for name, path in files.items()},
         "compared": [of(other) for other in others],
     }
+
+
+def _stands_for(one: Subject) -> dict[str, Any] | None:
+    sampling = one.setting.sampling
+    if sampling is None or sampling.stands_for is None:
+        return None
+    return sampling.stands_for.model_dump(exclude_none=True)

@@ -38,6 +38,43 @@ WindowName = Annotated[str, AfterValidator(_window_name)]
 ObjectiveName = Annotated[str, AfterValidator(_objective_name)]
 
 
+class StandsFor(Model):
+    """What a recording stands for: a server with `factor` times the memory that was recorded.
+
+    Its pages are each one of so many, and its time is longer by as much (by more or less where it
+    has another number of threads than `recorded_threads`). `passes`: how often the steady part of
+    the recording comes, from `steady_from` to `steady_to` (s of what was recorded, as if all memory
+    were fast); any two windows of it are `alike` at least (engine/record/windows.hpp). `llc_mib` is
+    the cache behind which it was recorded, where that is known.
+    """
+
+    factor: Annotated[float, Field(ge=1)]
+    recorded_gib: Gib
+    recorded_seconds: NonNegative
+    recorded_threads: Annotated[float, Field(ge=1, le=MOST_THREADS)]
+    llc_mib: NonNegative | None = None
+    passes: Annotated[int, Field(ge=1)] = 1
+    steady_from: NonNegative | None = None
+    steady_to: NonNegative | None = None
+    alike: Annotated[float, Field(ge=0, le=1)] | None = None
+
+    def describe(self) -> str:
+        """stands for 16 times the 1.03 GiB that were recorded, ..."""
+        memory, time = f"{self.recorded_gib:.3g} GiB", f"{self.recorded_seconds:.3g} s"
+        told = (
+            f"stands for {self.factor:.4g} times the {memory} and {time} that were recorded"
+            if self.factor > 1
+            else f"has the {memory} that were recorded, and more than their {time}"
+        )
+        if self.passes == 1 or self.steady_from is None or self.steady_to is None:
+            return told
+        return (
+            f"{told}; the part from {self.steady_from:.3g} to {self.steady_to:.3g} s comes "
+            f"{self.passes:,} times (which pages are hot in its windows is alike by "
+            f"{self.alike or 0:.2f} or more)"
+        )
+
+
 class Sampling(Model):
     """How a recorded stream was sampled before it was expanded to all accesses, and what of the
     program it lacks.
@@ -71,6 +108,7 @@ class Sampling(Model):
     unseen: Annotated[int, Field(ge=0)] = 0
     outlived: Annotated[int, Field(ge=0)] = 0
     signal: Annotated[int, Field(ge=1, le=64)] | None = None
+    stands_for: StandsFor | None = None
 
     @model_serializer(mode="wrap")
     def _stated(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -106,6 +144,10 @@ class Sampling(Model):
 
     def describe(self) -> str:
         """sampled by hint-fault: 52,000 samples, one access in 1,000; ..."""
+        told = self._seen()
+        return f"{told}; it {self.stands_for.describe()}" if self.stands_for else told
+
+    def _seen(self) -> str:
         if self.error_share == 0:
             if self.missing:
                 return f"recorded by {self.sampler}, not whole: {'; '.join(self.missing)}"

@@ -73,6 +73,7 @@ def replay(
     threads: int,
     block_ms: float,
     machine: MachineSpec,
+    llc_bytes: float,
     values: Mapping[str, float],
     progress: Callable[[float], None],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -94,7 +95,7 @@ def replay(
             parameters=json.dumps({"format": "requests", "threads": threads, **values}),
             scale=float(scale),
             threads=float(threads),
-            llc_bytes=float(machine.llc_bytes),
+            llc_bytes=llc_bytes,
             block_ms=block_ms,
             nominal_latency_ns=machine.fast.latency_ns,
             cache_bytes=values["cache_gib"] * 2**30,
@@ -132,7 +133,7 @@ COUNTED = {
 """What was not taken as it stands: a heading, and what the number counts."""
 
 
-def told(seen: Mapping[str, Any], scale: int, nominal_seconds: float) -> list[tuple[str, str]]:
+def told(seen: Mapping[str, Any], scale: float, nominal_seconds: float) -> list[tuple[str, str]]:
     """What became of the requests, and what the trace does not say: headings and sentences."""
     lines = []
     if scale > 1:

@@ -83,6 +83,13 @@ def document(
     return path, footprint
 
 
+def footprint_of(trace: Path) -> int:
+    """Bytes in use at most, of what the stream stands for."""
+    scale = float(engine.stream_info(trace)["scale"])
+    pages = int(engine.characteristics(trace)["peak_pages"])
+    return round(pages * PAGE_BYTES * scale)
+
+
 def next_step(workload: Path) -> str:
     """`next: tune run --workload ./NAME.yaml`, with the path as the user would type it."""
     try:

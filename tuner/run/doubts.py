@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tuner import engine
 from tuner.declarations import KnobDecl, PolicyDecl
+from tuner.documents.workload import StandsFor
 from tuner.run.settings import Setting
 
 PERIODS = 3
@@ -26,6 +27,11 @@ SECONDS = {"ms": 1e-3, "s": 1.0}
 PERIOD, FREQUENCY, SAMPLES = "events/sample", "Hz", "samples"
 """Units of knobs: accesses per sample, samples per second, and a length that is counted in samples.
 """
+
+CACHES = 2.0
+"""By which the cache of the recording may differ from what the machine's is in the miniature."""
+
+RESIZE = "`tune workload resize` repeats a phase of it that is steady"
 
 
 def doubts(setting: Setting, rivals: Sequence[PolicyDecl] = ()) -> list[str]:
@@ -43,20 +49,47 @@ def doubts(setting: Setting, rivals: Sequence[PolicyDecl] = ()) -> list[str]:
             f"{MOST_ERROR:.0%}): a shorter sampling period or a longer recording helps"
         )
     policies = [setting.policy, *rivals]
+    stands_for = setting.sampling.stands_for if setting.sampling else None
+    if stands_for:
+        found.append(f"the recording {stands_for.describe()}")
+        found += _other_cache(stands_for, setting.machine.llc_mib, float(info["scale"]))
+    remedy = "" if stands_for else f", or {RESIZE}"
     if short := list(_too_short(policies, seconds)):
         wanted = max(length for _, length, _ in short) * PERIODS
         found.append(
             f"the recording has {seconds:.3g} s, less than {PERIODS} times what these policies "
-            f"look back: {_listed(short, 's')}; one of {wanted:.3g} s helps"
+            f"look back: {_listed(short, 's')}; one of {wanted:.3g} s helps{remedy}"
         )
     if few := list(_too_few(policies, seconds, accesses)):
         wanted = max(length * PERIODS / taken for _, length, taken in few)
         found.append(
             f"policies take fewer samples of the recording than {PERIODS} times what they count "
             f"to: {_listed(few, 'samples')}; a recording {wanted:.2g} times as long helps, or a "
-            "shorter sampling period"
+            f"shorter sampling period{remedy}"
         )
     return found
+
+
+def longer(policies: Sequence[PolicyDecl], seconds: float, accesses: float) -> float:
+    """How many times as long a recording must be for none of its doubts to be about its length;
+    1 if it is long enough. `accesses` are full-scale."""
+    short = [length * PERIODS / had for _, length, had in _too_short(policies, seconds)]
+    few = [length * PERIODS / had for _, length, had in _too_few(policies, seconds, accesses)]
+    return max([1.0, *short, *few])
+
+
+def _other_cache(stands_for: StandsFor, machine_mib: float, scale: float) -> Iterator[str]:
+    """Of what a cache lets through, the share depends on its size relative to the data's."""
+    had, wanted = stands_for.llc_mib, machine_mib / scale
+    if had is None or wanted / CACHES <= had <= wanted * CACHES:
+        return
+    yield (
+        f"it was recorded behind a cache of {had:.3g} MiB, where the server's "
+        f"({machine_mib:.4g} MiB) would have been {wanted:.3g} MiB in proportion: "
+        + ("more" if had > wanted else "less")
+        + " of the accesses hit than on the server; a recording with "
+        f"`--stands-for {stands_for.factor:.4g}x` has the right one"
+    )
 
 
 Lacking = tuple[str, float, float]
