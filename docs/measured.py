@@ -302,6 +302,67 @@ def carried() -> dict[str, Any]:
     }
 
 
+def stands_for() -> Table:
+    """Servers and small copies that stand for them: what each says to use, and its gain."""
+
+    def said(side: Mapping[str, Any]) -> str:
+        chosen = str(side["chosen"])
+        return f"`{chosen}`" if chosen == "first-touch" else f"`{chosen}` {gain(side['gain'])}"
+
+    rows = []
+    for row in results("stands-for.json")["cases"]:
+        known = row["resized"]["stands_for"]
+        rows.append(
+            [
+                f"`{row['case']}`",
+                row["ratio"],
+                f"{known['recorded_gib']:.3g} GiB, {known['recorded_seconds']:.3g} s",
+                f"{known['passes']} times" if known["passes"] > 1 else "once",
+                said(row["server"]),
+                said(row["copy"]),
+                f"{100 * row['apart']:.1f}",
+                f"{100 * row['loss']:.1f}",
+                f"{100 * _farthest(row):.1f}",
+                "yes" if row["agree"] else "no",
+            ]
+        )
+    head = ("server", "ratio", "copy", "steady phase comes", "server says", "copy says")
+    return (*head, "gains apart", "loss", "any policy apart", "agree"), rows
+
+
+def _apart(row: Mapping[str, Any]) -> list[float]:
+    """By how much each policy's gain over first-touch differs between server and copy."""
+    server, copy = row["server"]["gains"], row["copy"]["gains"]
+    return [abs(copy[policy] - server[policy]) for policy in server]
+
+
+def _farthest(row: Mapping[str, Any]) -> float:
+    return max(_apart(row))
+
+
+def stands_for_sentences() -> dict[str, Any]:
+    found = results("stands-for.json")
+    cases = found["cases"]
+    rounds = {}
+    for once in (True, False):
+        rows = [r for r in cases if (r["resized"]["stands_for"]["passes"] == 1) == once]
+        apart = [value for row in rows for value in _apart(row)]
+        rounds[once] = {
+            "within": sum(value <= found["points"] for value in apart),
+            "all": len(apart),
+        }
+    return {
+        "agree": found["agree"],
+        "all": len(cases),
+        "same": sum(row["same_choice"] for row in cases),
+        "points": f"{100 * found['points']:g}",
+        "policies": len(found["policies"]),
+        "seeds": found["seeds"],
+        "once": rounds[True],
+        "repeated": rounds[False],
+    }
+
+
 def recorded_studies() -> Table:
     rows = []
     for row in results("recorded/figures.json")["studies"]:

@@ -3,14 +3,15 @@
 
     python tests/bench/stands_for.py [--cases redis-b,cachelib-cdn] [--out results/stands-for.json]
 
-A server is a shipped kernel at its own size. Its copy has a sixteenth of the memory, runs for as
-little as a small recording does, behind a sixteenth of the cache, and is made by
-`tune workload resize --stands-for 16x` what the server is. Both are recorded workloads to the
+A server is a shipped kernel at its own size. Its copy has a sixteenth of the memory, behind a
+sixteenth of the cache, and is made by `tune workload resize --stands-for 16x` what the server is.
+It runs for a sixteenth of the server's time, which then are as many accesses to a page, or for less
+than half of that, so that a steady phase must be repeated. Both are recorded workloads to the
 tuner, and have as many simulated pages. On both run first-touch and six policies at their defaults
 with 4 KiB pages, at two ratios; the same rule as in a study's verdict says what to use.
 
-Stated before the first run: of a case (server and ratio) the two agree if the same policy is the
-fastest, or the fastest of the copy is on the server within POINTS of the fastest there, and the
+Stated before the first run: of a case (server, ratio and copy) the two agree if the same policy is
+the fastest, or the fastest of the copy is on the server within POINTS of the fastest there, and the
 gains over first-touch that the verdicts are about differ by POINTS at most. They are to agree in
 nine of ten cases.
 """
@@ -23,7 +24,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,13 +36,14 @@ from tuner.record import workload as recorded
 from tuner.run import runner, settings, streams
 from tuner.run.doubts import doubts
 from tuner.run.trial import StreamRequest
-from tuner.study.verdict import Contender, Kind, Verdict, chosen, decide
+from tuner.study.verdict import Contender, Kind, chosen, decide
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALLER = 16
 POINTS = 0.03
 SECONDS = 200.0  # of a server: three times what the policies look back, and some
-COPY_SECONDS = 6.0  # of a copy: 96 s once it stands for the server
+COPY_SECONDS = (SECONDS / SMALLER, 6.0)
+"""Of a copy: as long as the server once it stands for it, and less than half of that."""
 RATIOS = ("1:8", "1:2")
 POLICIES = ("autonuma", "tpp", "hemem", "memtis", "hybridtier", "freqtier")
 SEEDS = 3
@@ -91,7 +92,7 @@ def main() -> int:
         "smaller": SMALLER,
         "points": POINTS,
         "seconds": SECONDS,
-        "copy_seconds": COPY_SECONDS,
+        "copy_seconds": list(COPY_SECONDS),
         "policies": list(POLICIES),
         "seeds": args.seeds,
         "cases": rows,
@@ -103,29 +104,28 @@ def main() -> int:
 
 
 def compared(name: str, server: Server, work: Path, seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """A row for each ratio."""
-    started = time.monotonic()
+    """A row for each ratio and copy."""
     whole = workload(f"{name}-server", server, 1, SECONDS, work)
-    small = workload(f"{name}-copy", server, SMALLER, COPY_SECONDS, work)
-    resized = work / f"{name}-resized.tts"
-    words = ["workload", "resize", str(small), "--stands-for", f"{SMALLER}x"]
-    words += ["--stretch-to", f"{SECONDS:g}", "-o", str(resized), "--json"]
-    output = subprocess.run(
-        [sys.executable, "-m", "tuner", *words], check=True, text=True, stdout=subprocess.PIPE
-    )
-    made = json.loads(output.stdout)
-    workloads = {"server": whole, "copy": resized.with_suffix(".yaml")}
-    print(f"{name}: streams in {time.monotonic() - started:.0f} s; {made}", file=sys.stderr)
+    known = {ratio: verdict(whole, ratio, seeds) for ratio in RATIOS}
     rows = []
-    for ratio in RATIOS:
-        found = {side: verdict(path, ratio, seeds) for side, path in workloads.items()}
-        rows.append({"case": name, "ratio": ratio, "resized": made} | agreement(found))
-        print(
-            f"{name} {ratio}: {rows[-1]['server']} {rows[-1]['copy']} agree: {rows[-1]['agree']} "
-            f"({time.monotonic() - started:.0f} s)",
-            file=sys.stderr,
-            flush=True,
+    for seconds in COPY_SECONDS:
+        small = workload(f"{name}-copy-{seconds:g}", server, SMALLER, seconds, work)
+        resized = work / f"{name}-resized-{seconds:g}.tts"
+        words = ["workload", "resize", str(small), "--stands-for", f"{SMALLER}x"]
+        words += ["--stretch-to", f"{SECONDS:g}", "-o", str(resized), "--json"]
+        output = subprocess.run(
+            [sys.executable, "-m", "tuner", *words], check=True, text=True, stdout=subprocess.PIPE
         )
+        made = json.loads(output.stdout)
+        made = {key: made[key] for key in ("nominal_seconds", "stands_for", "too_short")}
+        for ratio in RATIOS:
+            found = {
+                "server": known[ratio],
+                "copy": verdict(resized.with_suffix(".yaml"), ratio, seeds),
+            }
+            row = {"case": name, "ratio": ratio, "seconds": seconds, "resized": made}
+            rows.append(row | agreement(found))
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     for path in work.glob(f"{name}-*"):
         path.unlink()
     return rows
@@ -135,7 +135,9 @@ def workload(name: str, server: Server, smaller: int, seconds: float, work: Path
     """A stream of the kernel as a recorded workload: its document."""
     spec = catalog.workload(server.workload).spec
     kernel = engine.kernels()[str(spec.kernel)]
-    own = {p.name: p.default for p in kernel.parameters} | spec.inputs[server.input].parameters
+    own: dict[str, Any] = {p.name: p.default for p in kernel.parameters} | spec.inputs[
+        server.input
+    ].parameters
     own |= {**server.own, "duration_s": seconds}
     for parameter in server.smaller:
         own[parameter] /= smaller
@@ -192,28 +194,24 @@ def verdict(path: Path, ratio: str, seeds: Sequence[int]) -> dict[str, Any]:
             values.append(result.objective)
         kind = Kind.off if name == "first-touch" else Kind.untuned
         contenders.append(Contender(kind=kind, policy=name, page_bytes=4096, values=values))
-    found = decided(contenders)
+    found = decide(contenders, objective="throughput", trials=0, policy=POLICIES[0])
     pick = chosen(found)
     assert pick is not None
     off = contenders[0]
-    gains = {c.policy: found_gain(c, off) for c in contenders[1:]}
+    gains = {c.policy: gain(c, off) for c in contenders[1:]}
     return {
         "chosen": pick.policy,
-        "gain": gains.get(pick.policy, 0.0),
+        "gain": round(gains.get(pick.policy, 0.0), 4),
         "best": max(gains, key=lambda policy: gains[policy]),
         "gains": {policy: round(gain, 4) for policy, gain in gains.items()},
         "doubts": list(dict.fromkeys(said)),
     }
 
 
-def found_gain(one: Contender, off: Contender) -> float:
+def gain(one: Contender, off: Contender) -> float:
     """Of throughput."""
     assert one.mean is not None and off.mean is not None
     return one.mean / off.mean - 1
-
-
-def decided(contenders: Sequence[Contender]) -> Verdict:
-    return decide(contenders, objective="throughput", trials=0, policy=POLICIES[0])
 
 
 def agreement(found: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
