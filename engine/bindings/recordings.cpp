@@ -307,12 +307,13 @@ void tt::bind_recordings(nb::module_& m) {
   m.def("windows", &windows, "path"_a, "count"_a,
         "The timed part of a stream in windows, and how alike each two are (record/windows.hpp). "
         "RuntimeError as stream_info.");
-  m.def("restate", &restate, "from"_a, "to"_a, nb::kw_only(), "workload"_a, "parameters"_a,
-        "factor"_a, "threads"_a, "first"_a, "end"_a, "passes"_a, "most_block_ms"_a,
-        "progress"_a = nb::none(),
-        "Writes a stream that stands for more memory, and in which blocks [first, end) come several "
-        "times (record/restate.hpp). Returns its description. ValueError for what is not possible, "
-        "RuntimeError as stream_info.");
+  m.def(
+      "restate", &restate, "from"_a, "to"_a, nb::kw_only(), "workload"_a, "parameters"_a,
+      "factor"_a, "threads"_a, "first"_a, "end"_a, "passes"_a, "most_block_ms"_a,
+      "progress"_a = nb::none(),
+      "Writes a stream that stands for more memory, and in which blocks [first, end) come several "
+      "times (record/restate.hpp). Returns its description. ValueError for what is not possible, "
+      "RuntimeError as stream_info.");
   m.def("import_requests", &import_requests, "read"_a, nb::kw_only(), "name"_a, "path"_a,
         "columns"_a, "workload"_a, "input"_a, "parameters"_a, "scale"_a, "threads"_a, "llc_bytes"_a,
         "block_ms"_a, "nominal_latency_ns"_a, "cache_bytes"_a, "lru_refresh_s"_a, "op_ns"_a,

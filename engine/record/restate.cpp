@@ -22,6 +22,7 @@ using trace::EventType;
 using trace::Segment;
 
 constexpr double most_parts = 10'000;
+constexpr std::size_t drawn_of_a_part = 16;
 
 /// Entries of a segment that belong to one part of a block.
 struct Entries {
@@ -49,9 +50,9 @@ class Passes {
     if (static_cast<double>(info_.pages) +
             static_cast<double>(passing_) * static_cast<double>(last_) >
         most)
-      throw std::invalid_argument("memory comes and goes in the repeated blocks: " +
-                                  std::to_string(passing_) + " pages, too many to repeat " +
-                                  std::to_string(last_) + " times");
+      throw std::invalid_argument(
+          "memory comes and goes in the repeated blocks: " + std::to_string(passing_) +
+          " pages, too many to repeat " + std::to_string(last_) + " times");
     number_.assign(info_.objects.size(), none);
     for (std::size_t o = 0; o < info_.objects.size(); ++o) {
       const trace::Object& object = info_.objects[o];
@@ -89,14 +90,13 @@ class Passes {
         if (!happens(event.type, how_[p], pass)) continue;
         const bool anew = pass > 0 && how_[p] == (comes | goes);
         const std::uint32_t number = anew ? number_[event.object] : none;
-        out.push_back(
-            {.type = event.type,
-             .object = number == none ? event.object
-                                      : static_cast<std::uint32_t>(info_.objects.size() +
-                                                                   (pass - 1) * again_.size() +
-                                                                   number),
-             .first = page(static_cast<std::uint32_t>(p), pass),
-             .count = static_cast<std::uint32_t>(next - p)});
+        out.push_back({.type = event.type,
+                       .object = number == none ? event.object
+                                                : static_cast<std::uint32_t>(
+                                                      info_.objects.size() +
+                                                      (pass - 1) * again_.size() + number),
+                       .first = page(static_cast<std::uint32_t>(p), pass),
+                       .count = static_cast<std::uint32_t>(next - p)});
       }
     }
   }
@@ -178,33 +178,29 @@ class Parts {
   [[nodiscard]] double seconds() const { return seconds_; }
 
  private:
-  /// Each count is shared out as evenly as whole numbers allow, from a random part on.
+  /// Where in its block an access is was not recorded: each falls into any part, independently of
+  /// the others. Of many accesses to a page, all but the last few are shared out evenly.
   void spread(const Block& block, std::size_t parts, std::uint64_t seed) {
     entries_.resize(std::max(entries_.size(), block.segments.size() * parts));
     for (Entries& each : entries_) {
       each.pages.clear();
       each.counts.clear();
     }
+    std::vector<std::uint16_t> mine(parts);
     for (std::size_t s = 0; s < block.segments.size(); ++s) {
       const Segment& segment = block.segments[s];
       // Loads and stores of the same pages stay together: the writer keeps their arrays once.
       Rng rng(seed);
-      Entries* const to = &entries_[s * parts];
       for (std::size_t e = 0; e < segment.pages.size(); ++e) {
-        const std::uint64_t each = segment.counts[e] / parts;
-        const std::uint64_t rest = segment.counts[e] % parts;
-        const std::uint64_t start = rng.below(parts);
-        const auto give = [&](std::uint64_t p, std::uint64_t count) {
-          to[p].pages.push_back(segment.pages[e]);
-          to[p].counts.push_back(static_cast<std::uint16_t>(count));
-        };
-        if (each == 0) {
-          for (std::uint64_t r = 0; r < rest; ++r) give((start + r * parts / rest) % parts, 1);
-          continue;
-        }
-        for (std::uint64_t p = 0; p < parts; ++p) {
-          const std::uint64_t at = (p + parts - start) % parts;
-          give(p, each + ((at + 1) * rest / parts - at * rest / parts));
+        const std::size_t count = segment.counts[e];
+        const std::size_t even =
+            count > drawn_of_a_part * parts ? count / parts - drawn_of_a_part : 0;
+        std::ranges::fill(mine, static_cast<std::uint16_t>(even));
+        for (std::size_t left = count - even * parts; left > 0; --left) ++mine[rng.below(parts)];
+        for (std::size_t p = 0; p < parts; ++p) {
+          if (mine[p] == 0) continue;
+          entries_[s * parts + p].pages.push_back(segment.pages[e]);
+          entries_[s * parts + p].counts.push_back(mine[p]);
         }
       }
     }
@@ -226,8 +222,7 @@ void check(const Restatement& wanted, const trace::StreamInfo& info) {
     throw std::invalid_argument("threads and length of a block must be positive");
   if (wanted.passes == 0 || wanted.from > wanted.to || wanted.to > info.blocks)
     throw std::invalid_argument("there are no such blocks to repeat");
-  if (wanted.threads != 1 &&
-      (info.lanes.size() != 1 || info.lanes.front().thread_share <= 0))
+  if (wanted.threads != 1 && (info.lanes.size() != 1 || info.lanes.front().thread_share <= 0))
     throw std::invalid_argument("its threads are not all alike: their number cannot be changed");
 }
 

@@ -25,7 +25,7 @@ struct Restatement {
   std::uint64_t from = 0;
   std::uint64_t to = 0;
   std::uint64_t passes = 1;
-  /// A block that lasts longer is cut into equal parts, over which its accesses are spread evenly.
+  /// A block that lasts longer is cut into equal parts, into any of which each access falls.
   double most_block_ms = 50;
 };
 

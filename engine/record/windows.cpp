@@ -107,8 +107,7 @@ Windows windows(const trace::Reader& reader, std::size_t count, std::uint64_t mo
     for (std::size_t w = v; w < count; ++w) {
       if (std::min(own[v], own[w]) < least_own) continue;
       const double both =
-          v == w ? own[v]
-                 : (dot(counts[v][0], counts[w][1]) + dot(counts[v][1], counts[w][0])) / 2;
+          v == w ? own[v] : (dot(counts[v][0], counts[w][1]) + dot(counts[v][1], counts[w][0])) / 2;
       out.alike[v * count + w] = out.alike[w * count + v] =
           std::min(1.0, both / std::sqrt(own[v] * own[w]));
     }

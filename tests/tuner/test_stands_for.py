@@ -207,3 +207,13 @@ def test_the_cache_shrinks_with_the_data(tune: Tune) -> None:
     (cache,) = [text for text in found if "cache" in text]
     assert "recorded behind a cache of 13.8 MiB" in cache
     assert "more of the accesses hit than on the server" in cache
+
+
+def test_what_is_too_coarse_needs_more_data(tune: Tune) -> None:
+    """The scale of a recording is what it is: a smaller one is no remedy."""
+    write([0])
+    imported(tune, "--stands-for", "16x", "--stretch-to", "0")
+    setting = settings.resolve("./trace.yaml", policy=engine.policy("first-touch"), ratio="1:99")
+    error = runner.run(setting.trial(0, {})).error
+    assert "at least 256. What helps: a recording of more data; --fast-gib 0.02 or more" in error
+    assert "--scale" not in error

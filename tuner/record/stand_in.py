@@ -9,7 +9,6 @@ that look back is made longer by repeating a phase that is steady; all else stay
 
 from __future__ import annotations
 
-import json
 import math
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from tuner import engine
 from tuner.documents.machine import MachineSpec
+from tuner.documents.reading import parse_json
 from tuner.documents.workload import Sampling, StandsFor
 from tuner.errors import UserError
 from tuner.limits import MOST_SCALE
@@ -270,9 +270,9 @@ def _passes(
 def _cache_mib(info: Mapping[str, Any]) -> float | None:
     """Of the cache behind which the stream was recorded, where it says so."""
     try:
-        found = json.loads(info["parameters"])
+        found = parse_json(info["parameters"])
         if found.get("sampler") == "emulation":
             return float(found["options"]["llc_mib"])
         return float(found["llc_bytes"]) / (1 << 20) if found.get("format") == "lackey" else None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (UserError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -8,6 +8,7 @@ and a defect of the runner itself raise.
 from __future__ import annotations
 
 import platform
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from tuner.documents.placement import PlacedObject
 from tuner.errors import UserError
 from tuner.objective import OBJECTIVES
 from tuner.run import streams
-from tuner.run.trial import Status, Trial, TrialResult
+from tuner.run.trial import RecordedStream, Status, Trial, TrialResult
 
 R = TypeVar("R")
 
@@ -196,7 +197,7 @@ def _simulate(
 
     try:
         return once()
-    except (RuntimeError, ValueError):
+    except (RuntimeError, ValueError) as error:
         # Either the trial itself fails, or the file is damaged although its note still fits: then
         # it is made again.
         try:
@@ -205,4 +206,18 @@ def _simulate(
             streams.invalidate(trial.stream)
             streams.ensure(trial.stream, note=terminal.say)
             return once()
+        if isinstance(trial.stream, RecordedStream) and HELPS in str(error):
+            raise type(error)(_helping(str(error))) from error
         raise
+
+
+HELPS = "What helps:"
+FINER = re.compile(r" --scale \S+ or less \([^)]*\);?| a workload with a larger footprint")
+
+
+def _helping(coarse: str) -> str:
+    """What the engine says of a run that is too coarse (engine/sim/scale.cpp), for a recording: its
+    scale is what it is."""
+    said, _, ways = coarse.partition(HELPS)
+    left = FINER.sub("", ways).strip()
+    return f"{said}{HELPS} a recording of more data" + (f"; {left}" if left else "")
