@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -94,6 +95,10 @@ class Unseen {
   }
   void count() {
     if (word_ != nullptr) word_->fetch_add(1);
+  }
+  /// One that was counted goes on after all.
+  void take_back() {
+    if (word_ != nullptr) word_->fetch_sub(1);
   }
 
  private:
@@ -230,6 +235,8 @@ class SpoolWriter {
     if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && from + bytes > limit.rlim_cur) return EFBIG;
     const int file = ::open(path_, O_RDWR | O_CLOEXEC | flags, 0600);
     if (file < 0) return errno;
+    // Who may reach it, its folder says: a program that gives up root goes on with it.
+    if ((flags & O_CREAT) != 0) (void)::fchmod(file, 0666);
     int error = ::posix_fallocate(file, static_cast<off_t>(from), static_cast<off_t>(bytes));
     if (error == 0) {
       at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file,

@@ -14,7 +14,7 @@ namespace tt::record {
 
 SpoolReader::SpoolReader(const std::filesystem::path& path, bool consume)
     : path_(path.string()), consume_(consume) {
-  const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int file = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (file < 0) throw std::system_error(errno, std::generic_category(), path_);
   struct stat found{};
   const bool regular = ::fstat(file, &found) == 0 && S_ISREG(found.st_mode);
@@ -64,7 +64,7 @@ void SpoolReader::release() {
   const std::uint64_t taken = next_ * sizeof(Record) / spool_piece_bytes * spool_piece_bytes;
   if (!consume_ || taken == released_) return;
   // Opened again, not kept open: a recording has a spool per thread, and thousands of threads.
-  if (const int file = ::open(path_.c_str(), O_RDWR | O_CLOEXEC); file >= 0) {
+  if (const int file = ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW); file >= 0) {
     (void)::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                       static_cast<off_t>(spool_header_bytes + released_),
                       static_cast<off_t>(taken - released_));

@@ -4,10 +4,12 @@ so what must be in the trace is too. Needs qemu-x86_64 and a C compiler."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +303,87 @@ int main(void) {
     assert found.done.returncode == 0, found.done.stderr
     assert "missing      1 process could not be recorded" in found.done.stderr
     assert "every access was seen" not in found.done.stderr
+
+
+DROPS_ROOT = r"""
+#include <sys/prctl.h>
+int main(int count, char **words) {
+  if (count > 1) return fill(pages(4 * MIB), 4 * MIB), puts(words[1]) < 0;
+  if (prctl(PR_SET_KEEPCAPS, 1) || setgid(65534) || setuid(65534)) return 1;
+  execl("/nowhere", "/nowhere", (char *)0); /* as who looks for a program in PATH */
+  execl(words[0], words[0], "ran", (char *)0);
+  return 1;
+}
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give it up")
+@pytest.mark.parametrize("reachable", [True, False])
+def test_a_program_that_gives_up_root_and_executes_another(reachable: bool) -> None:
+    """As setpriv, gosu and chpst do. What the other user cannot write to is not recorded, and
+    that is said."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:  # each folder above it lets others in
+        folder, closed = Path(made), Path(made) / "closed"
+        folder.chmod(0o755)
+        closed.mkdir(0o700)
+        program = build(folder, DROPS_ROOT)
+        found = record(folder if reachable else closed, program)
+        assert (found.done.returncode, found.done.stdout) == (0, "ran\n"), found.done.stderr
+        stores = sum(stores for site in found.sites.values() for _, stores in site["accesses"])
+        filled = 4 * MIB // LINE
+        said = "missing      1 process could not be recorded, nor what it started"
+        if reachable:
+            assert filled <= stores < 1.2 * filled and "2 processes" in found.done.stderr
+        else:
+            assert stores < 0.2 * filled
+        assert (said in found.done.stderr) != reachable
+        assert ("every access was seen" in found.done.stderr) == reachable
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change the root folder")
+def test_what_is_executed_beyond_our_reach_is_told(tmp_path: Path) -> None:
+    source = tmp_path / "inside.c"
+    source.write_text('#include <stdio.h>\nint main(void) { return puts("ran") < 0; }\n')
+    inside = tmp_path / "inside"
+    subprocess.run([str(COMPILER), "-static", "-o", str(inside), str(source)], check=True)
+    body = r"""
+int main(int count, char **words) {
+  if (count < 2 || chroot(words[1]) || chdir("/")) return 1;
+  execl("/inside", "/inside", (char *)0);
+  return 1;
+}
+"""
+    found = record(tmp_path, build(tmp_path, body), str(tmp_path))
+    assert (found.done.returncode, found.done.stdout) == (0, "ran\n"), found.done.stderr
+    assert "missing      1 process could not be recorded" in found.done.stderr
+    assert "cut short" not in found.done.stderr
+
+
+def test_a_site_is_who_asked_and_no_older_call(tmp_path: Path) -> None:
+    """Calls that are over have left their return addresses where the C library's functions have
+    theirs and what they have not written."""
+    body = r"""
+__attribute__((noinline)) static long deep(long n) {
+  volatile char room[24] = {0};
+  return n == 0 ? room[0] : deep(n - 1) + room[1];
+}
+/* With a buffer on its stack, which deep() has used before. */
+__attribute__((noinline)) static long asks(void) {
+  char *at = 0;
+  return asprintf(&at, "%*d", (int)(16 * MIB), 1) - 16 * MIB;
+}
+int main(void) { return deep(500) + asks(); }
+"""
+    found = run_c(tmp_path, body)
+    assert found.done.returncode == 0, found.done.stderr
+    (site,) = found.biggest()
+    name, _, offset = site["site"].partition("+")
+    listed = subprocess.run(
+        ["nm", "-S", "program"], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    at, size = next(line.split()[:2] for line in listed.stdout.splitlines() if "asks" in line)
+    assert name == "program"
+    assert int(at, 16) < int(offset, 16) <= int(at, 16) + int(size, 16)
 
 
 def test_a_program_that_closes_all_descriptors_and_changes_folder(tmp_path: Path) -> None:

@@ -134,7 +134,10 @@ class Sampling(Model):
                 "holds what came before"
             )
         if self.unseen:
-            found.append(f"{plural(self.unseen, 'process')} could not be recorded")
+            found.append(
+                f"{plural(self.unseen, 'process')} could not be recorded, nor what "
+                f"{'it' if self.unseen == 1 else 'they'} started"
+            )
         if self.outlived:
             found.append(
                 f"{plural(self.outlived, 'process')} outlived the program: what came after its end "

@@ -52,6 +52,10 @@ GRACE_SECONDS = 1.0
 SPOOLS = ".spools"
 UNSEEN = "unseen"
 """Counts the processes that could not begin a spool (engine/record/spool.hpp)."""
+CLOCK = "clock"
+"""What the processes of a recording agree on (engine/record/plugin/observer.cpp)."""
+FOR_ALL = 0o1733
+"""Of the folder of root's recordings: who knows its name may add to it, and nobody may list it."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,12 @@ def spools_beside(trace: Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"{trace.parent}: {error.strerror}") from error
     try:
-        with plain(folder / UNSEEN, "xb") as counter:
-            counter.write(bytes(4096))
+        for name in (UNSEEN, CLOCK):
+            with plain(folder / name, "xb") as counter:
+                counter.write(bytes(4096))
+            (folder / name).chmod(0o666)
+        if os.geteuid() == 0:  # a program may give up root
+            folder.chmod(FOR_ALL)
         with plain(folder / "reserve", "xb") as reserve:
             try:
                 os.posix_fallocate(reserve.fileno(), 0, RESERVE_BYTES)

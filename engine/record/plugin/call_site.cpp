@@ -2,8 +2,7 @@
 
 #include "record/plugin/call_site.hpp"
 
-#include <algorithm>
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string_view>
@@ -19,30 +18,17 @@ bool is_runtime(std::string_view name) {
   return false;
 }
 
-/// What looks like a return address: an instruction that calls ends right before it.
-bool follows_call(std::uint64_t address) {
-  std::uint8_t code[7];
-  if (peek(address - sizeof(code), code, sizeof(code)) != sizeof(code)) return false;
-  const std::uint8_t* const end = code + sizeof(code);
-  if (end[-5] == 0xe8) return true;
-  for (int length = 2; length <= 7; ++length)
-    if (end[-length] == 0xff && (end[-length + 1] >> 3 & 7) == 2) return true;
-  return false;
-}
-
 }  // namespace
 
 std::string call_site(const GuestThread& thread) {
-  std::array<std::uint64_t, 512> words;
-  const std::uint64_t top = thread.stack & ~std::uint64_t{7};
-  const std::uint64_t end = guest->observer->mapping_end(top);
-  const std::size_t bytes = peek(top, words.data(), std::min(sizeof(words), end - top));
+  const auto frames = thread.calls.frames();
   std::string runtime;
-  for (std::size_t i = 0; end > top && i < bytes / sizeof(words[0]); ++i) {
-    const std::uint64_t address = words[i];
-    if (address < 4096 || address >> 47 != 0) continue;
-    const auto [name, offset, code, shared] = guest->observer->place(address);
-    if (!code || !follows_call(address)) continue;
+  std::uint64_t end = 0;  // of the stack that it runs on: coroutines have others
+  for (std::size_t i = frames.size(); i-- > 0;) {
+    if (end == 0) end = guest->observer->mapping_end(frames[i].at);
+    if (frames[i].at >= end) break;
+    const auto [name, offset, code, shared] = guest->observer->place(frames[i].returns);
+    if (!code) continue;
     char text[32];
     std::snprintf(text, sizeof(text), "+0x%llx", static_cast<unsigned long long>(offset));
     if (!is_runtime(name)) return name + text;

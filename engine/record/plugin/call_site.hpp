@@ -3,8 +3,9 @@
 // Call sites: which part of the program asked for memory.
 //
 // The emulator's interface shows no registers, but the return address that a `call` pushes is a
-// store: so the top of the stack is known, and a walk up the stack finds the first return address
-// outside of the C and C++ libraries. A heuristic: a stale word may look like one.
+// store, and a `ret` loads it: so the calls that have not returned are known (CallStack), and the
+// innermost that was made outside of the C and C++ libraries is the site. The stack's own words do
+// not tell: old return addresses lie in what a function has reserved and not written.
 #pragma once
 
 #include <string>

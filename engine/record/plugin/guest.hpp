@@ -3,10 +3,12 @@
 // Guest: the program under the emulator, as the plugin's parts see it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,10 +16,42 @@
 
 namespace tt::record {
 
+/// The calls of a thread that have not returned. A call is known by where it put its return address:
+/// stacks grow downward, so that whatever lies at or below another call, or a return, is over.
+/// Exceptions and longjmp() need no care. Of calls that are nested too deeply the innermost are
+/// kept.
+class CallStack {
+ public:
+  struct Frame {
+    std::uint64_t at;      // of the return address, on the stack
+    std::uint64_t returns;  // where to
+  };
+
+  void call(std::uint64_t at, std::uint64_t returns) {
+    leave(at);
+    if (depth_ == frames_.size()) {
+      std::copy(frames_.begin() + frames_.size() / 2, frames_.end(), frames_.begin());
+      depth_ -= frames_.size() / 2;
+    }
+    frames_[depth_++] = {at, returns};
+  }
+  void leave(std::uint64_t at) {
+    while (depth_ > 0 && frames_[depth_ - 1].at <= at) --depth_;
+  }
+  void clear() { depth_ = 0; }
+  /// The outermost first.
+  [[nodiscard]] std::span<const Frame> frames() const { return {frames_.data(), depth_}; }
+
+ private:
+  std::array<Frame, 1024> frames_;
+  std::size_t depth_ = 0;
+};
+
 /// A thread of the program, as the emulator numbers them.
 struct GuestThread : ObservedThread {
-  std::uint64_t stack = 0;                   // where the last call put its return address
+  CallStack calls;
   std::array<std::uint64_t, 6> arguments{};  // of its system call
+  bool leaves = false;  // it executes a program that is not recorded, if the kernel can
 };
 
 struct Guest {

@@ -38,9 +38,12 @@ T* sparse(std::size_t count) {
   return static_cast<T*>(at);
 }
 
-/// A page that all processes of the recording share.
+/// A page that all processes of the recording share. The recorder has made it for those that may
+/// create no file that others own (sysctl fs.protected_regular).
 std::atomic<std::uint64_t>* shared_clock(const std::string& folder) {
-  const int file = ::open((folder + "/clock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const std::string path = folder + "/clock";
+  int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0) return nullptr;
   void* at = MAP_FAILED;
   if (::posix_fallocate(file, 0, page_bytes) == 0)
@@ -258,6 +261,10 @@ void Observer::leave(bool leaving) {
   auto from = static_cast<std::uint32_t>(leaving ? SpoolState::open : SpoolState::closed);
   const auto to = static_cast<std::uint32_t>(leaving ? SpoolState::closed : SpoolState::open);
   spool_->header()->state.compare_exchange_strong(from, to);
+}
+
+bool Observer::reachable() const {
+  return ::faccessat(AT_FDCWD, options_.folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
 }
 
 void Observer::before_fork() { lock_.lock(); }

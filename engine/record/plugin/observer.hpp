@@ -172,6 +172,10 @@ class Observer {
   void finish(ObservedThread* thread);
   /// This process is about to execute another program (true), or could not (false).
   void leave(bool leaving);
+  /// Whether this process, with the rights that it has now, could begin a spool.
+  [[nodiscard]] bool reachable() const;
+  /// This process is about to execute a program that is not recorded (true), or could not (false).
+  void unseen(bool leaving) { leaving ? unseen_.count() : unseen_.take_back(); }
   [[nodiscard]] std::uint64_t now_ns() const;
 
   /// Around fork(): nobody writes while the process is copied; the child gets a spool of its own,

@@ -53,21 +53,32 @@ void on_access(unsigned vcpu, qemu_plugin_meminfo_t info, std::uint64_t address,
   }
 }
 
-void on_call(unsigned vcpu, qemu_plugin_meminfo_t info, std::uint64_t address, void* data) {
-  if (qemu_plugin_mem_is_store(info)) thread_of(vcpu).stack = address;
-  on_access(vcpu, info, address, data);
+void on_call(unsigned vcpu, qemu_plugin_meminfo_t info, std::uint64_t address, void* behind) {
+  if (qemu_plugin_mem_is_store(info))
+    thread_of(vcpu).calls.call(address, reinterpret_cast<std::uintptr_t>(behind));
+  on_access(vcpu, info, address, nullptr);
+}
+
+void on_return_address(unsigned vcpu, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
+  thread_of(vcpu).calls.leave(address);
+  on_access(vcpu, info, address, nullptr);
 }
 
 void on_block(unsigned vcpu, void* instructions) {
   guest->observer->instructions(thread_of(vcpu), reinterpret_cast<std::uintptr_t>(instructions));
 }
 
-/// A near call: E8, or FF /2 behind prefixes.
-bool is_call(const std::uint8_t* code, std::size_t size) {
+/// What to tell of an instruction's accesses. Behind prefixes, E8 and FF /2 are near calls, C2 and
+/// C3 near returns.
+qemu_plugin_vcpu_mem_cb_t callback_of(const std::uint8_t* code, std::size_t size) {
   std::size_t at = 0;
-  while (at < size && ((code[at] & 0xf0) == 0x40 || code[at] == 0xf2 || code[at] == 0x3e)) ++at;
-  if (at >= size) return false;
-  return code[at] == 0xe8 || (code[at] == 0xff && at + 1 < size && (code[at + 1] >> 3 & 7) == 2);
+  while (at < size && ((code[at] & 0xf0) == 0x40 || code[at] == 0xf2 || code[at] == 0xf3 ||
+                       code[at] == 0x3e))
+    ++at;
+  if (at >= size) return on_access;
+  if (code[at] == 0xc2 || code[at] == 0xc3) return on_return_address;
+  const bool indirect = code[at] == 0xff && at + 1 < size && (code[at + 1] >> 3 & 7) == 2;
+  return indirect || code[at] == 0xe8 ? on_call : on_access;
 }
 
 void on_translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
@@ -80,10 +91,11 @@ void on_translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
       guest->base_known = true;
       guest->observer->adopt(guest->base);
     }
-    const bool call = is_call(static_cast<const std::uint8_t*>(qemu_plugin_insn_data(insn)),
-                              qemu_plugin_insn_size(insn));
-    qemu_plugin_register_vcpu_mem_cb(insn, call ? on_call : on_access, QEMU_PLUGIN_CB_NO_REGS,
-                                     QEMU_PLUGIN_MEM_RW, nullptr);
+    const std::size_t size = qemu_plugin_insn_size(insn);
+    const auto behind = static_cast<std::uintptr_t>(qemu_plugin_insn_vaddr(insn) + size);
+    qemu_plugin_register_vcpu_mem_cb(
+        insn, callback_of(static_cast<const std::uint8_t*>(qemu_plugin_insn_data(insn)), size),
+        QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, reinterpret_cast<void*>(behind));
   }
   qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS,
                                        reinterpret_cast<void*>(count));
@@ -93,6 +105,7 @@ void on_translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
 void on_thread(qemu_plugin_id_t, unsigned vcpu) {
   GuestThread*& thread = guest->threads[vcpu % Guest::max_threads];
   if (thread == nullptr) thread = new GuestThread;
+  thread->calls.clear();
   guest->observer->begin(*thread, running);
 }
 

@@ -3,6 +3,7 @@
 #include "record/plugin/system_calls.hpp"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -96,6 +97,41 @@ void on_signal(GuestThread& thread, std::uint64_t process, std::uint64_t number)
   if (self && std::ranges::find(deadly, number) != deadly.end()) guest->observer->flush(thread);
 }
 
+/// This thread without the capabilities that execve() takes from a process that has given up root
+/// and kept them until then (setpriv, sudo).
+class AsExecuted {
+ public:
+  AsExecuted() {
+    if (::geteuid() == 0 || ::syscall(SYS_capget, &head_, before_.data()) != 0) return;
+    auto none = before_;
+    for (auto& set : none) set.effective = 0;
+    changed_ = ::syscall(SYS_capset, &head_, none.data()) == 0;
+  }
+  ~AsExecuted() {
+    if (changed_) ::syscall(SYS_capset, &head_, before_.data());
+  }
+  AsExecuted(const AsExecuted&) = delete;
+  AsExecuted& operator=(const AsExecuted&) = delete;
+
+ private:
+  __user_cap_header_struct head_{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> before_{};
+  bool changed_ = false;
+};
+
+/// Whether what this process executes, with the rights and the root folder that it has now, could
+/// be put under the emulator and us again.
+bool stays() {
+  const auto& words = guest->emulator;
+  if (words.size() < 2) return false;
+  const AsExecuted rights;
+  const std::string& last = words.back();  // LIBRARY,NAME=VALUE,...
+  const std::string library = last.substr(0, last.find(','));
+  return guest->observer->reachable() &&
+         ::faccessat(AT_FDCWD, words[0].c_str(), X_OK, AT_EACCESS) == 0 &&
+         ::faccessat(AT_FDCWD, library.c_str(), R_OK, AT_EACCESS) == 0;
+}
+
 /// Executes `path` under the emulator and us. Returns where that cannot be done: then the program's
 /// own call is made, and what it executes (or its error) is not ours.
 void execute(GuestThread& thread, const std::string& path, std::vector<std::string> words,
@@ -146,12 +182,22 @@ void execute(GuestThread& thread, const std::string& path, std::vector<std::stri
   guest->observer->leave(false);
 }
 
+/// The kernel executes something without us, unless it returns.
+void on_leaving(GuestThread& thread) {
+  guest->observer->flush(thread);
+  guest->observer->leave(true);
+  guest->observer->unseen(true);
+  thread.leaves = true;
+}
+
 void on_execve(GuestThread& thread) {
   const auto& [path, list, environment, d, e, f] = thread.arguments;
-  if (guest->emulator.empty()) return;
-  std::vector<std::string> words;
-  for (const std::uint64_t word : peek_pointers(list)) words.push_back(peek_text(word));
-  execute(thread, peek_text(path), std::move(words), environment);
+  if (stays()) {
+    std::vector<std::string> words;
+    for (const std::uint64_t word : peek_pointers(list)) words.push_back(peek_text(word));
+    execute(thread, peek_text(path), std::move(words), environment);
+  }
+  on_leaving(thread);
 }
 
 }  // namespace
@@ -171,6 +217,9 @@ void on_syscall(qemu_plugin_id_t, unsigned vcpu, std::int64_t number, std::uint6
       break;
     case SYS_execve:
       on_execve(thread);
+      break;
+    case SYS_execveat:
+      on_leaving(thread);
       break;
     case SYS_kill:
       on_signal(thread, a, b);
@@ -249,6 +298,10 @@ void on_return(qemu_plugin_id_t, unsigned vcpu, std::int64_t number, std::int64_
   GuestThread& thread = thread_of(vcpu);
   Observer& observer = *guest->observer;
   if (waits(number)) observer.waited(thread);
+  if (std::exchange(thread.leaves, false)) {
+    observer.unseen(false);
+    observer.leave(false);
+  }
   if (result < 0 && result > -4096) return;
   const auto value = static_cast<std::uint64_t>(result);
   const auto& [a, b, c, d, e, f] = thread.arguments;
