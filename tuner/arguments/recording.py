@@ -8,6 +8,7 @@ import argparse
 from tuner.arguments.options import (
     assignments,
     count,
+    duration,
     json,
     number,
     out,
@@ -23,16 +24,46 @@ def record(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Runs a program under a sampler and writes its memory accesses as a workload. The program "
         "keeps its standard streams, its signals and its exit status, which is also that of this "
-        "command."
+        "command. With --pid or --cgroup it watches processes that run already instead, for --for "
+        "seconds, and leaves nothing behind."
     )
-    parser.usage = "tune record [options] -- command [args...]"
+    parser.usage = (
+        "tune record [options] -- command [args...]\n"
+        "       tune record [options] (--pid P | --cgroup C) --for S"
+    )
     recording(parser)
     stands_for(parser)
     parser.add_argument(
         "--sampler",
-        default="emulation",
         metavar="S",
-        help="one of `tune samplers` (default: %(default)s)",
+        help="one of `tune samplers` (default: emulation; with --pid and --cgroup damon)",
+    )
+    attached = parser.add_mutually_exclusive_group()
+    attached.add_argument(
+        "--pid",
+        type=count(1 << 22),
+        action="append",
+        metavar="P",
+        help="watch this process (repeatable)",
+    )
+    attached.add_argument(
+        "--cgroup",
+        metavar="C",
+        help="watch the processes of this control group: its folder, or its path below "
+        "/sys/fs/cgroup",
+    )
+    parser.add_argument(
+        "--for",
+        type=duration,
+        dest="seconds",
+        metavar="S",
+        help="with --pid and --cgroup: watch for so many seconds",
+    )
+    parser.add_argument(
+        "--after",
+        type=duration,
+        metavar="S",
+        help="with --pid and --cgroup: begin so many seconds from now",
     )
     parser.add_argument(
         "--set",

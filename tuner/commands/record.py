@@ -32,10 +32,17 @@ from tuner.text import plural, shell, size
 def run(args: Namespace) -> int:
     """The program's exit status (128 + N when signal N killed it); 1 when it has succeeded, but
     nothing was recorded."""
+    if args.pid or args.cgroup is not None:
+        from tuner.commands import attach
+
+        return attach.run(args)
+    for option, given in (("--for", args.seconds), ("--after", args.after)):
+        if given is not None:
+            raise UserError(f"{option}: belongs to --pid and --cgroup")
     command = _program(args.program)
     machine = catalog.machine(args.machine).spec
     stand_in.check(args)
-    kind = samplers.find(args.sampler)
+    kind = samplers.find(args.sampler or samplers.names()[0])
     given = stand_in.options(args, kind.options, machine) | samplers.numbers(args.set)
     sampler = kind(given, machine)
     if reason := sampler.unavailable():

@@ -22,6 +22,8 @@ constexpr Text damo_remedy =
     "'START-END (SIZE) ACCESSES' or a heading, as damo report access --raw_form prints them, "
     "damo's JSON, or the tracepoint damon_aggregated";
 
+constexpr Text mapped = "PERF_RECORD_MMAP2 ", own = "tiertune ";
+
 class Damon {
  public:
   explicit Damon(Importer& to) : to_(to), lines_(to.lines) {}
@@ -61,6 +63,10 @@ class Damon {
       in_snapshot = false;
     };
     for (Text line; lines_.next(line);) {
+      if (line.starts_with(own) && line.find(mapped) != Text::npos) {
+        mapping(line);
+        continue;
+      }
       if (asides.skip(line)) continue;
       Text rest = trimmed(line);
       if (rest.starts_with("data source:")) continue;
@@ -210,6 +216,30 @@ class Damon {
       end = std::max(end, snapshot.end_ns);
     }
     to_.stream().time(end - first);
+  }
+
+  /// What a target maps, as `perf script --show-mmap-events` would print it, but with the target's
+  /// number for the process: only `tune record --pid` writes that.
+  /// tiertune 0 [000] 79357.8: PERF_RECORD_MMAP2 0/0: [0x7f00(0x1000) @ 0 00:00 0 0]: rw-p SITE
+  void mapping(Text line) {
+    Text rest = line.substr(line.find(mapped) + mapped.size());
+    const Text process = word(rest);
+    Text range = word(rest);
+    const auto target = number<std::uint64_t>(process.substr(0, process.find('/')));
+    const std::size_t open = range.find('('), right = rest.find("]: ");
+    const bool whole = take(range, "[0x") && open != Text::npos && range.ends_with(')') &&
+                       range.substr(open - 3).starts_with("(0x") && right != Text::npos;
+    const auto from = number<std::uint64_t>(whole ? range.substr(0, open - 3) : Text{}, 16);
+    const auto bytes =
+        number<std::uint64_t>(whole ? range.substr(open, range.size() - open - 1) : Text{}, 16);
+    if (!target || !from || !bytes || *from >= address_limit || *bytes == 0 ||
+        *bytes > address_limit - *from)
+      lines_.bad(shown(line), "PERF_RECORD_MMAP2 N/N: [0xADDRESS(0xBYTES) @ ...]: PROT NAME");
+    rest.remove_prefix(right + 3);
+    (void)word(rest);  // protection
+    if (to_.options.scale != 1) return;  // pages have other addresses
+    to_.stream().process(to_.processes[*target]);
+    to_.stream().map(*from, *bytes, trimmed(rest));
   }
 
   /// kdamond.0 46568 [027] 79357.842179: damon:damon_aggregated: target_id=0 nr_regions=11

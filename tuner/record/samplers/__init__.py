@@ -29,6 +29,7 @@ _MODULES = {
     "emulation": "tuner.record.samplers.emulation:Emulation",
     "hint-fault": "tuner.record.samplers.hint_fault:HintFault",
     "pebs": "tuner.record.samplers.pebs:Pebs",
+    "damon": "tuner.record.samplers.damon:Damon",
 }
 """Where each sampler lives; the first is the default. Imported only when asked for."""
 
@@ -142,6 +143,8 @@ class Sampler(ABC):
     options: ClassVar[tuple[Option, ...]] = ()
     classes: ClassVar[tuple[StreamClass, ...]]
     wall_time: ClassVar[bool]
+    attaches: ClassVar[bool] = False
+    """It watches processes that run (`tune record --pid`), and does not start any."""
 
     def __init__(self, given: Mapping[str, float], machine: MachineSpec) -> None:
         """`given`: some of the options. UserError for an unknown one or one beyond its limits."""
