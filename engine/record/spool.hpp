@@ -5,8 +5,8 @@
 // One file per process, PID.spool in the recording's folder. The file is mapped shared and grows in
 // preallocated pieces, so that whatever was written survives any death of the program, `kill -9`
 // included, and a full disk is noticed before it is written to (posix_fallocate) rather than as a
-// bus error. Header-only and free of dependencies beyond libc: it is compiled into an LD_PRELOAD
-// library and into an emulator's plugin. It allocates no memory and throws nothing.
+// bus error. Header-only and free of dependencies beyond libc: it is compiled into an emulator's
+// plugin. It allocates no memory and throws nothing.
 //
 // The file is a header page and then 16-byte records. `SpoolHeader::records` is raised after the
 // records are there; whatever lies beyond it does not exist. spool_reader.hpp reads spools.
@@ -130,18 +130,6 @@ class SpoolWriter {
   }
   [[nodiscard]] bool good() const { return header_ != nullptr; }
   [[nodiscard]] SpoolHeader* header() { return header_; }
-  /// Nothing more can be written, and that is not for want of room: the recording is over.
-  [[nodiscard]] bool failed() const {
-    return header_ != nullptr &&
-           header_->state.load() == static_cast<std::uint32_t>(SpoolState::failed);
-  }
-  /// Whether `address` lies in memory that this writer maps: a sampler leaves it alone.
-  [[nodiscard]] bool owns(std::uint64_t address) const {
-    const auto at = reinterpret_cast<std::uint64_t>(piece_);
-    const auto head = reinterpret_cast<std::uint64_t>(header_);
-    return (piece_ != nullptr && address >= at && address < at + spool_piece_bytes) ||
-           (header_ != nullptr && address >= head && address < head + spool_header_bytes);
-  }
 
   void time(std::uint64_t ns) {
     put(RecordType::time, 0, 0, ns);

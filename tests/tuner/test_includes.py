@@ -27,7 +27,6 @@ ALLOWED = {
     "engine/emulate/guest": "emulate",
     "engine/emulate/native": "trace emulate kernels",
     "engine/record/plugin": "core trace record",
-    "engine/record/preload": "core trace record",
     "engine/bindings": "core trace sim record live kernels",
     "workloads/kernels": "core trace",
 }

@@ -114,7 +114,7 @@ def test_a_machine_without_memory_samples_is_told_what_was_tried(
     monkeypatch.setattr(Pebs, "devices", machine(tmp_path, "software", {}))
     reason = Pebs.unavailable()
     assert reason is not None
-    for word in ("mem-loads", "ibs_op", "offers software", "--sampler hint-fault"):
+    for word in ("mem-loads", "ibs_op", "offers software", "--sampler emulation"):
         assert word in reason
 
 

@@ -248,7 +248,7 @@ inputs:
   default:
     summary: what was recorded
     trace: trace.tts
-    sampling: {sampler: hint-fault, probability: 0.001, samples: 52000, error_share: 0.125}
+    sampling: {sampler: pebs, probability: 0.001, samples: 52000, error_share: 0.125}
 """
 
 
@@ -274,7 +274,7 @@ def test_a_recording_is_listed_and_drawn(here: Path, capsys: pytest.CaptureFixtu
     shown = json.loads(capsys.readouterr().out)
     assert shown["characteristics"] == figures
     assert shown["recorded"] is True
-    assert "sampled by hint-fault: 52,000 samples, one access in 1,000" in shown["how"]
+    assert "sampled by pebs: 52,000 samples, one access in 1,000" in shown["how"]
     Path("workloads/trace.tts").write_bytes(b"ttstream")
     assert cli.main(["workloads"]) == 2
     assert "trace.tts: truncated stream" in capsys.readouterr().err

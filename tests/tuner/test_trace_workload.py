@@ -43,7 +43,7 @@ inputs:
   default:
     summary: what was recorded
     trace: stream.tts
-    sampling: {sampler: hint-fault, probability: 0.001, samples: 52000, error_share: 0.125}
+    sampling: {sampler: pebs, probability: 0.001, samples: 52000, error_share: 0.125}
 """
 
 SHARE = "uncertain by 0.12 of itself"
@@ -269,11 +269,11 @@ def test_a_study_of_a_recording(folder: Path, tmp_path: Path) -> None:
     """From the first command to the replay, from wherever it is called."""
     budget = ("--budget", "2", "--workers", "1", "--out", "results")
     done = tune("run", "--workload", "of mine/trace.yaml", *budget, "--json")
-    assert "trace (default) was sampled by hint-fault: 52,000 samples, one access in" in done.stderr
+    assert "trace (default) was sampled by pebs: 52,000 samples, one access in" in done.stderr
     assert SHARE in done.stderr
     summary = json.loads(done.stdout)
     assert summary["sampling"] == {
-        "sampler": "hint-fault",
+        "sampler": "pebs",
         "probability": 0.001,
         "samples": 52000,
         "error_share": 0.125,

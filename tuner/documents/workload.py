@@ -146,7 +146,7 @@ class Sampling(Model):
         return found
 
     def describe(self) -> str:
-        """sampled by hint-fault: 52,000 samples, one access in 1,000; ..."""
+        """sampled by pebs: 52,000 samples, one access in 1,000; ..."""
         told = self._seen()
         return f"{told}; it {self.stands_for.describe()}" if self.stands_for else told
 

@@ -187,7 +187,8 @@ class Damon:
         _write(self.instance / "buffer_size_kb", BUFFER_KIB)
         _write(self.instance / EVENT / "enable", 1)
         self.pipe = os.open(self.instance / "trace_pipe", os.O_RDONLY | os.O_NONBLOCK)
-        _write(kdamond / "state", "on")
+        gone = [pid for pid in pids if not Path(f"/proc/{pid}").exists()]
+        _write(kdamond / "state", "on", f" (process {gone[0]} has ended)" if gone else "")
         self._thread = int(_read(kdamond / "pid") or 0)
 
     def _undo(self) -> None:
@@ -299,6 +300,7 @@ def watch(
             if now >= look:
                 look = now + CHECK_SECONDS
                 out.writelines(line.encode() for line in mappings.lines(now))
+                watched.kernel_processor = damon.processor() or watched.kernel_processor
                 late |= (children(pids) | members()) - seen
                 after |= {pid: took for pid in pids if (took := processor(pid))}
                 if not told(min(1.0, (now - begin) / seconds)) or not damon.on():
@@ -310,7 +312,7 @@ def watch(
             with suppress(BlockingIOError):
                 out.write(os.read(damon.pipe, 1 << 20))
         watched.seconds = time.monotonic() - begin
-        watched.kernel_processor = damon.processor()
+        watched.kernel_processor = damon.processor() or watched.kernel_processor
         with suppress(BlockingIOError):
             while text := os.read(damon.pipe, 1 << 20):
                 out.write(text)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Samplers: ways to see which memory a real program touches.
 
-A sampler gets code inside the program (a preloaded library, an emulator's plugin) or observes
-it from outside (a ring buffer of the kernel), and leaves one spool per process in the recording's
-folder (`engine/record/spool.hpp`). `tune record` starts the program, waits for it, and makes the
-stream; a sampler only says how to start it. Each has a page of documentation beside its module.
+A sampler gets code inside the program (an emulator's plugin) or observes it from outside (a ring
+buffer of the kernel), and leaves one spool per process in the recording's folder
+(`engine/record/spool.hpp`). `tune record` starts the program, waits for it, and makes the stream; a
+sampler only says how to start it. One that `attaches` watches processes that run
+(`tuner/commands/attach.py`). Each has a page of documentation beside its module.
 
 A new sampler is one module with a subclass of `Sampler`, and one line in `_MODULES`.
 """
@@ -27,7 +28,6 @@ from tuner.errors import UserError, brief, nearest, unknown
 
 _MODULES = {
     "emulation": "tuner.record.samplers.emulation:Emulation",
-    "hint-fault": "tuner.record.samplers.hint_fault:HintFault",
     "pebs": "tuner.record.samplers.pebs:Pebs",
     "damon": "tuner.record.samplers.damon:Damon",
 }

@@ -62,7 +62,7 @@ class Emulation(Sampler):
     @classmethod
     def unavailable(cls) -> str | None:
         if platform.machine() != "x86_64":
-            return f"is for x86-64, this machine is {platform.machine()}: use --sampler hint-fault"
+            return f"is for x86-64, this machine is {platform.machine()}"
         if shutil.which(EMULATOR) is None:
             return f"needs {EMULATOR}: install it (Debian, Ubuntu: apt install qemu-user)"
         return None

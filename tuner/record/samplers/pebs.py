@@ -18,7 +18,7 @@ from tuner.errors import UserError
 from tuner.record.samplers import RANDOM, SEQUENTIAL, Launch, Option, Sampler
 
 DEVICES = Path("/sys/bus/event_source/devices")
-INSTEAD = "; --sampler hint-fault needs no such hardware, --sampler emulation no privileges either"
+INSTEAD = "; --sampler emulation needs neither such hardware nor privileges"
 
 
 @dataclass(frozen=True)

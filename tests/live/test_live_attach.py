@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""`tune record --pid` on a real kernel: what DAMON says of known accesses, and that
+nothing stays behind. What it blurs is the subject of tuner/record/samplers/damon.md."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from guest import Tools, boot, python
+
+from tuner import engine
+from tuner.record import damon
+
+SECONDS = 30
+WATCH = """
+import sys
+from tuner.record import damon
+reason = damon.lacking()
+if reason: sys.exit(reason)
+with open(sys.argv[2], "wb") as out:
+    print("watched:", damon.watch([int(sys.argv[1])], float(sys.argv[3]),
+                                  damon.Monitoring(5000, 100000, 10, 1000), out))
+"""
+LEFT = f"""
+left() {{
+  echo "$1: kdamonds $(cat /{damon.KDAMONDS}/nr_kdamonds)" \
+    "instances $(ls /sys/kernel/tracing/instances | wc -l)"
+}}
+left before
+"""
+
+
+@pytest.fixture(scope="module")
+def files(programs: dict[str, bytes]) -> dict[str, bytes]:
+    return {**programs, **python("tuner.record.damon"), "/watch.py": WATCH.encode()}
+
+
+def hottest_tenth(folder: Path, text: bytes) -> tuple[float, dict[str, Any]]:
+    """The share of the hottest tenth of the program's own memory, as its workload has it."""
+    trace = folder / "mine.tts"
+    regions = folder / "regions"
+    regions.write_bytes(text)
+    with regions.open("rb") as read:
+        _, seen = engine.native().import_trace(
+            read.read,
+            name="regions",
+            path=str(trace),
+            format="damon",
+            workload="mine",
+            input="recorded",
+            parameters="{}",
+            period=0.0,
+            threads=1.0,
+            ns_per_instruction=0.0,
+            llc_bytes=0.0,
+            block_ms=10.0,
+            nominal_latency_ns=90.0,
+            scale=1,
+        )
+    found = engine.characteristics(trace)
+    return found["hottest"]["10%"], {"seen": dict(seen), **found}
+
+
+def test_regions_of_known_accesses_and_nothing_left_behind(
+    tools: Tools, files: dict[str, bytes], tmp_path: Path
+) -> None:
+    kinds = ("hot", "moves", "scattered")
+    job = LEFT + "".join(
+        f"""
+/skew {kind} 64 400000 > /said & skew=$!
+until grep -q ready /said; do :; done
+/python /watch.py $skew /regions {SECONDS}; kill $skew; wait $skew; sed "s/^/{kind} /" /said
+left {kind}
+echo "{kind} regions: $(gzip -c /regions | base64 | tr -d '\\n')"
+"""
+        for kind in kinds
+    )
+    job += f"""
+/skew hot 64 400000 > /said & skew=$!
+until grep -q ready /said; do :; done
+/python /watch.py $skew /regions 600 & watch=$!
+until [ "$(cat /{damon.KDAMONDS}/0/state 2>/dev/null)" = on ]; do :; done
+left running; kill -9 $watch; wait $watch
+until [ "$(cat /{damon.KDAMONDS}/nr_kdamonds)" = 0 ]; do :; done
+until [ -z "$(ls /sys/kernel/tracing/instances)" ]; do :; done
+left killed
+/python /watch.py $skew /regions 600 & watch=$!
+until [ "$(cat /{damon.KDAMONDS}/0/state 2>/dev/null)" = on ]; do :; done
+kill $skew; wait $watch; left ended
+"""
+    # A host that is busy may be late with the guest's timer.
+    ran = boot(tools, job, files, seconds=600, append="no_timer_check")
+    print(re.sub(r"(regions: .{40}).*", r"\1...", ran.output))
+    assert ran.status == 0
+    for when in ("before", *kinds, "killed", "ended"):
+        assert f"{when}: kdamonds 0 instances 0" in ran.output
+    assert "running: kdamonds 1 instances 1" in ran.output
+    exact, found = {}, {}
+    for kind in kinds:
+        said = re.search(rf"^{kind} skew: .*hottest tenth has ([\d.]+)", ran.output, re.M)
+        text = re.search(rf"^{kind} regions: (\S+)", ran.output, re.M)
+        assert said and text, kind
+        exact[kind] = float(said[1])
+        raw = gzip.decompress(base64.b64decode(text[1]))
+        found[kind], whole = hottest_tenth(tmp_path, raw)
+        print(f"{kind}: exact {exact[kind]:.3f}, DAMON {found[kind]:.3f}", whole["seen"])
+    assert found["hot"] == pytest.approx(exact["hot"], abs=0.1)
