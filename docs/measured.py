@@ -400,3 +400,50 @@ def recorded_curves() -> Table:
             for row in results("recorded/figures.json")["curves"]
         ],
     )
+
+
+def recorded_programs() -> Table:
+    rows = []
+    for name, program in results("recorded/programs.json")["programs"].items():
+        for run in program["runs"]:
+            if "failed" in run:
+                rows.append((name, program["does"], run["sampler"], *[""] * 7, run["failed"]))
+                continue
+            rows.append(
+                (
+                    name,
+                    program["does"],
+                    run["sampler"],
+                    f"{run['mib']:.0f}",
+                    f"{run['processes']}, {run['threads']}",
+                    si(run["accesses"]),
+                    percent(run["hottest"]["1%"]),
+                    percent(run["hottest"]["10%"]),
+                    percent(run["store_share"]),
+                    _slower(run, program),
+                    ", ".join(f"{value} {key}" for key, value in run["lacks"].items()) or "nothing",
+                )
+            )
+    head = ("program", "does", "sampler", "MiB", "processes, threads at a time", "accesses")
+    return (*head, "hottest 1 %", "hottest 10 %", "stores", "slower", "lacks"), rows
+
+
+def _slower(run: dict[str, Any], program: dict[str, Any]) -> str:
+    return f"{run['cpu_seconds'] / program['cpu_seconds']:.1f}×"
+
+
+def recorded_hint_fault() -> Table:
+    rows = []
+    for name, program in results("recorded/hint-fault.json")["programs"].items():
+        exact = next(run for run in program["runs"] if run["sampler"] == "emulation")
+        run = next(run for run in program["runs"] if run["sampler"] == "hint-fault")
+        if "failed" in run or "failed" in exact:
+            rows.append((name, *[""] * 3, run.get("failed", "no emulation to compare with")))
+            continue
+        top = run["hottest"]["10%"] - exact["hottest"]["10%"]
+        stores = run["store_share"] - exact["store_share"]
+        lacks = ", ".join(f"{value} {key}" for key, value in run["lacks"].items()) or "nothing"
+        ratio = f"{run['accesses'] / exact['accesses']:.2g}×"
+        rows.append((name, ratio, f"{100 * top:+.0f}", f"{100 * stores:+.0f}", f"lacks {lacks}"))
+    head = ("program", "accesses", "hottest 10 %, points", "stores, points", "it said")
+    return head, rows

@@ -57,6 +57,8 @@ PARTS: dict[str, Callable[[], Table | dict[str, Any]]] = {
     "stands-for-sentences": measured.stands_for_sentences,
     "recorded-studies": measured.recorded_studies,
     "recorded-curves": measured.recorded_curves,
+    "recorded-programs": measured.recorded_programs,
+    "recorded-hint-fault": measured.recorded_hint_fault,
     "service": listings.service,
     "emulated": kernels.emulated,
     "verified": kernels.verified,

@@ -31,6 +31,12 @@ def plain(path: Path, mode: Literal["ab", "a+b", "xb"], *, buffering: int = -1) 
     return open(path, mode, buffering, opener=_regular)
 
 
+def write_setting(path: Path, text: str) -> None:
+    """Writes to a file of the kernel's that is there, as in /sys. OSError."""
+    with open(path, "wb", 0, opener=_regular) as file:
+        file.write(text.encode())
+
+
 def _regular(path: str, flags: int) -> int:
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)

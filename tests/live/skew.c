@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 
 // A program whose accesses are known, for the guest: skew KIND MIB PER_SECOND
-// Fills its memory, says so, and reads it at about so many random places a second: nine of ten in a
-// tenth of it that lies together (hot); the same, but every ten seconds at the other end (moves);
-// or by Zipf's law with pages in random order (scattered). After SIGTERM it prints what share of
-// its reads went to the tenth of its pages that had most of them.
+// Fills its memory, says so, and reads it at random places, at most so many times a second: nine of
+// ten in a tenth of it that lies together (hot); the same, but every ten seconds at the other end
+// (moves); or by Zipf's law with pages in random order (scattered). After SIGTERM it prints what
+// share of its reads went to the tenth of its pages that had most of them.
 #include "common.h"
 
+#include <poll.h>
 #include <signal.h>
 
 static volatile sig_atomic_t over = 0;
@@ -40,12 +41,11 @@ int main(int count, char** words) {
     const unsigned kept = order[other];
     order[other] = order[i], order[i] = kept;
   }
+  signal(SIGTERM, end);
   printf("skew: ready\n");
   fflush(stdout);
-  double done = 0;
-  signal(SIGTERM, end);
   for (double begin = now(), at = begin; !over; at = now()) {
-    for (; done < (at - begin) * hertz; ++done) {
+    for (int left = (int)(hertz / 1000); left > 0; --left) {
       unsigned long found;
       if (kind == 's') {
         const double all = uniform() * below[pages];
@@ -66,8 +66,7 @@ int main(int count, char** words) {
       (void)memory[found * page];
       ++reads[found];
     }
-    const struct timespec pause = {0, 1000000};
-    nanosleep(&pause, NULL);
+    poll(NULL, 0, 1);
   }
   qsort(reads, pages, sizeof *reads, falling);
   double top = 0, all = 0;

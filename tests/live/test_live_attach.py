@@ -16,7 +16,7 @@ from guest import Tools, boot, python
 from tuner import engine
 from tuner.record import damon
 
-SECONDS = 30
+SECONDS = 20
 WATCH = """
 import sys
 from tuner.record import damon
@@ -62,15 +62,17 @@ def hottest_tenth(folder: Path, text: bytes) -> tuple[float, dict[str, Any]]:
             nominal_latency_ns=90.0,
             scale=1,
         )
-    found = engine.characteristics(trace)
-    return found["hottest"]["10%"], {"seen": dict(seen), **found}
+    hottest = dict(engine.characteristics(trace)["hottest"])
+    return hottest[0.1], dict(seen)
 
 
 def test_regions_of_known_accesses_and_nothing_left_behind(
     tools: Tools, files: dict[str, bytes], tmp_path: Path
 ) -> None:
     kinds = ("hot", "moves", "scattered")
-    job = LEFT + "".join(
+    # The emulated processor keeps a translation, with which the accessed bit is not set again, for
+    # as long as nothing else runs.
+    job = f"{LEFT}while :; do :; done & other=$!\n" + "".join(
         f"""
 /skew {kind} 64 400000 > /said & skew=$!
 until grep -q ready /said; do :; done
@@ -81,6 +83,7 @@ echo "{kind} regions: $(gzip -c /regions | base64 | tr -d '\\n')"
         for kind in kinds
     )
     job += f"""
+kill $other
 /skew hot 64 400000 > /said & skew=$!
 until grep -q ready /said; do :; done
 /python /watch.py $skew /regions 600 & watch=$!
@@ -94,7 +97,7 @@ until [ "$(cat /{damon.KDAMONDS}/0/state 2>/dev/null)" = on ]; do :; done
 kill $skew; wait $watch; left ended
 """
     # A host that is busy may be late with the guest's timer.
-    ran = boot(tools, job, files, seconds=600, append="no_timer_check")
+    ran = boot(tools, job, files, seconds=600, append="no_timer_check nopcid")
     print(re.sub(r"(regions: .{40}).*", r"\1...", ran.output))
     assert ran.status == 0
     for when in ("before", *kinds, "killed", "ended"):
@@ -107,6 +110,7 @@ kill $skew; wait $watch; left ended
         assert said and text, kind
         exact[kind] = float(said[1])
         raw = gzip.decompress(base64.b64decode(text[1]))
-        found[kind], whole = hottest_tenth(tmp_path, raw)
-        print(f"{kind}: exact {exact[kind]:.3f}, DAMON {found[kind]:.3f}", whole["seen"])
+        (tmp_path / kind).mkdir()
+        found[kind], seen = hottest_tenth(tmp_path / kind, raw)
+        print(f"{kind}: exact {exact[kind]:.3f}, DAMON {found[kind]:.3f}", seen)
     assert found["hot"] == pytest.approx(exact["hot"], abs=0.1)

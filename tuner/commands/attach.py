@@ -17,6 +17,7 @@ from tuner import engine
 from tuner.documents import catalog
 from tuner.documents.workload import Sampling
 from tuner.errors import UserError
+from tuner.files import plain
 from tuner.record import damon, samplers
 from tuner.record import workload as recorded
 from tuner.record.process import spools_beside
@@ -58,7 +59,7 @@ def run(args: Namespace) -> int:
                 update(done)
                 return not asked()
 
-            with text.open("wb") as out:
+            with plain(text, "xb") as out:
                 watched = damon.watch(
                     pids, args.seconds, monitoring, out, members=members, told=told
                 )
@@ -97,7 +98,7 @@ def run(args: Namespace) -> int:
     )
     document, footprint = recorded.document(
         trace,
-        summary=f"recorded for {watched.seconds:.3g} s: {_names(pids)}",
+        summary=f"recorded for {watched.seconds:.3g} s: {damon.names(pids)}",
         source=f"tune record --sampler {name} {whom} --for {args.seconds:g}",
         threads=threads,
         machine=machine,
@@ -173,17 +174,7 @@ def _members(args: Namespace) -> Callable[[], set[int]]:
     folder = given if given.is_dir() else CGROUPS / args.cgroup.lstrip("/")
     if not (folder / "cgroup.procs").is_file():
         raise UserError(f"--cgroup {args.cgroup}: no control group (no {folder}/cgroup.procs)")
-
-    def members() -> set[int]:
-        found: set[int] = set()
-        for path in folder.rglob("cgroup.procs"):
-            try:
-                found.update(map(int, path.read_text().split()))
-            except OSError:  # a group below it has just gone
-                continue
-        return found
-
-    return members
+    return lambda: damon.members(folder)
 
 
 def _processes(args: Namespace, members: Callable[[], set[int]]) -> list[int]:
@@ -200,16 +191,6 @@ def _processes(args: Namespace, members: Callable[[], set[int]]) -> list[int]:
 
 def _pids(pids: list[int]) -> str:
     return " ".join(f"--pid {pid}" for pid in pids)
-
-
-def _names(pids: list[int]) -> str:
-    names = []
-    for pid in pids:
-        try:
-            names.append(Path(f"/proc/{pid}/comm").read_text().strip())
-        except OSError:  # it has ended
-            names.append(str(pid))
-    return ", ".join(dict.fromkeys(names))
 
 
 @contextmanager

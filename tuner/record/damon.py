@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, ClassVar
 
 from tuner.errors import UserError
+from tuner.files import write_setting
 
 KDAMONDS = Path("sys/kernel/mm/damon/admin/kdamonds")
 STAT = Path("sys/module/damon_stat/parameters/enabled")
@@ -102,7 +103,7 @@ def _read(path: Path) -> str:
 
 def _write(path: Path, value: object, hint: str = "") -> None:
     try:
-        path.write_text(f"{value}\n")
+        write_setting(path, f"{value}\n")
     except OSError as error:
         raise UserError(f"DAMON: writing {value} to {path}: {error.strerror}{hint}") from error
 
@@ -201,7 +202,7 @@ class Damon:
             (self.instance / EVENT / "enable", "0"),
         ):
             with suppress(OSError):
-                path.write_text(value)
+                write_setting(path, value)
         for _ in range(100):
             try:
                 self.instance.rmdir()
@@ -236,6 +237,16 @@ def children(pids: Sequence[int]) -> set[int]:
         for task in Path(f"/proc/{pid}/task").glob("*/children"):
             found += map(int, _read(task).split())
     return set(found) - set(pids)
+
+
+def members(group: Path) -> set[int]:
+    """The processes of a control group and of those below it."""
+    return {int(pid) for path in group.rglob("cgroup.procs") for pid in _read(path).split()}
+
+
+def names(pids: Sequence[int]) -> str:
+    """Those of programs, each once; of a process that has ended its number."""
+    return ", ".join(dict.fromkeys(_read(Path(f"/proc/{pid}/comm")) or str(pid) for pid in pids))
 
 
 class Mappings:

@@ -236,7 +236,7 @@ class Damon {
         *bytes > address_limit - *from)
       lines_.bad(shown(line), "PERF_RECORD_MMAP2 N/N: [0xADDRESS(0xBYTES) @ ...]: PROT NAME");
     rest.remove_prefix(right + 3);
-    (void)word(rest);  // protection
+    (void)word(rest);                    // protection
     if (to_.options.scale != 1) return;  // pages have other addresses
     to_.stream().process(to_.processes[*target]);
     to_.stream().map(*from, *bytes, trimmed(rest));

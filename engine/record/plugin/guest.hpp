@@ -16,14 +16,14 @@
 
 namespace tt::record {
 
-/// The calls of a thread that have not returned. A call is known by where it put its return address:
+/// The calls of a thread that have not returned. A call is known by where its return address is:
 /// stacks grow downward, so that whatever lies at or below another call, or a return, is over.
-/// Exceptions and longjmp() need no care. Of calls that are nested too deeply the innermost are
-/// kept.
+/// Exceptions and longjmp() need no care. Of calls that are nested too deeply the innermost ones
+/// are kept.
 class CallStack {
  public:
   struct Frame {
-    std::uint64_t at;      // of the return address, on the stack
+    std::uint64_t at;       // of the return address, on the stack
     std::uint64_t returns;  // where to
   };
 

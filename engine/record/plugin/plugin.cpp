@@ -72,8 +72,8 @@ void on_block(unsigned vcpu, void* instructions) {
 /// C3 near returns.
 qemu_plugin_vcpu_mem_cb_t callback_of(const std::uint8_t* code, std::size_t size) {
   std::size_t at = 0;
-  while (at < size && ((code[at] & 0xf0) == 0x40 || code[at] == 0xf2 || code[at] == 0xf3 ||
-                       code[at] == 0x3e))
+  while (at < size &&
+         ((code[at] & 0xf0) == 0x40 || code[at] == 0xf2 || code[at] == 0xf3 || code[at] == 0x3e))
     ++at;
   if (at >= size) return on_access;
   if (code[at] == 0xc2 || code[at] == 0xc3) return on_return_address;
