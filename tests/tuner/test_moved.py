@@ -144,7 +144,7 @@ def test_the_ui_of_a_moved_folder_shows_what_is_there(tmp_path: Path) -> None:
         f"in {tmp_path}/old/mlartifacts" in done.stderr
     )
     assert places(new)["experiments"] == {f"{tmp_path}/old/mlartifacts"}
-    assert [name for name, _ in experiments(default_store(new), new)] == ["tiertune-synthetic"]
+    assert [name for name, *_ in experiments(default_store(new), new)] == ["tiertune-synthetic"]
     assert belongs(new)
     assert "--repair" not in python("-m", "tuner", "check", str(new)).stderr
 

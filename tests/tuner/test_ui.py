@@ -115,4 +115,5 @@ def test_ui_becomes_mlflow_and_links_the_runs(
     assert links == [
         "  tiertune-synthetic: "
         f"http://127.0.0.1:{port}/#/experiments/1/runs?workflowType=machine_learning"
+        "&viewStateShareKey=studies"
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tuner.errors import UserError
 from tuner.report.store import ARTIFACTS, absolute, default_store, experiments, repair_command
+from tuner.report.tracked import VIEW_TAG, page
 from tuner.study import log
 from tuner.terminal import say
 from tuner.text import shell
@@ -32,9 +33,8 @@ def run(args: Namespace) -> int:
     found = experiments(uri, out)
     server = f"http://{args.host}:{args.port}"
     say(f"MLflow UI of {uri} on {server} (Ctrl-C ends it)")
-    # MLflow opens an experiment on a page of traces, which studies do not have.
-    for name, identity in found:
-        say(f"  {name}: {server}/#/experiments/{identity}/runs?workflowType=machine_learning")
+    for name, identity, tags in found:
+        say(f"  {name}: {page(server, identity, studies=VIEW_TAG in tags)}")
     watch = shell(["tune", "report", "STUDY", "--watch", "--out", str(out.absolute())])
     say(f"a study that is running, as one page: {watch}")
     sys.stderr.flush()

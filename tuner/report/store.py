@@ -42,6 +42,8 @@ ARTIFACTS = "mlartifacts"
 BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite has beside a database."""
 PARENT_TAG = "mlflow.parentRunId"
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Of an experiment: MLflow's pages open on its runs, and not on traces, of which there are none."""
 DELETED = "deleted"
 """Stage of what was deleted in MLflow, which keeps it until `mlflow gc`."""
 
@@ -123,9 +125,9 @@ def client_of(
     return MlflowClient(tracking_uri=uri)
 
 
-def experiments(uri: str, out: Path) -> list[tuple[str, str]]:
-    """Name and id of the experiments of studies, the latest first. UserError if the store does not
-    answer, or is a database that is broken."""
+def experiments(uri: str, out: Path) -> list[tuple[str, str, dict[str, str]]]:
+    """Name, id and tags of the experiments of studies, the latest first. UserError if the store
+    does not answer, or is a database that is broken."""
     _environment()
     from mlflow import MlflowClient
 
@@ -148,7 +150,7 @@ def experiments(uri: str, out: Path) -> list[tuple[str, str]]:
     except Exception as error:  # a store of any kind can fail in any way
         first, *_ = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(f"no MLflow store answers at {uri}: {first}") from error
-    return [(experiment.name, str(experiment.experiment_id)) for experiment in found]
+    return [(each.name, str(each.experiment_id), dict(each.tags)) for each in found]
 
 
 def flaw(path: Path, *, verify: bool) -> tuple[str, str] | None:
@@ -179,7 +181,7 @@ def experiment_of(
     # MLflow's own default for a database is ./mlruns of whatever directory we are in.
     place = _place(out) if database_of(uri) else None
     try:
-        return str(client.create_experiment(name, artifact_location=place))
+        return str(client.create_experiment(name, artifact_location=place, tags=KIND))
     except Exception:
         found = client.get_experiment_by_name(name)  # another process was quicker
         if found is None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What an MLflow store has of a study. Nothing is written."""
+"""What an MLflow store has of a study, and where its pages show it. Nothing is written."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from tuner.model import content_hash
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 
 STUDY_TAG = "tiertune.study"
 TRIAL_TAG = "tiertune.trial"
+
+VIEW = "studies"
+VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
+"""Of an experiment: a view of its runs as MLflow's "Share" keeps it, which a link names."""
+COLUMNS = (
+    *("tags.`verdict`", "metrics.`gain`", "metrics.`over_first_touch`", "metrics.`best`"),
+    *("metrics.`default`", "params.`objective`", "params.`policy`", "params.`machine`"),
+    *("params.`ratio`", "metrics.`trials`"),
+)
 
 
 def lacking(study: StudyData, client: MlflowClient) -> str | None:
@@ -52,3 +62,21 @@ def study_id(study: StudyData) -> str:
     """Distinguishes studies of the same name: one may have been deleted and started again."""
     header = study.header
     return f"{header.request.study}-{content_hash([header.request.study, header.created])[:8]}"
+
+
+def view() -> str:
+    """The studies of an experiment without their trials, with what they came to as columns."""
+    shown = {
+        "searchFilter": f"tags.`{STUDY_TAG}` != ''",
+        "selectedColumns": COLUMNS,
+        "columnOrder": COLUMNS,
+    }
+    return json.dumps(shown)
+
+
+def page(server: str, experiment: str, *, studies: bool = True) -> str:
+    """The address of an experiment's runs, and not of its traces, of which there are none; with the
+    view of its studies if it has that."""
+    shown = f"&viewStateShareKey={VIEW}" if studies else ""
+    kind = "workflowType=machine_learning"
+    return f"{server.rstrip('/')}/#/experiments/{experiment}/runs?{kind}{shown}"

@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tuner.objective import OBJECTIVES
 from tuner.report import table
@@ -39,9 +40,12 @@ from tuner.report.store import (
 from tuner.report.tracked import (
     STUDY_TAG,
     TRIAL_TAG,
+    VIEW_TAG,
     experiment_name,
+    page,
     sorted_out,
     study_id,
+    view,
 )
 from tuner.run.trial import Status
 from tuner.scenario import label
@@ -167,6 +171,12 @@ class Tracker:
             while not done.wait(PATIENT_SECONDS) and self._line.alive:
                 pass
 
+    @property
+    def address(self) -> str | None:
+        """Where a server's pages show the study, once it is closed. Of a database there is none
+        before `tune ui` has begun, and of a store that fails none at all."""
+        return None if self._store is None else self._store.address
+
     def _put(self, task: Callable[[], None]) -> None:
         self._line.put(lambda: None if self._stop.is_set() else task())
 
@@ -243,12 +253,18 @@ class _Store:
         from mlflow.entities import Metric, Param, RunTag
 
         self._metric, self._param, self._run_tag = Metric, Param, RunTag
-        self._study = study
+        self._study, self._uri = study, uri
         self._request = study.header.request
         self._experiment = experiment_of(self._client, experiment_name(study), uri, out, notify)
+        self._client.set_experiment_tag(self._experiment, VIEW_TAG, view())
         self._parent = self._find_parent(notify)
         self.tracked = self._find_children()
         self._store_settings()
+
+    @property
+    def address(self) -> str | None:
+        served = urlsplit(self._uri).scheme in ("http", "https")
+        return page(self._uri, self._experiment) if served else None
 
     def _find_parent(self, notify: Callable[[str], None]) -> str:
         found = parent_run(self._client, self._experiment, STUDY_TAG, study_id(self._study), notify)
@@ -365,8 +381,9 @@ class _Store:
         now = max(map(_milliseconds, ends), default=0)
         verdict, forest = conclusion.verdict, conclusion.forest
         shares = conclusion.shares(self._study)
-        metrics = {f"importance/{name_for(k)}": v for k, v in shares.items()}
-        metrics |= {f"importance_forest/{name_for(k)}": v for k, v in forest.scores.items()}
+        # Each is a chart by itself in MLflow: what has no share is in importance.json alone, and so
+        # are the forest's scores.
+        metrics = {f"importance/{name_for(k)}": v for k, v in shares.items() if v}
         metrics |= {f"reference/{name_for(k)}": v for k, v in verdict.references.items()}
         metrics |= {f"untuned/{name_for(k)}": v for k, v in verdict.untuned.items()}
         metrics["importance_forest_r2"] = forest.r2
