@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sources import percent, results
 
 from tuner.commands.run import tunable
+from tuner.documents import catalog
+from tuner.documents.catalog import Kind
 from tuner.documents.rivals import nearest
 from tuner.pages import Table
+from tuner.scenario import Scenario
 
 # Every system on every workload, at its defaults and tuned, by what the tuned ones come to.
 SHOWN_SYSTEMS = 8
@@ -130,4 +133,73 @@ def rivals_sentence() -> dict[str, Any]:
         "lost": percent(statistics.mean(lost)),
         "most_lost": percent(max(lost)),
         "defaults": len(able),
+    }
+
+
+PORTFOLIO = "portfolio.json"
+
+
+def recommendation() -> Table:
+    """What ways to choose a configuration without a study are worth, on workloads that had no part
+    in the choice: by ratio, the mean over first-touch, and how far the best known is ahead."""
+    evidence = results(PORTFOLIO)["evidence"]
+    sizes = list(next(iter(next(iter(evidence.values())).values()))["family"])
+    trials = results(PORTFOLIO)["searches"]["trials"]
+    default = Scenario.policy
+
+    def rule(*path: str) -> Callable[[Mapping[str, Any]], float]:
+        def value(row: Any) -> float:
+            for key in path:
+                row = row[key]
+            return float(row)
+
+        return value
+
+    rules: list[tuple[str, str, Callable[[Mapping[str, Any]], float]]] = [
+        ("`first-touch`", "0", lambda row: 1.0),
+        (f"`{default}` at its defaults", "0", rule("default")),
+        ("what was tuned for the workload most alike", "0", rule("nearest", "0")),
+        *(
+            (f"the best of {size} that were tuned for those most alike", size, value)
+            for size in sizes[1:]
+            for value in [rule("nearest", size)]
+        ),
+        *(
+            (f"the portfolio's first {size}" if size != "1" else "the portfolio's first", size, v)
+            for size in sizes
+            for v in [rule("family", size)]
+        ),
+        (f"all {sizes[-1]}, relatives kept", sizes[-1], rule("workload", sizes[-1])),
+        ("a search of the policy that the portfolio advises", str(trials), rule("search")),
+        ("the best known", "", rule("known")),
+    ]
+    heads = [name for ratio in evidence for name in (ratio, "behind", "at worst")]
+    rows = []
+    for name, runs, of in rules:
+        cells = []
+        for found in evidence.values():
+            values = {workload: of(row) for workload, row in found.items()}
+            behind = [1 - values[each] / found[each]["known"] for each in found]
+            cells += [
+                f"{statistics.geometric_mean(values.values()):.3f}",
+                percent(1 - statistics.geometric_mean(1 - each for each in behind)),
+                percent(max(0.0, *behind)),
+            ]
+        rows.append((name, runs, *cells))
+    return ("what is used", "runs", *heads), rows
+
+
+def recommendation_sentence() -> dict[str, Any]:
+    """Which configurations are in the portfolio, and on which workloads it was measured."""
+    found = results(PORTFOLIO)
+    evidence = found["evidence"]
+    measured = [set(rows) for rows in evidence.values()]
+    missing = sorted(set(catalog.names(Kind.workload)) - set.intersection(*measured))
+    return {
+        "members": [(each["policy"], each["workload"]) for each in found["portfolio"]],
+        "candidates": found["candidates"],
+        "ratios": list(evidence),
+        "workloads": len(set.union(*measured)),
+        "missing": missing,
+        "build": found["engine_build"],
     }

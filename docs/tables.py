@@ -66,6 +66,8 @@ PARTS: dict[str, Callable[[], Table | dict[str, Any]]] = {
     "emulated-costs": kernels.emulated_costs,
     "emulated-sentence": kernels.emulated_sentence,
     "rivals-sentence": comparisons.rivals_sentence,
+    "recommendation": comparisons.recommendation,
+    "recommendation-sentence": comparisons.recommendation_sentence,
 }
 
 

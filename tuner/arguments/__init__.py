@@ -11,6 +11,7 @@ from tuner.arguments.options import json, tables
 
 COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("find good knobs for a workload", tuning.run),
+    "recommend": ("advise a configuration without a study, by a few runs", tuning.recommend),
     "sim": ("run one configuration", tuning.sim),
     "emulate": ("run one configuration on a real kernel, in an emulated machine", servers.emulate),
     "verify": ("measure on a real kernel what a simulated study recommends", servers.verify),
@@ -48,8 +49,8 @@ COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
 TABLED = frozenset(
     (
         *("apply", "cache", "check", "claims", "compare", "doctor", "emulate", "explain", "fleet"),
-        *("gate", "knobs", "machines", "map", "policies", "profile", "report", "samplers", "sim"),
-        *("size", "smoke", "verify", "workload", "workloads"),
+        *("gate", "knobs", "machines", "map", "policies", "profile", "recommend", "report"),
+        *("samplers", "sim", "size", "smoke", "verify", "workload", "workloads"),
     )
 )
 """Those that print tables, and write them to files with --tables."""

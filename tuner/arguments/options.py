@@ -168,9 +168,12 @@ def tables(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def workers(parser: argparse.ArgumentParser, *, default: bool = True) -> None:
-    """Without `default` the number is None: of a command that may need no workers. What runs trials
-    may do so quietly."""
+def workers(
+    parser: argparse.ArgumentParser, *, default: bool = True, most: int | None = None
+) -> None:
+    """Without `default` the number is None: of a command that may need no workers. `most` is that
+    of one whose runs are over before many workers have started. What runs trials may do so quietly.
+    """
     parser.add_argument(
         "--quiet",
         action="store_true",
@@ -180,9 +183,10 @@ def workers(parser: argparse.ArgumentParser, *, default: bool = True) -> None:
     parser.add_argument(
         "--workers",
         type=count(MOST_WORKERS),
-        default=processors if default else None,
+        default=(most or processors) if default else None,
         metavar="N",
-        help=f"trials at a time (default: the CPUs of this machine, {processors})",
+        help="trials at a time (default: "
+        + (f"{most})" if most else f"the CPUs of this machine, {processors})"),
     )
     parser.add_argument(
         "--ray-address", type=address, metavar="ADDRESS", help="use this Ray cluster"

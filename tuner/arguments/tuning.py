@@ -14,6 +14,7 @@ from tuner.arguments.options import (
     json,
     mlflow_uri,
     out,
+    run_deadline,
     scenario,
     scenario_option,
     seconds,
@@ -104,6 +105,30 @@ def run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="name of the study (default: made from the options)")
     parser.add_argument("--resume", action="store_true", help="continue a study that was stopped")
     mlflow_uri(parser)
+    json(parser)
+
+
+def recommend(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Advises a policy and its configuration without a study: runs a small portfolio of "
+        "published tuned configurations on the workload, takes the best of them to held-out seeds "
+        "beside never moving a page, and says what a study could add, by what it added on "
+        "published workloads that had no part in the portfolio. Writes the configuration as "
+        "OUT/recommend-NAME/best.yaml. Runs are kept: after an interruption, repeat the command "
+        "to continue."
+    )
+    but = ("policy", "substrate", "placement", "repeats")
+    group = scenario(parser, required=("workload",), but=but)
+    group.add_argument(
+        "--policy",
+        metavar="P[,P...]",
+        help="advise one of these: tries their defaults and all of their published configurations "
+        "(default: the portfolio, of several policies)",
+    )
+    run_deadline(parser)
+    workers(parser, most=1)
+    out(parser, "folder that gets recommend-NAME")
+    parser.add_argument("--name", help="name of the result (default: made from the options)")
     json(parser)
 
 

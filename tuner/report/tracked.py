@@ -26,6 +26,7 @@ COLUMNS = (
     *("metrics.`default`", "params.`objective`", "params.`policy`", "params.`machine`"),
     *("params.`ratio`", "metrics.`trials`"),
 )
+VERDICT_WIDTH = 420  # pixels
 
 
 def lacking(study: StudyData, client: MlflowClient) -> str | None:
@@ -70,6 +71,7 @@ def view() -> str:
         "searchFilter": f"tags.`{STUDY_TAG}` != ''",
         "selectedColumns": COLUMNS,
         "columnOrder": COLUMNS,
+        "columnWidths": {COLUMNS[0]: VERDICT_WIDTH},
     }
     return json.dumps(shown)
 
