@@ -346,7 +346,7 @@ def judged(
 
         # A study is of the policy that is advised, or came nearest to it.
         policy = max((pool[i] for i in kept["family", name]), key=on_choice).policy
-        advised = {
+        advised: dict[str, dict[Any, Candidate]] = {
             **{part: {k: choice(kept[part, name][:k]) for k in SIZES} for part in parts},
             "nearest": {0: pool[near[0]] if near else NOTHING}
             | {k: choice(near[:k]) for k in SIZES},

@@ -22,6 +22,7 @@ from conftest import ROOT
 from tuner import engine
 from tuner.cli import parser_for
 from tuner.commands.run import study_request
+from tuner.experiment.recommend import WORTH
 from tuner.experiment.robust import LOSS
 from tuner.objective import OBJECTIVES
 from tuner.study.explanation import KEEP
@@ -142,7 +143,12 @@ def test_no_measured_figure_is_written_by_hand(path: Path, tables: ModuleType) -
     confidence, keep, loss, striking = (
         f"{100 * share:.0f} %" for share in (CONFIDENCE, KEEP, LOSS, tables.measured.STRIKING)
     )
-    allowed = {"accuracy.md": [striking], "studies.md": [keep, confidence, confidence, loss, keep]}
+    worth = f"{100 * WORTH:.0f} %"
+    allowed = {
+        "accuracy.md": [striking],
+        "recommend.md": [worth],
+        "studies.md": [keep, confidence, confidence, loss, keep],
+    }
     assert hand_written(path.read_text()) == allowed.get(path.name, [])
 
 

@@ -12,6 +12,7 @@ import pytest
 from synthetic import answer
 
 from tuner import engine
+from tuner.declarations import KnobValue
 from tuner.documents import catalog, portfolio
 from tuner.documents.portfolio import Configuration, Portfolio, Row
 from tuner.errors import UserError
@@ -24,7 +25,10 @@ from tuner.study.verdict import HELD_OUT, Advice
 
 REFERENCES = {"first-touch": 100.0, "all-fast": 20.0, "static-hot": 60.0}
 DEFAULTS = {"freqtier": 90.0, "memtis": 95.0}
-TUNED = {"freqtier": {"window": 40.0}, "memtis": {"cooling_period": 4000.0}}
+TUNED: dict[str, dict[str, KnobValue]] = {
+    "freqtier": {"window": 40.0},
+    "memtis": {"cooling_period": 4000.0},
+}
 
 
 def row(known: float, search: float, **sizes: float) -> Row:

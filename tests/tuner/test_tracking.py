@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import csv
+import json
 import sqlite3
 import threading
 from contextlib import closing
