@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from synthetic import answer
 
-from tuner import engine
+from tuner import cli, engine
+from tuner.commands.run import study_request
 from tuner.declarations import KnobValue
 from tuner.documents import catalog, portfolio
 from tuner.documents.portfolio import Configuration, Portfolio, Row
@@ -114,6 +115,11 @@ def test_the_best_of_the_portfolio_is_advised_with_gains_on_held_out_seeds(
     assert written.knobs == engine.resolve("freqtier", TUNED["freqtier"])
     assert written.scenario == found.scenario
     assert best_file.changes_since(written) == []
+    words = ["run", "--workload", "gups", "--from", str(file), "--policy"]
+    request = study_request(cli.arguments_of([*words, "freqtier"]))
+    assert request.starts == [{knob.name: written.knobs[knob.name] for knob in request.tuned}]
+    with pytest.raises(UserError, match=r"best.yaml: is of policy freqtier, not of memtis"):
+        study_request(cli.arguments_of([*words, "memtis"]))
 
 
 def test_a_default_is_advised_where_no_configuration_beats_it(small: Portfolio) -> None:

@@ -33,7 +33,6 @@ LIVE_OPTIONS = {
     "--fast": "fast",
     "--slow": "slow",
     "--tierd": "tierd_options",
-    "--from": "start_from",
 }
 """Those of --on live alone, with the names of their values."""
 

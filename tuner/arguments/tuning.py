@@ -57,7 +57,8 @@ def run(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="start_from",
         metavar="STUDY",
-        help="live: try the best configurations of this study right after the default",
+        help="try the best configurations of this study, or the one of a best.yaml, right after "
+        "the default",
     )
     parser.add_argument(
         "--deadline",

@@ -76,18 +76,20 @@ def _content(plan: Plan, found: Recommendation, file: Path | None) -> dict[str, 
     return {
         **found.model_dump(mode="json"),
         "file": None if file is None else str(file.absolute()),
-        "run": shell(_study(plan, found)),
+        "run": shell(_study(plan, found, file)),
         "source": known.source,
         "source_build": known.engine_build,
     }
 
 
-def _study(plan: Plan, found: Recommendation) -> list[str]:
-    """The study that could find more, of the policy that is advised or came nearest to it."""
+def _study(plan: Plan, found: Recommendation, file: Path | None) -> list[str]:
+    """The study that could find more, of the policy that is advised or came nearest to it. It
+    begins with what is advised."""
     setting = plan.under(one) if (one := plan.best()) else plan.setting
     usual = defaults(setting.workload, setting.policy, setting.scenario.input)
     words = replace(setting.scenario, placement="").command_line(usual | {"policy": ""})
-    return ["tune", "run", *words]
+    start = file is not None and found.configuration and found.configuration.knobs
+    return ["tune", "run", *words, *(["--from", str(file)] if start else [])]
 
 
 # --- What is shown --------------------------------------------------------------------------------
@@ -116,7 +118,7 @@ def _show(plan: Plan, found: Recommendation, file: Path | None) -> None:
     if verdict.uncovered:
         print(f"{verdict.uncovered}")
     print(_measured(plan, found))
-    for line in _more(plan, found):
+    for line in _more(plan, found, file):
         print(line)
     if file is not None:
         print(f"file       {file}")
@@ -150,7 +152,7 @@ def _measured(plan: Plan, found: Recommendation) -> str:
     )
 
 
-def _more(plan: Plan, found: Recommendation) -> list[str]:
+def _more(plan: Plan, found: Recommendation, file: Path | None) -> list[str]:
     """What a study could add, and what was not looked at."""
     if found.failed:
         return []
@@ -174,7 +176,7 @@ def _more(plan: Plan, found: Recommendation) -> list[str]:
         fast = faster(found.ceiling, None, objective)
         lines.append(f"           all memory fast would be {fast} than what is advised")
     advice = "is worth it" if found.study else "is hardly worth it"
-    lines.append(f"           {advice}: {shell(_study(plan, found))}")
+    lines.append(f"           {advice}: {shell(_study(plan, found, file))}")
     if plan.setting.scenario.page_bytes != HUGE:
         lines.append(f"not tried  pages of {page_size(HUGE)} (--page-bytes {HUGE})")
     return lines

@@ -28,6 +28,7 @@ from tuner.run.doubts import doubts
 from tuner.run.isolation import Live
 from tuner.run.settings import Setting
 from tuner.scenario import EMULATED, LIVE, Scenario
+from tuner.study import best as best_file
 from tuner.study import log
 from tuner.study.request import Known, StudyRequest, StudySummary
 from tuner.study.verdict import Advice
@@ -160,7 +161,18 @@ def carried(
     args: Namespace, policy: PolicyDecl, tuned: Sequence[KnobDecl]
 ) -> tuple[list[dict[str, KnobValue]], list[Known]]:
     """What the study that --from names is for: its best configurations, to be tried first, and all
-    of its trials, for the model. UserError if they are of no use."""
+    of its trials, for the model. Of a best.yaml it is one configuration. UserError if they are of
+    no use."""
+    known = {knob.name for knob in tuned}
+    if Path(args.start_from).is_file():
+        recorded = best_file.read(Path(args.start_from))
+        if recorded.scenario.policy != policy.name:
+            raise UserError(
+                f"--from {args.start_from}: is of policy {recorded.scenario.policy}, not of "
+                f"{policy.name}"
+            )
+        whole = engine.resolve(policy.name, dict(recorded.knobs))
+        return [{name: value for name, value in whole.items() if name in known}], []
     folder = log.folder_of(args.start_from, Path(args.out))
     if not log.exists(folder):
         raise UserError(log.missing(folder))
@@ -170,7 +182,6 @@ def carried(
         raise UserError(f"--from: study '{request.study}' is of policy {request.policy.name}")
     from tuner.optimize.optimizer import initial_trials
 
-    known = {knob.name for knob in tuned}
     others = {knob.name for knob in policy.knobs} - known
     most = max(1, initial_trials(args.budget) - 1)
     found = [

@@ -146,8 +146,6 @@ def _tracking(study: OpenStudy) -> Iterator[Tracker]:
         stack.push(partial(_let_go, tracker))
         yield tracker
         tracker.close()
-        if tracker.address:
-            say(f"in MLflow: {tracker.address}")
 
 
 def _let_go(tracker: Tracker, kind: type[BaseException] | None, *_: object) -> None:

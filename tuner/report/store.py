@@ -42,8 +42,6 @@ ARTIFACTS = "mlartifacts"
 BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite has beside a database."""
 PARENT_TAG = "mlflow.parentRunId"
-KIND = {"mlflow.experimentKind": "custom_model_development"}
-"""Of an experiment: MLflow's pages open on its runs, and not on traces, of which there are none."""
 DELETED = "deleted"
 """Stage of what was deleted in MLflow, which keeps it until `mlflow gc`."""
 
@@ -181,7 +179,7 @@ def experiment_of(
     # MLflow's own default for a database is ./mlruns of whatever directory we are in.
     place = _place(out) if database_of(uri) else None
     try:
-        return str(client.create_experiment(name, artifact_location=place, tags=KIND))
+        return str(client.create_experiment(name, artifact_location=place))
     except Exception:
         found = client.get_experiment_by_name(name)  # another process was quicker
         if found is None:

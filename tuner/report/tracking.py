@@ -141,11 +141,14 @@ class Tracker:
         self._put(work)
 
     def conclude(self, conclusion: Conclusion, files: Sequence[Path]) -> None:
-        """Stores the scores and files of a complete study, and what is still missing."""
+        """Stores the scores and files of a complete study, and what is still missing; then tells
+        where a server shows them. A database has no pages before `tune ui` has begun."""
 
         def finish(store: _Store) -> None:
             self._catch_up(store)
             store.conclude(conclusion, files)
+            if store.address:
+                self._notify(f"in MLflow: {store.address}")
 
         self._put(lambda: self._attempt(finish))
 
@@ -170,12 +173,6 @@ class Tracker:
             self._notify(f"waiting for MLflow at {self._uri} to take the rest of this study")
             while not done.wait(PATIENT_SECONDS) and self._line.alive:
                 pass
-
-    @property
-    def address(self) -> str | None:
-        """Where a server's pages show the study, once it is closed. Of a database there is none
-        before `tune ui` has begun, and of a store that fails none at all."""
-        return None if self._store is None else self._store.address
 
     def _put(self, task: Callable[[], None]) -> None:
         self._line.put(lambda: None if self._stop.is_set() else task())
@@ -263,6 +260,7 @@ class _Store:
 
     @property
     def address(self) -> str | None:
+        """Of a server's page of the workload's studies."""
         served = urlsplit(self._uri).scheme in ("http", "https")
         return page(self._uri, self._experiment) if served else None
 
