@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Chooses the portfolio of `tune recommend` and measures what its advice is worth.
 
-    python tests/bench/recommend.py [--workloads W,...] [--ratios 1:8,1:4,1:16]
+    python tests/bench/recommend.py [--workloads W,...] [--ratios 1:8,1:4]
 
 Candidates are published tuned configurations (results/compare-tuned): of each workload those of the
 `BEST` policies that are furthest ahead of first-touch there, and the defaults of these policies.
@@ -91,7 +91,7 @@ NOTHING = Candidate(OFF, None, ())
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--workloads", help="that take part (default: all)")
-    parser.add_argument("--ratios", default="1:8,1:4,1:16")
+    parser.add_argument("--ratios", default=CHOSEN_AT, help="of fast memory (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=OUT, help="default: results/portfolio.json")
     parser.add_argument("--only-run", action="store_true", help="run candidates, write nothing")
     parser.add_argument("--workers", type=int, default=1)

@@ -38,6 +38,7 @@ def run(args: Namespace) -> int:
     its end."""
     policies = args.policy.split(",") if args.policy else []
     plan = recommend.plan(args.workload, policies, args.deadline, **settings.given(args))
+    folder = Path(args.out) / f"recommend-{settings.checked_name(args.name or plan.name)}"
     if resized := plan.setting.resized():
         say(f"tune: {resized}")
     if (sampling := plan.setting.sampling) and sampling.missing:
@@ -46,7 +47,6 @@ def run(args: Namespace) -> int:
     compare.run_missing(plan, args, " on held-out seeds")
     cache.prune(engine.results_id())
     found = recommend.judge(plan)
-    folder = Path(args.out) / f"recommend-{args.name or plan.name}"
     written = _write(plan, found, folder)
     content = _content(plan, found, written)
     if args.json:

@@ -110,7 +110,7 @@ class Plan:
         setting, tried = self.setting, ",".join(self.policies) or "portfolio"
         input, size = setting.scenario.input, BASE_PAGE_BYTES
         usual = defaults(setting.workload, setting.policy, input, size) | {"page_bytes": size}
-        return settings.checked_name(replace(setting.scenario, policy=tried).study_name(usual))
+        return replace(setting.scenario, policy=tried).study_name(usual)
 
     def screening(self) -> list[tuple[Configuration, Check]]:
         return [(each, Check("recommend", self.under(each), each.knobs)) for each in self.among]
