@@ -6,7 +6,9 @@
 Candidates are published tuned configurations (results/compare-tuned): of each workload those of the
 `BEST` policies that are furthest ahead of first-touch there, and the defaults of these policies.
 All of them run on all workloads at 1:8. The portfolio is chosen greedily: the next configuration is
-the one that raises the geometric mean of the best of those kept most, over all workloads.
+the one that raises the geometric mean of the best of those kept most, over all workloads; where
+none does, those that are left begin again. (That they do was decided after a look at eleven of the
+workloads. All else was decided before the first run.)
 
 What it is worth on a workload that it was not chosen on is measured by leaving workloads out: the
 configurations that were tuned for them, and their part in the choice. That is done for one workload
