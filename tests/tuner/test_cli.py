@@ -155,7 +155,7 @@ def test_wrong_arguments_exit_with_2(
     assert left.value.code == 2
     error = capsys.readouterr().err
     assert message in error
-    assert len(error.splitlines()[-1]) < 400
+    assert len(error.splitlines()[-1]) < 420
 
 
 def test_an_interrupt_is_one_line(
