@@ -68,9 +68,12 @@ def faster(gain: float, half_width: float | None, objective: str) -> str:
     return f"{shown:.{places}f}{spread} % {better if gain >= 0 else worse}"
 
 
-def percent(part: float) -> str:
-    """0.123 as `12.3%`; what rounds to nothing is not shown as nothing."""
-    return f"{part:.1%}" if part == 0 or part >= 0.001 else "<0.1%"
+def percent(part: float, places: int = 1) -> str:
+    """0.123 as `12.3 %`; what rounds to nothing is not shown as nothing."""
+    least = 0.01 / 10**places
+    if 0 < part < least:
+        return f"<{100 * least:g} %"
+    return f"{100 * part:.{places}f} %"
 
 
 def clock(seconds: float) -> str:

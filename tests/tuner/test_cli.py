@@ -774,7 +774,9 @@ def test_sim_shows_where_the_time_goes(run: Any, fake: FakeNative) -> None:
     outcome = run(*SIM)
     assert outcome.code == 0
     assert "throughput: 500 ops/s" in outcome.out
-    assert ["slow_stall", "1.000", "50.0%"] in [line.split() for line in outcome.out.splitlines()]
+    assert ["slow_stall", "1.000", "50.0", "%"] in [
+        line.split() for line in outcome.out.splitlines()
+    ]
     assert "making the stream of walker (big)" in outcome.err
 
 

@@ -321,9 +321,9 @@ def test_the_result_says_what_was_lost_and_owed(
         f"watermark_min {least:.4g} ({wanted['watermark_min']:.4g}), "
         f"watermark_scale {scale:.4g} ({wanted['watermark_scale']:.4g})"
     ) in out
-    assert "worked 0.250 s beside it (12.5%)" in out and "more than one processor" not in err
+    assert "worked 0.250 s beside it (12.5 %)" in out and "more than one processor" not in err
     assert "2 samples were lost" in err
-    assert "5.0% of the run time is work of other processors" in err
+    assert "5.0 % of the run time is work of other processors" in err
     emulate.show(request_of("first-touch"), owing, SIMULATED, kept=False)
     assert "watermarks" not in capsys.readouterr().out
 

@@ -805,7 +805,7 @@ def test_explain_says_why_from_the_log(tmp_path: Path, capsys: pytest.CaptureFix
     assert conclusion.share(needed.share or 0, needed.half_width) in row
     assert f"the {len(BEST) - 1} others together: " in out
     assert "it moves no page: tiering is off (the default moves 2 M pages)" in out
-    assert "serves 75.0% of the accesses, 50.0% by default" in out
+    assert "serves 75.0 % of the accesses, 50.0 % by default" in out
     assert "stalls on slow memory 60 s -> 20 s, stalls by migration 10 s -> 0 s\n" in out
     plain = json.loads(explained(tmp_path, capsys, "--json"))
     assert plain["explanation"] == found.model_dump(mode="json")

@@ -483,9 +483,9 @@ def test_the_noise_tells_what_a_search_is_worth() -> None:
     assert noise.resolution(0.02) == pytest.approx(2.776 * 0.02 * (2 / 5) ** 0.5, rel=1e-3)
     said = noise.statement(0.02, 4, 50, 1)
     assert said == (
-        "noise: 4 runs of the default differ by 2.0% (standard deviation). Of 50 configurations "
-        "without any difference the luckiest would look 4.5% better; the verdict's runs tell gains "
-        "of 3.5% from chance."
+        "noise: 4 runs of the default differ by 2.0 % (standard deviation). Of 50 configurations "
+        "without any difference the luckiest would look 4.5 % better; the verdict's runs tell "
+        "gains of 3.5 % from chance."
     )
     assert "or --repeats 8." in noise.statement(0.08, 4, 50, 1)
 
@@ -527,7 +527,7 @@ def test_a_study_is_run_with_noise_first(inline: Fake, capsys: pytest.CaptureFix
     assert cli.main([*words, *command]) == 0
     captured = capsys.readouterr()
     said = captured.err
-    assert said.index("noise: 4 runs of the default differ by 0.0%") < said.index("trial 0")
+    assert said.index("noise: 4 runs of the default differ by 0.0 %") < said.index("trial 0")
     assert "note: first-touch is this machine as it is" in said
     assert "use best.yaml" in captured.out
     assert "tune exec" in captured.out and "tune sim" not in captured.out

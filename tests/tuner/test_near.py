@@ -123,7 +123,7 @@ def test_of_few_nothing_is_said(tmp_path: Path) -> None:
     assert "too few to say which knobs are free" in sentences(study.log.data, near)[0]
     alone = Study(tmp_path / "alone")  # without noise
     assert sentences(alone.log.data, near_of(alone)) == [
-        "no other trial is within <0.1% of the best, which is chance between two runs"
+        "no other trial is within 0.01 % of the best, which is chance between two runs"
     ]
 
 

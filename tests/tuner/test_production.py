@@ -634,9 +634,9 @@ def test_measured_shares_come_before_importance() -> None:
     verdict = decide([], objective="throughput", trials=5, policy="toy", seeds=[1])
     found = Conclusion(verdict, explained, forest)
     assert (
-        _worth("a", found) == "12.5% of the gain; without it 6.2% of the gain is lost, by one run"
+        _worth("a", found) == "12.5 % of the gain; without it 6.2 % of the gain is lost, by one run"
     )
-    assert _worth("b", found).startswith("not measured; importance 25.0%, good")
+    assert _worth("b", found).startswith("not measured; importance 25.0 %, good")
     alone = Conclusion(verdict, Explanation(effects=[effect.model_copy(update={"without": None})],
                                             minimal={}, kept=1, runs=1), forest)  # fmt: skip
-    assert _worth("a", alone) == "12.5% of the gain"
+    assert _worth("a", alone) == "12.5 % of the gain"

@@ -129,7 +129,7 @@ def test_nothing_is_left_out_without_a_word(tune: Tune, capsys: pytest.CaptureFi
     assert not seen["look_aside"]
     said = told(tune, capsys, lines(*rows))
     for text in (
-        "2 look-ups (50.0% hit), 22 sets, 1 deletes (0 of a key there)",
+        "2 look-ups (50.0 % hit), 22 sets, 1 deletes (0 of a key there)",
         "what a look-up misses is not inserted (--set look_aside)",
         "1 request with a time to live; 1 objects were found expired",
         "1 rows with an operation that the store has not, such as 'frob'",

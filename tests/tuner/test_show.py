@@ -170,7 +170,7 @@ def test_sites_are_at_full_scale_and_hottest_first() -> None:
 def test_a_long_table_is_cut_and_says_so() -> None:
     (one, _) = pictures.sites(subject())
     sites: Sequence[Site] = [one] * (pictures.MOST_SITES + 3)
-    assert pictures.more(sites) == "and 3 more sites, 276.9% of the accesses"
+    assert pictures.more(sites) == "and 3 more sites, 276.9 % of the accesses"
     assert pictures.more(sites) in texts(pictures.site_table(subject(), sites).axes[0])
     assert pictures.more(sites[: pictures.MOST_SITES]) == ""
 

@@ -17,6 +17,7 @@ from tuner.errors import UserError
 from tuner.run import runner, settings
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.terminal import doing, print_json, progress, say, table
+from tuner.text import percent
 
 
 def run(args: Namespace) -> int:
@@ -93,7 +94,10 @@ def show(request: Request, found: Emulated, simulated: TrialResult, *, kept: boo
         print(f"simulated with the guest's watermarks (and what was asked for): {', '.join(told)}")
     if busy := found.machine["threads_busy_ns"] / 1e9:
         share = busy / found.seconds
-        print(f"kswapd and other threads of the kernel worked {busy:.3f} s beside it ({share:.1%})")
+        print(
+            f"kswapd and other threads of the kernel worked {busy:.3f} s beside it "
+            f"({percent(share)})"
+        )
         if share > 1:
             say(
                 "tune: warning: that is more than one processor has time for; here they end at "
@@ -107,8 +111,8 @@ def show(request: Request, found: Emulated, simulated: TrialResult, *, kept: boo
         share = owed / found.seconds
         if share > 0.001:
             say(
-                f"tune: warning: {share:.1%} of the run time is work of other processors that the "
-                "clock still owed at the end: the run time is too long by as much"
+                f"tune: warning: {percent(share)} of the run time is work of other processors that "
+                "the clock still owed at the end: the run time is too long by as much"
             )
 
 

@@ -28,7 +28,7 @@ from tuner.record import requests, stand_in
 from tuner.record import workload as recorded
 from tuner.record.samplers import CYCLES_PER_INSTRUCTION, numbers
 from tuner.terminal import print_json, progress, say
-from tuner.text import plural, shell, size
+from tuner.text import percent, plural, shell, size
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZLIB_MAGIC = (b"x\x01", b"x\x9c", b"x\xda")  # damon.data
@@ -331,8 +331,8 @@ def _tell(
 ) -> None:
     trace = Path(summary["trace"])
     uncertainty = (
-        f"a page's count is off by {sampling.error_share:.1%}, of the hottest pages (with half of "
-        f"the accesses) by {summary['hot_error_share']:.1%} (one standard error)"
+        f"a page's count is off by {percent(sampling.error_share)}, of the hottest pages (with "
+        f"half of the accesses) by {percent(summary['hot_error_share'])} (one standard error)"
         if sampling.error_share
         else "none, if the rows are all accesses; if they are a sample, --period says of how many"
         if _whole(args)

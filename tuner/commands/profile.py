@@ -16,7 +16,7 @@ from tuner.files import write_files
 from tuner.run import runner, settings, streams
 from tuner.run.trial import Status, TrialResult
 from tuner.terminal import print_json, progress, say, table
-from tuner.text import size
+from tuner.text import percent, size
 
 
 def run(args: Namespace) -> int:
@@ -94,7 +94,7 @@ def _show(objects: list[PlacedObject], result: TrialResult) -> None:
                 str(rank),
                 placed.site,
                 size(placed.bytes),
-                f"{float(seen[placed.site]['samples']) / everything:.1%}",
+                percent(float(seen[placed.site]["samples"]) / everything),
                 f"{placed.score / most:.4g}",
                 str(placed.slot),
                 f"{float(seen[placed.site]['first_s']):.1f}",

@@ -26,7 +26,7 @@ from tuner.record.process import Ended
 from tuner.record.samplers import Sampler
 from tuner.record.stand_in import Made
 from tuner.terminal import print_json, progress, say
-from tuner.text import plural, shell, size
+from tuner.text import percent, plural, shell, size
 
 
 def run(args: Namespace) -> int:
@@ -183,7 +183,7 @@ def _tell(summary: Mapping[str, Any], made: Made, sampler: Sampler) -> None:
     uncertainty = (
         f"none from sampling: {'not all was kept' if sampling.missing else 'every access was seen'}"
         if error == 0
-        else f"{summary['samples']:,.0f} samples; a page's count is off by {error:.1%} "
+        else f"{summary['samples']:,.0f} samples; a page's count is off by {percent(error)} "
         "(one standard error)"
     )
     say(

@@ -32,6 +32,7 @@ from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import EMULATED
 from tuner.terminal import print_json, progress, say, table
+from tuner.text import change
 
 Costs = Mapping[str, float]
 """By policy; lower is better."""
@@ -293,7 +294,7 @@ def _show(setting: Setting, default: Mapping[str, TrialResult], effects: Sequenc
                 f"{value_of(effect.case.estimate, setting.machine):g}",
                 f"{effect.case.value:g}",
                 f"{effect.tau:.2f}",
-                f"{effect.change:+.1%}",
+                change(effect.change),
                 effect.mover,
                 ", ".join(f"{a} > {b}" for a, b in effect.reversed) or "-",
             )

@@ -34,6 +34,7 @@ from tuner.study import replay
 from tuner.study.best import BestConfiguration
 from tuner.study.replay import Replay
 from tuner.terminal import doing, print_json, progress, say, table
+from tuner.text import percent
 
 
 def run(args: Namespace) -> int:
@@ -195,7 +196,7 @@ def _show(trial: Trial, result: TrialResult) -> None:
         table(
             ("where the time goes", ">seconds", ">share"),
             [
-                (name, f"{value:.3f}", f"{value / total:.1%}" if total else "-")
+                (name, f"{value:.3f}", percent(value / total) if total else "-")
                 for name, value in sorted(result.breakdown.items(), key=lambda part: -part[1])
             ],
         )

@@ -151,8 +151,8 @@ def _tell(
         (
             "accesses",
             f"{si(figures.full_accesses)} ({si(figures.accesses)} simulated), "
-            f"{figures.store_share:.0%} stores; {si(figures.set_up_accesses * figures.scale)} more "
-            "in set-up",
+            f"{percent(figures.store_share, 0)} stores; "
+            f"{si(figures.set_up_accesses * figures.scale)} more in set-up",
         ),
         ("time", f"{figures.seconds / 60:.3g} minutes, as if all memory were fast"),
     ]
@@ -164,7 +164,7 @@ def _tell(
     lines += [
         (
             "hottest",
-            ", ".join(f"{of} of pages: {part:.0%}" for of, part in figures.hottest.items())
+            ", ".join(f"{of} of pages: {percent(part, 0)}" for of, part in figures.hottest.items())
             + " of the accesses",
         ),
         ("objectives", ", ".join(spec.objectives_of(subject.setting.scenario.input))),
@@ -200,7 +200,7 @@ def _tell(
                 (
                     other.label,
                     f"{other.figures.footprint_gib:.3g}",
-                    *(f"{share:.0%}" for share in other.figures.hottest.values()),
+                    *(percent(share, 0) for share in other.figures.hottest.values()),
                 )
                 for other in (subject, *others)
             ],

@@ -14,7 +14,7 @@ from tuner.errors import as_object, unknown
 from tuner.report import characteristics
 from tuner.report.characteristics import Known
 from tuner.terminal import print_json, progress, say, table
-from tuner.text import si
+from tuner.text import percent, si
 
 
 def run(args: Namespace) -> int:
@@ -105,8 +105,8 @@ def _figures(known: Known, declared_gib: float) -> tuple[str, ...]:
         f"{found.footprint_gib:.3g}",
         si(found.full_accesses),
         f"{found.seconds / 60:.3g}",
-        f"{found.store_share:.0%}",
-        *(f"{found.hottest[share]:.0%}" for share in HOTTEST),
+        percent(found.store_share, 0),
+        *(percent(found.hottest[share], 0) for share in HOTTEST),
     )
     return tuple(f"{cell}*" for cell in cells) if known.stale else cells
 

@@ -19,7 +19,7 @@ from tuner.errors import UserError, one_line
 from tuner.limits import MOST_GIB
 from tuner.record import workload as recorded
 from tuner.record.samplers import Option, values_of
-from tuner.text import plural
+from tuner.text import percent, plural
 
 THREADS = 16
 """That answer requests, unless it is given: cachebench's in both papers that the kernel follows."""
@@ -141,7 +141,7 @@ def told(seen: Mapping[str, Any], scale: float, nominal_seconds: float) -> list[
         lines.append(("miniature", f"one key in {scale}, which stands for them all: {kept}"))
     operations = [f"{seen['gets']:,} look-ups"]
     if seen["gets"]:
-        operations[0] += f" ({seen['hits'] / seen['gets']:.1%} hit)"
+        operations[0] += f" ({percent(seen['hits'] / seen['gets'])} hit)"
     operations += [f"{seen[name]:,} {name}" for name in ("sets", "adds", "updates") if seen[name]]
     if seen["deletes"]:
         operations.append(f"{seen['deletes']:,} deletes ({seen['deleted']:,} of a key there)")

@@ -147,7 +147,7 @@ def row(site: Site) -> tuple[str, ...]:
         si(site.accesses),
         percent(site.share),
         si(site.heat),
-        f"{site.store_share:.0%}",
+        percent(site.store_share, 0),
     )
 
 
@@ -287,7 +287,7 @@ def hotness(subjects: Sequence[Subject]) -> Figure:
                 axes.plot(share * 100, hottest[share] * 100, "o", color=colour, ms=4.5)
             if len(subjects) == 1:
                 log.annotate(
-                    f"{share:.0%}: {hottest[share]:.0%}",
+                    f"{share:.0%}: {percent(hottest[share], 0)}",
                     (share * 100, hottest[share] * 100),
                     textcoords="offset points",
                     xytext=(-6, 5),

@@ -15,6 +15,7 @@ from tuner import engine
 from tuner.declarations import KnobDecl, PolicyDecl
 from tuner.documents.workload import StandsFor
 from tuner.run.settings import Setting
+from tuner.text import percent
 
 PERIODS = 3
 """Of each policy that a recording should cover: one fills what the policy knows, one acts on that,
@@ -45,8 +46,8 @@ def doubts(setting: Setting, rivals: Sequence[PolicyDecl] = ()) -> list[str]:
     found = []
     if setting.sampling and (error := setting.sampling.error_share) > MOST_ERROR:
         found.append(
-            f"the count of a page in the recording is uncertain by {error:.0%} (more than "
-            f"{MOST_ERROR:.0%}): a shorter sampling period or a longer recording helps"
+            f"the count of a page in the recording is uncertain by {percent(error, 0)} (more than "
+            f"{percent(MOST_ERROR, 0)}): a shorter sampling period or a longer recording helps"
         )
     policies = [setting.policy, *rivals]
     stands_for = setting.sampling.stands_for if setting.sampling else None

@@ -31,6 +31,8 @@ NARROW, WIDE = 0.2, 0.5
 have at least where the knob is free."""
 GAP = 0.25
 """Of the range: in a free knob's part of it, no larger one is without such a configuration."""
+LEAST = 1e-4
+"""A difference of less is told as this."""
 
 
 class Freedom(StrEnum):
@@ -144,7 +146,7 @@ def _place(knob: KnobDecl, value: float) -> float:
 def sentences(study: StudyData, near: NearBest) -> list[str]:
     """What agrees and what is free, in words."""
     count = len(near.trials)
-    within = f"{percent(near.within)} of the best, which is chance between two runs"
+    within = f"{percent(max(near.within, LEAST), 2)} of the best, which is chance between two runs"
     if count == 1:
         return [f"no other trial is within {within}"]
     if not near.knobs:
