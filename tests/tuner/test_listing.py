@@ -56,7 +56,7 @@ def tune(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, st
 
 def rows(out: str) -> dict[str, list[str]]:
     """Cells of walker's rows by input."""
-    lines = [line.replace(" (default)", "").split() for line in out.splitlines()]
+    lines = [line.replace(" (default)", "").replace(" %", "%").split() for line in out.splitlines()]
     return {cells[1]: cells for cells in lines if cells and cells[0] == "walker"}
 
 
