@@ -145,7 +145,7 @@ def test_first_touch_is_advised_where_nothing_beats_it(small: Portfolio) -> None
     plan = done(recommend.plan("gups"), lambda trial: max(100.0, seconds_of(trial, 100.0, 120.0)))
     found = recommend.judge(plan)
     assert found.policy == "first-touch" and found.configuration is None
-    assert found.headline.startswith("use first-touch: the best of 3 configurations is ")
+    assert found.headline.startswith("use first-touch: the best of 3 configurations is not ")
     assert found.scenario.policy == "first-touch"
     assert not found.failed
 

@@ -293,8 +293,8 @@ def _headline(verdict: Verdict, taken: Configuration | None) -> str:
 
     if taken is None:
         return (
-            f"use {OFF}: the best of {plural(verdict.trials, 'configuration')} is "
-            f"{over(top, off)} than never moving a page, which is not beyond chance"
+            f"use {OFF}: the best of {plural(verdict.trials, 'configuration')} is not measurably "
+            f"better than never moving a page ({over(top, off)})"
         )
     mine = able[Kind.tuned if taken.knobs else Kind.untuned]
     reasons = [f"{over(mine, off)} than {OFF}"]
