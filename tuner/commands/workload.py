@@ -156,8 +156,6 @@ def _tell(
         ),
         ("time", f"{figures.seconds / 60:.3g} minutes, as if all memory were fast"),
     ]
-    if (sampling := subject.setting.sampling) and sampling.stands_for:
-        lines.append(("stands for", sampling.stands_for.describe().removeprefix("stands for ")))
     if figures.operations:
         kind = spec.operation_of(subject.setting.scenario.input) or "operation"
         lines.append(("operations", f"{si(figures.operations * figures.scale)} ({kind})"))

@@ -14,7 +14,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuner import engine
 from tuner.documents.machine import MachineSpec
@@ -23,11 +23,13 @@ from tuner.documents.workload import Sampling, StandsFor
 from tuner.errors import UserError
 from tuner.limits import MOST_SCALE
 from tuner.record import workload as recorded
-from tuner.record.samplers import Option
 from tuner.run.doubts import PERIODS, longer
 from tuner.scenario import flag
 from tuner.terminal import progress
-from tuner.text import size
+from tuner.text import plural, size
+
+if TYPE_CHECKING:
+    from tuner.record.samplers import Option
 
 GIB = 1 << 30
 LLC = "llc_mib"
@@ -89,11 +91,9 @@ class Made:
         if (stands_for := self.sampling.stands_for) is None:
             return []
         gib = stands_for.factor * stands_for.recorded_gib
-        lasts = self.info["nominal_seconds"]
-        found = [
-            ("stands for", f"{gib:.4g} GiB in {lasts:.3g} s with {self.threads:g} threads"),
-            ("", f"it {stands_for.describe()}"),
-        ]
+        lasts, threads = self.info["nominal_seconds"], plural(round(self.threads), "thread")
+        said = stands_for.describe().removeprefix("stands for ")
+        found = [("stands for", f"{gib:.4g} GiB in {lasts:.3g} s with {threads}: {said}")]
         return found + ([("too short", self.lacking)] if self.lacking else [])
 
 
