@@ -31,11 +31,11 @@ struct Windows {
   /// much is seen inside of each, between its even and its odd blocks: with these, a and b of one
   /// window, c and d of the other,
   ///
-  ///   alike = (affinity(a, d) + affinity(b, c)) / 2 / √(affinity(a, b) · affinity(c, d)), at most 1
+  ///   alike = (affinity(a, d) + affinity(b, c)) / 2 / √(affinity(a, b) · affinity(c, d))
   ///
-  /// (correction for attenuation: Spearman, The Proof and Measurement of Association between Two
-  /// Things, American Journal of Psychology 15, 1904). 0 where nothing can be told: a window has
-  /// set-up inside, or its own blocks have hardly any page in common.
+  /// and at most 1 (correction for attenuation: Spearman, The Proof and Measurement of Association
+  /// between Two Things, American Journal of Psychology 15, 1904). 0 where nothing can be told: a
+  /// window has set-up inside, or its own blocks have hardly any page in common.
   std::vector<double> alike;
 };
 
