@@ -36,7 +36,7 @@ def tune(
     workload: str,
     *,
     policy: str | None = None,
-    budget: int = 100,
+    budget: int | str = 100,
     out: str | Path = OUT,
     resume: bool = False,
     **options: str | int | float | bool | None,
@@ -46,7 +46,7 @@ def tune(
     Args:
         workload: its name or file.
         policy: a policy's name; by default that of `tune run`.
-        budget: trials.
+        budget: trials, or "auto".
         out: folder of studies.
         resume: whether to go on with a study of the same name, if there is one.
         options: those of `tune run`, with `_` for `-`: `ratio="1:4"`, `fast_gib=16`, `workers=4`,

@@ -20,6 +20,12 @@ MOST_GIB = 1 << 20
 MOST_SCALE = 1 << 20
 MOST_SEEDS = 1000
 MOST_BUDGET = 100_000
+AUTO = "auto"
+AUTO_SECONDS, MOST_AUTO = 60.0, 1000
+"""Of a search with such a budget: wall seconds, unless they are given, and trials."""
+AUTO_TRIALS, AUTO_GAIN = 40, 0.005
+"""It ends when so many trials in a row, once the model has taken over, bring less than this part of
+the best together: about what two runs differ by chance."""
 _MOST_RATIO = 1000
 _LONGEST_RATIO = 20
 

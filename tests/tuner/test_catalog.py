@@ -199,13 +199,7 @@ def test_machine_mistakes(user_folder: Path, old: str, new: str, expected: str) 
         ("policy: toy", "policy: toi", ":1: policy: no policy 'toi'; did you mean 'toy'?"),
         ("threshold: ", "treshold: ", ":4: knobs.treshold: policy toy has no knob 'treshold'; did"),
         ("max: 50", "max: 500", ":4: knobs.threshold.max: found 500; outside the declared limits"),
-        ("max: 50", "max: 4", ":4: knobs.threshold: the range 1 to 4 leaves out the default 5"),
         ("max: 50", "min: 7, max: 6", ":4: knobs.threshold: the range 7 to 6 is empty"),
-        (
-            "max: 50",
-            "min: 5, max: 5",
-            ":4: knobs.threshold: the range 5 to 5 has one value; pin it: { value: 5",
-        ),
         (
             "max: 50",
             "value: 5.5",
@@ -221,7 +215,6 @@ def test_machine_mistakes(user_folder: Path, old: str, new: str, expected: str) 
         ("max: 50", "max: 50.5", ":4: knobs.threshold.max: found 50.5; must be an integer"),
         ("max: 50", "choices: [a]", ":4: knobs.threshold.choices: threshold is a number; use min"),
         ("[paper, both]", "[paper, bth]", ":6: knobs.mode.choices: no choice 'bth'; did you mean"),
-        ("[paper, both]", "[both]", ":6: knobs.mode.choices: leaves out the default 'paper'"),
         ("enabled: {}", "enabled: {min: 0}", ":7: knobs.aol.enabled.min: aol.enabled is a boolean"),
         ("  aol.enabled: {}\n", "", ":7: knobs.aol.low: acts only while aol.enabled is one of"),
         ("period: {}", "period:", ":5: knobs.period: found nothing; must be a"),
@@ -273,10 +266,11 @@ def test_starts_have_a_value_for_each_tuned_knob(user_folder: Path) -> None:
     assert isinstance(start["period"], float)
 
 
-def test_a_pinned_knob_is_not_searched_and_has_its_value(user_folder: Path) -> None:
+@pytest.mark.parametrize("pin", ["value: 7", "min: 7, max: 7"])
+def test_a_pinned_knob_is_not_searched_and_has_its_value(user_folder: Path, pin: str) -> None:
     path = user_folder / "spaces" / "toy.yaml"
     policy, before = engine.policies()["toy"], catalog.space("toy").spec
-    edit(path, "max: 50", "value: 7")
+    edit(path, "max: 50", pin)
     space = catalog.space("toy").spec
     assert [k.name for k in catalog.tuned_knobs(space, policy)] == [
         k.name for k in catalog.tuned_knobs(before, policy) if k.name != "threshold"
@@ -286,6 +280,47 @@ def test_a_pinned_knob_is_not_searched_and_has_its_value(user_folder: Path) -> N
     assert space.fingerprint() != before.fingerprint()
     edit(path, "enabled: {}", "enabled: {value: true}")  # what acts while it is true is searched
     assert "aol.low" in [k.name for k in catalog.tuned_knobs(catalog.space("toy").spec, policy)]
+
+
+def test_a_pinned_knob_can_be_freed_again_and_searched_beyond_its_usual_range(
+    user_folder: Path,
+) -> None:
+    path = user_folder / "spaces" / "toy.yaml"
+    policy = engine.policies()["toy"]
+    declared = policy.knob("threshold")
+    assert declared is not None and declared.max is not None and declared.max > 50
+    edit(path, "max: 50", "value: 7")
+    edit(path, "value: 7", f"max: {declared.max:g}")
+    (threshold, *_) = catalog.tuned_knobs(catalog.space("toy").spec, policy)
+    assert (threshold.name, threshold.max) == ("threshold", declared.max)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "name", "default"),
+    [
+        ("max: 50", "min: 8, max: 50", "threshold", 8),
+        ("max: 50", "max: 4", "threshold", 4),
+        ("[paper, both]", "[both]", "mode", "both"),
+    ],
+)
+def test_a_range_that_leaves_out_the_default_has_the_nearest_value_for_it(
+    user_folder: Path, old: str, new: str, name: str, default: int | str
+) -> None:
+    edit(user_folder / "spaces" / "toy.yaml", old, new)
+    policy, space = engine.policies()["toy"], catalog.space("toy").spec
+    own = catalog.pinned(space, policy)
+    assert {k.name: k.default for k in own.knobs} == {k.name: k.default for k in policy.knobs} | {
+        name: default
+    }
+    for one, other in zip(own.knobs, policy.knobs, strict=True):
+        assert type(one.default) is type(other.default)
+
+
+def test_the_shipped_spaces_have_the_published_values_in_their_ranges() -> None:
+    policies = engine.policies()
+    for name in sorted(path.stem for path in catalog.packaged_folder(Kind.space).glob("*.yaml")):
+        policy, space = policies[name], catalog.space(name).spec
+        assert catalog.pinned(space, policy) == policy, name
 
 
 def test_a_choice_may_be_a_number(user_folder: Path) -> None:

@@ -604,3 +604,18 @@ def test_a_real_configuration_pays_where_it_was_found_and_not_everywhere(
     assert run("check", "best.yaml", "--workers", "1").code == 0
     found = run("check", "best.yaml", "--workers", "1", "--fast-gib", "64", "--json")
     assert (found.code, found.json["outcome"]) == (3, "do-nothing"), "all of it is fast"
+
+
+@pytest.mark.parametrize(("seconds", "outcome"), [(8.0, "still-pays"), (9.5, "breaks-constraint")])
+def test_a_configuration_is_held_to_the_constraints_of_its_study(
+    native: Native, capsys: pytest.CaptureFixture[str], seconds: float, outcome: str
+) -> None:
+    """It is faster than the defaults either way."""
+    tuned("--constraint", "runtime<=0.9*default")
+    native.seconds["tuned"] = seconds
+    code = cli.main(["check", BEST, "--against", "none", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["outcome"], code) == (outcome, 0 if outcome == "still-pays" else 3)
+    if outcome == "breaks-constraint":
+        assert found["headline"].startswith("breaks what it was tuned to meet: runtime<=0.9*defaul")
+        assert found["verdict"]["gain"]["gain"] > 0

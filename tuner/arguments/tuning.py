@@ -21,6 +21,8 @@ from tuner.arguments.options import (
     workers,
 )
 from tuner.limits import (
+    AUTO,
+    AUTO_SECONDS,
     DEADLINE_SECONDS,
     EMULATED_DEADLINE_SECONDS,
     MOST_BUDGET,
@@ -46,10 +48,11 @@ def run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--space", help="name or YAML file of the knobs' ranges (default: policy)")
     parser.add_argument(
         "--budget",
-        type=count(MOST_BUDGET),
+        type=budget,
         default=100,
         metavar="N",
-        help="trials (default: %(default)s)",
+        help="trials; `auto`: until they bring nothing more, for a minute of search at most, and "
+        "`auto:300` for so many seconds (default: %(default)s)",
     )
     workers(parser, default=False)
     command(parser)
@@ -98,6 +101,20 @@ def run(parser: argparse.ArgumentParser) -> None:
         "seed (default: neighbours, where trials are simulated)",
     )
     parser.add_argument(
+        "--objectives",
+        metavar="O,O[,O]",
+        help="improve several figures, in place of --objective: the search looks for the front of "
+        "what no other configuration beats in all of them; best.yaml is by the first one",
+    )
+    parser.add_argument(
+        "--constraint",
+        dest="constraints",
+        action="append",
+        metavar="FIGURE<=BOUND",
+        help="bound a figure that trials measure: `p99<=1.05*default`, `migrated_gib_per_h<=50`, "
+        "`fast_hit_ratio>=60%%`; what breaks one is not called best (repeatable)",
+    )
+    parser.add_argument(
         "--held-out-streams",
         action="store_true",
         help="also give each held-out seed its own access stream (making one takes up to a minute)",
@@ -131,6 +148,14 @@ def recommend(parser: argparse.ArgumentParser) -> None:
     out(parser, "folder that gets recommend-NAME")
     parser.add_argument("--name", help="name of the result (default: made from the options)")
     json(parser)
+
+
+def budget(text: str) -> int | str:
+    """Trials, or `auto` with its seconds."""
+    if text.partition(":")[0] != AUTO:
+        return count(MOST_BUDGET)(text)
+    found = text.partition(":")[2] if ":" in text else f"{AUTO_SECONDS:g}"
+    return f"{AUTO}:{seconds(found):g}"
 
 
 def _default_policy() -> str:

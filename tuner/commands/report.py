@@ -111,7 +111,7 @@ def _written(folder: Path, args: Namespace) -> Path:
     """The page as the log has it: of a study that has ended its report, with a table of what was
     compared. UserError where another process is about to end it."""
     data = log.load(folder)
-    if len(data.done) < data.header.request.budget:
+    if not data.complete:
         return live.write(data)
     with StudyLog(folder) as study:
         conclusion = recall(study)

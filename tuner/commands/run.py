@@ -16,11 +16,19 @@ from tuner.declarations import KnobDecl, KnobValue, PolicyDecl
 from tuner.documents import catalog, rivals
 from tuner.documents.space import SpaceSpec
 from tuner.emulate import live, trials
-from tuner.errors import UserError, unknown
+from tuner.errors import UserError, brief, unknown
 from tuner.experiment.checks import OFF, REFERENCES
 from tuner.experiment.loop import run_study
 from tuner.experiment.verify import best_trials
-from tuner.limits import DEADLINE_SECONDS, EMULATED_DEADLINE_SECONDS, FEW, NEIGHBOURS, NONE
+from tuner.limits import (
+    AUTO,
+    DEADLINE_SECONDS,
+    EMULATED_DEADLINE_SECONDS,
+    FEW,
+    MOST_AUTO,
+    NEIGHBOURS,
+    NONE,
+)
 from tuner.report import comparison, conclusion
 from tuner.report.importance import METHODS
 from tuner.run import isolation, settings
@@ -29,13 +37,15 @@ from tuner.run.isolation import Live
 from tuner.run.settings import Setting
 from tuner.scenario import EMULATED, LIVE, Scenario
 from tuner.study import best as best_file
-from tuner.study import log
+from tuner.study import constraint, log
 from tuner.study.request import Known, StudyRequest, StudySummary
 from tuner.study.verdict import Advice
 from tuner.terminal import doing, print_json, resumable, say
 from tuner.text import shell, short
 
 ALL = "all"
+MOST_OBJECTIVES = 4
+"""Of more, most trials are on the front: almost any beats another in one of them."""
 ALL_GO_ON = "continue with all policies: the same command with --resume"
 
 
@@ -140,8 +150,26 @@ def _settable(setting: Setting, own: Live | None, tuned: list[KnobDecl]) -> list
     return tuned
 
 
+def _objectives(args: Namespace) -> list[str]:
+    """Those of --objectives, the first one the study's; none without it."""
+    if args.objectives is None:
+        return []
+    names = [name.strip() for name in args.objectives.split(",")]
+    if args.objective not in (None, names[0]):
+        raise UserError(
+            f"--objective {args.objective}: --objectives begins with {brief(names[0])}; give one"
+        )
+    if not 2 <= len(set(names)) == len(names) <= MOST_OBJECTIVES:
+        raise UserError(
+            f"--objectives: found '{brief(args.objectives)}'; must be from 2 to {MOST_OBJECTIVES} "
+            "different figures, with commas between them"
+        )
+    return names
+
+
 def _pinned(space: SpaceSpec, policy: PolicyDecl) -> PolicyDecl:
-    """With what the space pins for defaults, which is said: the study's default is another then."""
+    """With what the space pins for defaults, and with the nearest value of a range that leaves out
+    the default, which is said: the study's default is another then."""
     pinned = catalog.pinned(space, policy)
     told = [
         f"{new.name} {short(new.default)} (default {short(old.default)})"
@@ -149,7 +177,7 @@ def _pinned(space: SpaceSpec, policy: PolicyDecl) -> PolicyDecl:
         if new.default != old.default
     ]
     if told:
-        say(f"tune: pinned, also in what the study calls the default: {', '.join(told)}")
+        say(f"tune: by the space, also in what the study calls the default: {', '.join(told)}")
     return pinned
 
 
@@ -216,7 +244,8 @@ def study_request(args: Namespace) -> StudyRequest:
             f"--policy {policy.name}` runs it"
         )
     own = live.asked(args, policy) if getattr(args, "substrate", None) == LIVE else None
-    fields = settings.given(args)
+    objectives = _objectives(args)
+    fields = settings.given(args) | ({"objective": objectives[0]} if objectives else {})
     if own is not None:
         fields = live.given(fields, resume=args.resume) | {"ratio": live.ratio(own)}
     space = catalog.space(args.space or policy.name).spec
@@ -250,6 +279,11 @@ def study_request(args: Namespace) -> StudyRequest:
     confined = own or isolated.asked(args)
     emulated = setting.scenario.substrate == EMULATED
     simulated = isolation.simulates(confined) and not emulated
+    auto = float(args.budget.partition(":")[2]) if isinstance(args.budget, str) else None
+    if auto and not simulated:
+        raise UserError(f"--budget {AUTO}: other trials than simulated ones need a number")
+    if auto and objectives:
+        raise UserError(f"--budget {AUTO}: --objectives have no single gain; give a number")
     references = REFERENCES if simulated else trials.REFERENCES if emulated else (OFF,)
     starts, prior = carried(args, policy, tuned) if getattr(args, "start_from", None) else ([], [])
     able = [p.name for p in tunable() if p.name != policy.name]
@@ -262,13 +296,25 @@ def study_request(args: Namespace) -> StudyRequest:
             f"--robust {NEIGHBOURS}: other sizes of fast memory are simulated only; leave it out"
         )
     few = rivals.chosen(args.rivals or FEW, able, setting.workload.name) if simulated else []
+    known = constraint.figures_of(setting, confined)
+    constraints = constraint.parsed(args.constraints or [], known)
+    for name in objectives:
+        if name not in known:
+            raise unknown("figure for --objectives", name, known)
+        if known[name].higher_is_better is None:
+            raise UserError(f"--objectives: nobody knows whether more of {name} is better")
+    if args.name is None and (constraints or objectives):
+        slugs = [setting.study, *(f"and-{name}" for name in objectives[1:])]
+        slugs += [each.slug for each in constraints]
+        setting = setting.model_copy(update={"study": settings.checked_name("-".join(slugs))})
     return StudyRequest(
         **dict(setting),
         out=str(Path(args.out).absolute()),
         space=space,
         space_argument=args.space and (catalog.absolute(args.space) or args.space),
         tuned=tuned,
-        budget=args.budget,
+        budget=MOST_AUTO if auto else args.budget,
+        auto_seconds=auto,
         references=[declared[name] for name in references if name in declared],
         alternatives=[declared[name] for name in few],
         rivals=args.rivals,
@@ -277,10 +323,13 @@ def study_request(args: Namespace) -> StudyRequest:
         explain=not (emulated or own) if args.explain is None else args.explain,
         robust=simulated and args.robust != NONE,
         held_out_streams=args.held_out_streams,
+        constraints=constraints,
+        objectives=objectives,
         importance=args.importance,
         workers=_workers(args, own),
         starts=starts,
-        prior=prior,
+        # Costs there hold no penalty, and are of one objective.
+        prior=[] if constraints or objectives else prior,
         resume=args.resume,
         ray_address=args.ray_address,
         isolation=confined,

@@ -9,6 +9,7 @@ means does not depend on the folder that a command runs in.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -31,7 +32,7 @@ from tuner.documents.machine import Based, CurvesSpec, MachineSpec, TierSpec, ov
 from tuner.documents.reading import is_file, read_text
 from tuner.documents.sizes import Sized, sized
 from tuner.documents.sizes import problems as size_problems
-from tuner.documents.space import SpaceSpec
+from tuner.documents.space import KnobRange, SpaceSpec
 from tuner.documents.space import problems as space_problems
 from tuner.documents.workload import InputSpec, WorkloadSpec
 from tuner.errors import UserError, brief, nearest, one_line, unknown
@@ -186,7 +187,7 @@ def tuned_knobs(space: SpaceSpec, policy: PolicyDecl) -> list[KnobDecl]:
     """The declarations of the tuned knobs with the space's ranges, in the space's order."""
     tuned = []
     for name, limits in space.knobs.items():
-        if limits.value is not None:
+        if limits.pin is not None:
             continue
         declared = policy.knob(name)
         if declared is None:
@@ -197,19 +198,29 @@ def tuned_knobs(space: SpaceSpec, policy: PolicyDecl) -> list[KnobDecl]:
 
 
 def pinned(space: SpaceSpec, policy: PolicyDecl) -> PolicyDecl:
-    """The policy with the values that the space pins for its defaults."""
-    knobs = []
-    for knob in policy.knobs:
-        limits = space.knobs.get(knob.name)
-        if limits is not None and limits.value is not None:
-            knob = knob.model_copy(update={"default": _typed(knob, limits.value)})
-        knobs.append(knob)
+    """The policy with the values that the space pins for its defaults, and of a range that leaves
+    out the declared one the nearest value."""
+    ranges = {name: limits for name, limits in space.knobs.items() if policy.knob(name)}
+    knobs = [_default_in(k, ranges[k.name]) if k.name in ranges else k for k in policy.knobs]
     return policy.model_copy(update={"knobs": knobs})
+
+
+def _default_in(knob: KnobDecl, limits: KnobRange) -> KnobDecl:
+    value = limits.pin
+    if value is None:
+        value = knob.default
+        if limits.choices is not None and value not in limits.choices:
+            value = limits.choices[0]
+        elif not isinstance(value, str):
+            low = -math.inf if limits.min is None else limits.min
+            high = math.inf if limits.max is None else limits.max
+            value = value if low <= value <= high else min(max(value, low), high)
+    return knob.model_copy(update={"default": _typed(knob, value)})
 
 
 def starts(space: SpaceSpec, policy: PolicyDecl) -> list[dict[str, KnobValue]]:
     """The configurations that a search starts from, with values for all tuned knobs."""
-    tuned = {knob.name: knob for knob in tuned_knobs(space, policy)}
+    tuned = {knob.name: knob for knob in tuned_knobs(space, pinned(space, policy))}
     defaults = {name: knob.default for name, knob in tuned.items()}
     return [
         defaults | {name: _typed(tuned[name], value) for name, value in start.items()}
@@ -218,6 +229,8 @@ def starts(space: SpaceSpec, policy: PolicyDecl) -> list[dict[str, KnobValue]]:
 
 
 def _typed(knob: KnobDecl, value: KnobValue) -> KnobValue:
+    if knob.type == "integer":
+        return int(value)
     return float(value) if knob.type == "real" else value
 
 

@@ -23,13 +23,23 @@ Choice = Annotated[str, BeforeValidator(_choice)]
 
 
 class KnobRange(Model):
-    """Narrows a declared knob; empty means the declared limits. With a value it is pinned: not
-    searched, and that is its default."""
+    """The range in which a declared knob is searched; empty means the declared limits. With a
+    value, or a range of one, it is pinned: not searched, and that is its default. Where a range
+    leaves out the declared default, the nearest value in it is the default."""
 
     min: Finite | None = None
     max: Finite | None = None
     choices: Annotated[list[Choice], Field(min_length=1)] | None = None
     value: KnobValue | None = None
+
+    @property
+    def pin(self) -> KnobValue | None:
+        """The one value that the knob can have; None if it is searched."""
+        if self.value is not None:
+            return self.value
+        if self.min is not None and self.min == self.max:
+            return self.min
+        return self.choices[0] if self.choices is not None and len(self.choices) == 1 else None
 
 
 class SpaceSpec(Model):
@@ -76,8 +86,8 @@ def problems(spec: SpaceSpec, policies: Mapping[str, PolicyDecl]) -> Iterator[tu
         yield from _check_range(knob, limits)
         condition = knob.condition
         parent = spec.knobs.get(condition.parent) if condition else None
-        if condition and limits.value is None and (parent is None or parent.value is not None):
-            fixed = declared[condition.parent].default if parent is None else parent.value
+        if condition and limits.pin is None and (parent is None or parent.pin is not None):
+            fixed = declared[condition.parent].default if parent is None else parent.pin
             if fixed not in condition.values:
                 yield (
                     ("knobs", name),
@@ -88,7 +98,7 @@ def problems(spec: SpaceSpec, policies: Mapping[str, PolicyDecl]) -> Iterator[tu
     for number, start in enumerate(spec.starts):
         for name, value in start.items():
             at: Key = ("starts", number, name)
-            if name not in spec.knobs or spec.knobs[name].value is not None:
+            if name not in spec.knobs or spec.knobs[name].pin is not None:
                 yield at, f"'{name}' is not tuned{nearest(name, spec.knobs)}"
             elif name in declared:
                 narrowed = spec.knobs[name].model_dump(exclude_none=True)
@@ -133,16 +143,8 @@ def _check_range(knob: KnobDecl, limits: KnobRange) -> Iterator[tuple[Key, str]]
                 yield (*at, side), f"found {value:g}; outside the declared limits {allowed}"
             elif knob.type == "integer" and value != int(value):
                 yield (*at, side), f"found {value:g}; must be an integer"
-        if low == high:
-            yield at, f"the range {low:g} to {high:g} has one value; pin it: {{ value: {low:g} }}"
-        elif low > high:
+        if low > high:
             yield at, f"the range {low:g} to {high:g} is empty; drop the knob to keep its default"
-        elif not low <= float(knob.default) <= high:
-            yield (
-                at,
-                f"the range {low:g} to {high:g} leaves out the default {knob.default}, which every "
-                "study measures first",
-            )
         return
     for side in ("min", "max"):
         if getattr(limits, side) is not None:
@@ -159,5 +161,3 @@ def _check_range(knob: KnobDecl, limits: KnobRange) -> Iterator[tuple[Key, str]]
                 f"no choice '{brief(choice)}'{nearest(choice, knob.choices)} "
                 f"(declared: {', '.join(knob.choices)})",
             )
-    if knob.default not in limits.choices:
-        yield (*at, "choices"), f"leaves out the default '{knob.default}'"

@@ -27,9 +27,10 @@ from tuner.run.pools import open_pool
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Stream, Trial, TrialResult
 from tuner.scenario import Scenario
+from tuner.study.constraint import Judged, judged
 from tuner.study.log import StudyData, StudyLog
 from tuner.study.request import StudyRequest
-from tuner.study.verdict import HELD_OUT, Contender, Kind, Verdict, decide
+from tuner.study.verdict import HELD_OUT, Constraints, Contender, Kind, Verdict, decide
 from tuner.terminal import LINE_SECONDS
 from tuner.text import clock, quantity
 
@@ -419,6 +420,18 @@ def contest(checks: Checks, data: StudyData) -> Contest:
     return Contest(references, untuned, runs)
 
 
+def judged_on(
+    checks: Checks, knobs: Mapping[str, KnobValue], seeds: Sequence[Mapping[str, int]]
+) -> list[Judged]:
+    """What the study's constraints say of a configuration of its policy on some seeds."""
+    request = checks.request
+    if not request.constraints:
+        return []
+    runs, defaults = (on_seeds(request, each, seeds, "constraints") for each in (knobs, {}))
+    checks.run([*runs, *defaults])
+    return judged(request, request.constraints, checks.run(runs), checks.run(defaults))
+
+
 def _moved(results: Sequence[TrialResult]) -> float | None:
     """Pages moved, the mean of the runs that have counted them."""
     counted = [
@@ -435,6 +448,9 @@ def judge(checks: Checks, data: StudyData) -> Verdict:
     seeds = held_out(request)
     found = contest(checks, data)
     checks.run(found.wanted, what=f"default, best and rivals on {len(seeds)} held-out seeds")
+    defaults: list[TrialResult] = []
+    if request.constraints:
+        defaults = checks.run(on_seeds(request, {}, seeds, "held-out default"))
     contenders = [
         Contender(
             kind=kind,
@@ -443,6 +459,7 @@ def judge(checks: Checks, data: StudyData) -> Verdict:
             values=checks.values(wanted),
             study=request.study if kind is Kind.tuned else None,
             moved=_moved(checks.run(wanted)),
+            judged=judged(request, request.constraints, checks.run(wanted), defaults) or None,
         )
         for kind, name, wanted in found.runs
     ]
@@ -460,4 +477,23 @@ def judge(checks: Checks, data: StudyData) -> Verdict:
         untuned=found.untuned,
         not_run=request.not_run,
         doubts=[*lacking, *request.doubts],
+        constraints=_constraints(data),
+    )
+
+
+def _constraints(data: StudyData) -> Constraints | None:
+    """What the search says of them."""
+    constraints = data.header.request.constraints
+    if not constraints:
+        return None
+    nearest = data.bounds.nearest(data.trials)
+    default = data.default
+    broken = data.bounds.missed(default.result) if default and default.result else {}
+    return Constraints(
+        policy=data.header.request.policy.name,
+        constraints=[str(each) for each in constraints],
+        met_by=len(data.good),
+        default_breaks=broken,
+        nearest=None if nearest is None else nearest[0].number,
+        missed={} if nearest is None else nearest[1],
     )

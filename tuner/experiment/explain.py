@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations
 
 from tuner.declarations import KnobValue
-from tuner.experiment.checks import Check, Checks, held_out, on_seeds
+from tuner.experiment.checks import Check, Checks, held_out, judged_on, on_seeds
 from tuner.study.explanation import KEEP, Alternative, Effect, Explanation, Interaction
 from tuner.study.log import StudyData, TrialRecord
 from tuner.study.verdict import Contender, Kind, difference, interval
@@ -102,6 +102,8 @@ class _Way:
         self._noise = self._deviation([[], self._best], self._all) or 0.0
 
     def leaner(self) -> dict[str, KnobValue] | None:
+        if self._checks.request.objectives:
+            return None  # what adds nothing to the first objective may be for another
         made = self._needed(self._missed())
         kept, half_width = self._in_parts(self._gains(made, self._all), self._wholes(self._all))
         # Of all sets that were tried the best looks better than it is, by as much as chance does.
@@ -109,7 +111,18 @@ class _Way:
         if len(made) == len(self._best) or kept < 1 - TRIFLE or least < KEEP:
             return None
         knobs = self._knobs(made)
+        if self._breaks(knobs):
+            return None
         return knobs if _certain(self._checks, knobs) else None
+
+    def _breaks(self, knobs: Mapping[str, KnobValue]) -> list[str]:
+        """The study's constraints that a configuration breaks, on its own seed or on the mean of
+        the held-out ones."""
+        own: list[dict[str, int]] = [{}]
+        found = [
+            each for seeds in (self._seeds, own) for each in judged_on(self._checks, knobs, seeds)
+        ]
+        return list(dict.fromkeys(each.constraint for each in found if each.missed > 1))
 
     def explanation(self) -> Explanation:
         missed = self._missed()
@@ -149,6 +162,7 @@ class _Way:
             kept=kept,
             half_width=half_width,
             lean=lean,
+            breaks=self._breaks(self._knobs(made)) or None,
             sets=None if sets == _possible(made) else sets,
             interactions=self._interactions(made, seeds, told),
             alternatives=self._alternatives(made, aside, missed, values),

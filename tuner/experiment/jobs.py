@@ -102,12 +102,16 @@ def trials(setting: Setting, knobs: Mapping[str, KnobValue], seeds: int) -> list
 
 def study(setting: Setting, knobs: Mapping[str, KnobValue], budget: int) -> Study:
     """The search of a policy's space; knobs that are given stay as they are."""
-    own = engine.resolve(setting.policy.name, dict(knobs))
     space = catalog.space(setting.policy.name).spec
+    policy = catalog.pinned(space, setting.policy)
+    tuned = [knob for knob in catalog.tuned_knobs(space, policy) if knob.name not in knobs]
+    pins = {name for name, limits in space.knobs.items() if limits.pin is not None}
+    stay = {knob.name: knob.default for knob in policy.knobs if knob.name in pins}
+    own = engine.resolve(setting.policy.name, stay | dict(knobs))
     starts = catalog.starts(space, setting.policy)
     return Study(
         trial=seeded(setting, own, STUDY_SEED, setting.scenario.objective),
-        knobs=[k for k in catalog.tuned_knobs(space, setting.policy) if k.name not in knobs],
+        knobs=tuned,
         starts=[{name: start[name] for name in start if name not in knobs} for start in starts],
         budget=budget,
     )

@@ -20,6 +20,7 @@ from tuner.experiment import noise
 from tuner.experiment.checks import Checks, Workers, bounds, seeds_of
 from tuner.experiment.robust import sizes
 from tuner.experiment.studies import Found, OpenStudy, advance
+from tuner.limits import AUTO, AUTO_GAIN, AUTO_TRIALS
 from tuner.report.progress import Live
 from tuner.report.store import default_store
 from tuner.report.tracking import Line, Tracker
@@ -31,7 +32,7 @@ from tuner.study import log
 from tuner.study.log import TrialRecord
 from tuner.study.request import StudyRequest, StudySummary
 from tuner.terminal import resumable, say
-from tuner.text import shell, size
+from tuner.text import clock, shell, size
 
 CONTENDERS = 3
 """That every study's verdict compares: no tiering, the default, and the best configuration."""
@@ -73,9 +74,13 @@ def run_study(request: StudyRequest, *, runner: Runner | None = None) -> StudySu
 def _run(study: OpenStudy, workers: Workers, tracker: Tracker) -> Found:
     request, data = study.request, study.log.data
     study.write_best()
-    complete = len(data.done) >= request.budget
+    complete = study.complete
+    budget = str(request.budget)
+    if request.auto_seconds:
+        budget = f"at most {request.budget}"
     if complete:
-        say(f"study '{request.study}' has its {request.budget} trials already")
+        why = f"has ended ({data.ended})" if study.ended else f"has its {request.budget} trials"
+        say(f"study '{request.study}' {why} already")
     else:
         if request.sampling:
             name = f"{request.workload.name} ({request.scenario.input})"
@@ -93,7 +98,12 @@ def _run(study: OpenStudy, workers: Workers, tracker: Tracker) -> Found:
         if request.scenario.substrate == LIVE:
             say(f"tune: note: {as_it_is()}")
         if data.trials:
-            say(f"resuming '{request.study}': {len(data.done)} of {request.budget} trials are done")
+            say(f"resuming '{request.study}': {len(data.done)} of {budget} trials are done")
+        if request.auto_seconds:
+            say(
+                f"--budget {AUTO}: until {AUTO_TRIALS} trials in a row bring less than "
+                f"{100 * AUTO_GAIN:g} % together, for {clock(request.auto_seconds)} at most"
+            )
     with Live(study.standing, data.trials) as live:
         study.notice = live.notice
         checks = Checks(request, study.log, workers, live.notice)
@@ -156,8 +166,9 @@ def _let_go(tracker: Tracker, kind: type[BaseException] | None, *_: object) -> N
 def _stopped(study: OpenStudy) -> str:
     # Read from the file: an interrupt may have come between writing it and `study.log.data`.
     done = len(log.load(study.log.directory).done)
+    most = "at most " if study.request.auto_seconds else ""
     return (
-        f"stopped: {done} of {study.request.budget} trials are done and stored in "
+        f"stopped: {done} of {most}{study.request.budget} trials are done and stored in "
         f"{one_line(study.log.directory)}\ncontinue with: {resume_command(study.request)}"
     )
 
@@ -168,7 +179,7 @@ def resume_command(request: StudyRequest) -> str:
         "--space": request.space_argument,
         "--importance": request.importance,
         "--deadline": request.deadline_seconds,
-        "--budget": request.budget,
+        "--budget": _budget(request),
         "--workers": request.workers,
         "--ray-address": request.ray_address,
         "--mlflow-uri": request.mlflow_uri,
@@ -189,7 +200,14 @@ def resume_command(request: StudyRequest) -> str:
     words += request.isolation.command_line() if request.isolation else []
     words += ["--rivals", request.rivals] if request.rivals else []
     words += ["--held-out-streams"] * request.held_out_streams
+    words += ["--objectives", ",".join(request.objectives)] if request.objectives else []
+    words += [word for each in request.constraints for word in ("--constraint", str(each))]
     return shell(["tune", "run", *request.scenario.command_line(), *words, "--resume"])
+
+
+def _budget(request: StudyRequest) -> str:
+    most = request.auto_seconds
+    return str(request.budget) if most is None else f"{AUTO}:{most:g}"
 
 
 def _conclude(study: OpenStudy, tracker: Tracker, found: Found, seconds: float) -> StudySummary:

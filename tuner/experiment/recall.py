@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from tuner.experiment.checks import Checks, Workers, judge
 from tuner.experiment.explain import explain
+from tuner.experiment.fronts import front
 from tuner.experiment.robust import choose, elsewhere
 from tuner.experiment.studies import OpenStudy
 from tuner.report.conclusion import Conclusion
@@ -15,6 +16,7 @@ from tuner.report.importance import importance
 from tuner.run.trial import Stream
 from tuner.study import log
 from tuner.study.explanation import Explanation
+from tuner.study.front import Front
 from tuner.study.log import StudyData, StudyLog
 from tuner.study.verdict import Elsewhere
 
@@ -40,7 +42,8 @@ def recall(study: StudyLog) -> Conclusion | None:
         verdict = judge(checks, data)
     except _Unfinished:
         return None
-    verdict = verdict.model_copy(update={"elsewhere": _elsewhere(checks, data)})
+    near, on_front = _elsewhere(checks, data), _front(checks, data)
+    verdict = verdict.model_copy(update={"elsewhere": near, "front": on_front})
     explanation: Explanation | None = None
     if request.explain:
         try:
@@ -57,6 +60,13 @@ def _elsewhere(checks: Checks, data: StudyData) -> list[Elsewhere]:
         return elsewhere(checks, data)
     except _Unfinished:
         return []
+
+
+def _front(checks: Checks, data: StudyData) -> Front | None:
+    try:
+        return front(checks, data)
+    except _Unfinished:
+        return None
 
 
 def remake(directory: Path) -> None:

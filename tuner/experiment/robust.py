@@ -14,11 +14,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tuner.declarations import KnobValue
-from tuner.experiment.checks import OFF, Check, Checks, held_out, on_seeds, reference, seeds_beside
+from tuner.experiment.checks import (
+    OFF,
+    Check,
+    Checks,
+    held_out,
+    judged_on,
+    on_seeds,
+    reference,
+    seeds_beside,
+)
 from tuner.limits import fast_share
 from tuner.objective import OBJECTIVES
 from tuner.run.settings import Setting
 from tuner.scenario import Scenario
+from tuner.study.front import candidates
 from tuner.study.log import StudyData, TrialRecord
 from tuner.study.request import StudyRequest
 from tuner.study.verdict import Contender, Difference, Elsewhere, Kind, difference
@@ -72,7 +82,9 @@ def sizes(setting: Setting) -> tuple[float, float]:
 
 def choose(checks: Checks, data: StudyData) -> int | None:
     """The number of the trial to recommend: of the best few, the one that gains most on the mean
-    of a fresh seed and the neighbours. None if there is no choice, or nothing to go by."""
+    of a fresh seed and the neighbours. None if there is no choice, or nothing to go by. Those that
+    break a constraint on the fresh seed come into question only if all do; constraints are on the
+    study's own conditions, so that they do not count at the neighbours."""
     request = checks.request
     candidates = _candidates(data)
     if not request.robust or len(candidates) < 2:
@@ -84,7 +96,12 @@ def choose(checks: Checks, data: StudyData) -> int | None:
     checks.run(wanted, what=f"the best {len(candidates)} and the default, elsewhere")
     scores = {trial.number: _score(places, trial) for trial in candidates}
     able = [trial for trial in candidates if scores[trial.number] is not None]
+    able = [t for t in able if not _breaks(checks, t, seeds)] or able
     return max(able, key=lambda trial: scores[trial.number] or 0.0).number if able else None
+
+
+def _breaks(checks: Checks, trial: TrialRecord, seeds: Sequence[Mapping[str, int]]) -> bool:
+    return any(each.missed > 1 for each in judged_on(checks, trial.knobs, seeds))
 
 
 class Place:
@@ -129,7 +146,7 @@ def _candidates(data: StudyData) -> list[TrialRecord]:
     objective = OBJECTIVES[request.scenario.objective]
     good = sorted(
         (objective.cost(trial.objective), trial.number, trial)
-        for trial in data.done
+        for trial in candidates(data)
         if trial.objective is not None
     )
     near = [trial for cost, _, trial in good if cost <= good[0][0] * (1 + LOSS)]

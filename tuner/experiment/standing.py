@@ -30,6 +30,7 @@ from tuner.run.trial import Status, TrialResult
 from tuner.scenario import EMULATED, Scenario, defaults
 from tuner.study import log, replay
 from tuner.study.best import BestConfiguration
+from tuner.study.constraint import judged
 from tuner.study.replay import Replay
 from tuner.study.verdict import (
     HELD_OUT,
@@ -49,6 +50,7 @@ class Outcome(StrEnum):
     gone = "gain-gone"
     off = "do-nothing"
     another = "another-default"
+    broken = "breaks-constraint"
     nothing = "no-result"
 
 
@@ -268,10 +270,18 @@ def _fields(
 def judge(plan: Plan, tolerance: float) -> Standing:
     """What the runs say. `tolerance`: by which another policy's defaults must be ahead."""
     contenders, errors = [], {}
-    for kind, policy, checks in plan.contest():
-        page_bytes = checks[0].trial.scenario.page_bytes
-        values = [plan.value(check) for check in checks]
-        contender = Contender(kind=kind, policy=policy, page_bytes=page_bytes, values=values)
+    contest = plan.contest()
+    constraints = plan.recorded.constraints or []
+    defaults = [plan.of(check) for check in contest[1][2]]
+    for kind, policy, checks in contest:
+        results = [plan.of(check) for check in checks]
+        contender = Contender(
+            kind=kind,
+            policy=policy,
+            page_bytes=checks[0].trial.scenario.page_bytes,
+            values=[result.objective for result in results],
+            judged=judged(plan.setting, constraints, results, defaults) or None,
+        )
         contenders.append(contender)
         failed = [plan.of(c) for c in checks if plan.of(c).status is not Status.success]
         if failed:
@@ -294,7 +304,11 @@ def judge(plan: Plan, tolerance: float) -> Standing:
     without = [each.name for each in own if each.mean is None]
     outcome = Outcome.nothing if without else _OUTCOMES[verdict.advice]
     headline = f"no result: {', '.join(without)} did not run to the end"
-    if not without:
+    if not without and tuned.broken:
+        outcome = Outcome.broken
+        which = " and ".join(f"{each.constraint}: {each}" for each in tuned.broken)
+        headline = f"breaks what it was tuned to meet: {which}"
+    elif not without:
         headline = _headline(outcome, far, plan.objective)
     update = {
         "advice": Advice.nothing if without else verdict.advice,

@@ -9,6 +9,7 @@ the pool.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -21,7 +22,10 @@ from tuner.documents import catalog
 from tuner.errors import UserError, one_line
 from tuner.experiment.checks import POLL_SECONDS, Check, Checks, judge
 from tuner.experiment.explain import explain, leaner
+from tuner.experiment.fronts import front
 from tuner.experiment.robust import choose, elsewhere
+from tuner.files import make_folder
+from tuner.limits import AUTO
 from tuner.report.progress import Progress
 from tuner.run import admission, streams
 from tuner.run.isolation import simulates
@@ -31,10 +35,12 @@ from tuner.study import best, log, public
 from tuner.study.best import BestConfiguration
 from tuner.study.commit import commit_of
 from tuner.study.explanation import Explanation
+from tuner.study.front import Front, Point
 from tuner.study.log import StudyHeader, StudyLog, TrialRecord
 from tuner.study.request import StudyRequest, StudySummary
 from tuner.study.verdict import Verdict
 from tuner.terminal import say
+from tuner.text import clock, plural
 
 if TYPE_CHECKING:
     from tuner.optimize.optimizer import Optimizer
@@ -78,7 +84,9 @@ class OpenStudy:
         self.request = request = _with_its_rivals(request, self.log)
         self.budget = request.budget
         self.notice: Callable[[str], None] = say
-        self.ended: str | None = None
+        same = request.auto_seconds == self.log.data.header.request.auto_seconds
+        self.ended = self.log.data.ended if request.auto_seconds and same else None
+        self._began = time.monotonic()
         self.standing = Progress(request)
         for trial in self.log.data.done:
             self.standing.add(trial, replayed=True)
@@ -101,8 +109,10 @@ class OpenStudy:
 
     def begin(self) -> None:
         """Makes the optimizer, as it was when the last event was written."""
+        from tuner.optimize.costs import Costs
         from tuner.optimize.optimizer import Optimizer
 
+        self._began = time.monotonic()
         request, data = self.request, self.log.data
         starts = list(request.starts)
         if not request.prior:  # which began with them
@@ -116,6 +126,7 @@ class OpenStudy:
             fixed=request.policy.others(request.tuned),
             starts=[{name: start[name] for name in tuned} for start in starts],
             prior=[(known.knobs, known.over) for known in request.prior],
+            costs=Costs(data) if Costs.needed(request) else None,
         )
         for number in range(data.asked):
             trial = data.trial(number)
@@ -139,10 +150,17 @@ class OpenStudy:
         assert optimizer is not None
         more = self.ended is None and len(self.log.data.trials) < self.budget
         if not self._waiting and more and optimizer.ready():
+            if (reason := self._enough()) is not None:
+                self.ended = reason
+                self.log.ended(reason)
+                self.notice(f"the search ends after {plural(optimizer.asked, 'trial')}: {reason}")
+                return None
             try:
                 proposal = optimizer.ask()
             except SpaceExhausted as end:
                 self.ended = str(end)
+                if self.request.auto_seconds:
+                    self.log.ended(self.ended)
                 self.notice(f"{end}: the study ends before its budget")
                 return None
             self._waiting.append(self.log.asked(proposal.number, proposal.origin, proposal.knobs))
@@ -150,6 +168,23 @@ class OpenStudy:
             return None
         trial = self._waiting.popleft()
         return self.request.trial(trial.number, trial.knobs)
+
+    def _enough(self) -> str | None:
+        """Why a search without a number of trials ends now; None if it goes on. It goes by results,
+        those that the next proposal would go by, but for its cap."""
+        most, data = self.request.auto_seconds, self.log.data
+        if most is None or not data.asked:
+            return None
+        from tuner.optimize.enough import enough
+
+        if reason := enough(data, max(0, data.asked - data.header.lag + 1)):
+            return reason
+        if time.monotonic() - self._began < most:
+            return None
+        return (
+            f"its {clock(most)} are over, and more may be found: --resume with --budget N, or with "
+            f"a longer --budget {AUTO}:SECONDS, goes on"
+        )
 
     def take(self, result: TrialResult) -> tuple[TrialRecord, bool]:
         """Records the end of a trial; also whether it is the best so far."""
@@ -171,6 +206,21 @@ class OpenStudy:
             found = self._configuration(trial, trial.knobs, trial.result, verdict)
             best.write(found, self.log.directory / best.FILE)
 
+    def _write_front(self, found: Front | None) -> None:
+        """A file for each point of the front, and none of an earlier one."""
+        folder = self.log.directory / best.FRONT
+        shown = {} if found is None else {best.front_file(p.trial): p.trial for p in found.points}
+        if shown:
+            make_folder(folder)
+        for name, number in shown.items():
+            trial = self.log.data.trial(number)
+            assert trial is not None and trial.result is not None
+            each = self._configuration(trial, trial.knobs, trial.result, None)
+            best.write(each.model_copy(update={"on_front": True}), self.log.directory / name, name)
+        for path in folder.glob("trial-*.yaml") if folder.is_dir() else ():
+            if f"{best.FRONT}/{path.name}" not in shown:
+                path.unlink()
+
     def _write_minimal(
         self, verdict: Verdict, explanation: Explanation | None, result: TrialResult | None
     ) -> None:
@@ -182,6 +232,9 @@ class OpenStudy:
         assert trial is not None
         if result is None or result.objective is None:
             say(f"warning: no {best.MINIMAL}: its configuration fails on the study's seed")
+            path.unlink(missing_ok=True)
+            return
+        if explanation.breaks:
             path.unlink(missing_ok=True)
             return
         found = self._configuration(trial, explanation.minimal, result, verdict)
@@ -211,18 +264,22 @@ class OpenStudy:
         """The verdict on a complete study and what explains it, with the files of the best."""
         data = self.log.data
         checks.learn(data)
+        if data.header.request.auto_seconds and not data.complete:  # it was given a number since
+            self.log.ended(f"its budget of {plural(len(data.done), 'trial')}")
         chosen = choose(checks, data)
         if chosen is not None and data.best is not None and chosen != data.best.number:
             self.log.chose(chosen)
         if self.request.explain:
             self._choose_leaner(checks)
-        verdict, near, (explanation, minimal) = checks.together(
+        verdict, near, found, (explanation, minimal) = checks.together(
             partial(judge, checks, data),
             partial(elsewhere, checks, data),
+            partial(front, checks, data),
             partial(self._explain, checks),
         )
-        verdict = verdict.model_copy(update={"elsewhere": near})
+        verdict = verdict.model_copy(update={"elsewhere": near, "front": found})
         self.write_best(verdict)
+        self._write_front(found)
         self._write_minimal(verdict, explanation, minimal)
         return verdict, explanation
 
@@ -258,7 +315,12 @@ class OpenStudy:
         conclusion = Conclusion(*found, importance(data, self.request.importance))
         files = page.write(data, conclusion)
         kept = [self.log.directory / name for name in (best.FILE, best.MINIMAL)]
+        if conclusion.verdict.front is not None:
+            kept += [Path(self._file(point)) for point in conclusion.verdict.front.points]
         return conclusion, [*files, *kept]
+
+    def _file(self, point: Point) -> str:
+        return str(self.log.directory / best.front_file(point.trial))
 
     def summary(self, conclusion: Conclusion, seconds: float) -> StudySummary:
         request, data, verdict = self.request, self.log.data, conclusion.verdict
@@ -271,10 +333,12 @@ class OpenStudy:
             best_objective=None if data.best is None else data.best.objective,
             gain=None if verdict.gain is None else verdict.gain.gain,
             best_config=None if data.best is None else str(self.log.directory / best.FILE),
+            front={p.trial: self._file(p) for p in verdict.front.points} if verdict.front else {},
             verdict=verdict,
             explanation=conclusion.explanation,
             importance=conclusion.shares(data),
             importance_forest=conclusion.forest.scores,
+            ended=data.ended,
             seconds=seconds,
             sampling=request.sampling,
         )
@@ -301,7 +365,7 @@ def advance(
         while running < pool.workers and (trial := _next(studies)) is not None:
             pool.submit(trial)
             running += 1
-        for result in pool.wait(POLL_SECONDS):
+        for result in pool.wait(POLL_SECONDS) if running else ():
             running -= 1
             study = by_name[result.study]
             finished(study, *study.take(result))
@@ -318,7 +382,7 @@ def _next(studies: Sequence[OpenStudy]) -> Trial | None:
 
 
 def _open(directory: Path, request: StudyRequest) -> StudyLog:
-    from tuner.optimize.optimizer import initial_trials
+    from tuner.optimize.optimizer import AUTO_INITIAL, initial_trials
 
     if not log.exists(directory):
         header = StudyHeader(
@@ -328,7 +392,7 @@ def _open(directory: Path, request: StudyRequest) -> StudyLog:
             fingerprints=request.fingerprints,
             stream=request.stream().key,
             lag=request.workers,
-            initial=initial_trials(request.budget),
+            initial=AUTO_INITIAL if request.auto_seconds else initial_trials(request.budget),
             git_commit=commit_of(Path.cwd()),
         )
         return StudyLog(directory, header)
@@ -387,6 +451,7 @@ def _depends_on(request: StudyRequest) -> dict[str, Any]:
     """What the results depend on: the scenario with its documents instead of their names, the tuned
     knobs, and the engine."""
     fields = {"workload", "policy", "machine", "space", "tuned", "engine_build", "stream_maker"}
+    fields |= {"constraints", "objectives"}
     content = request.scenario.plain() | request.model_dump(include=fields)
     return content | {
         "emulated": request.emulated,

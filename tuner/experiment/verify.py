@@ -122,7 +122,7 @@ def best_trials(
     seen = [defaults]
     done = sorted(
         (best is not None and t.number != best.number, objective.cost(t.objective), t.number)
-        for t in data.done
+        for t in data.good
         if t.objective
     )
     for trial in (t for *_, number in done if (t := data.trial(number)) is not None):
@@ -218,7 +218,8 @@ def _command(data: StudyData) -> list[str]:
     words += ["--input", own["input"], "--machine", own["machine"], "--ratio", scenario.ratio]
     words += ["--threads", f"{own['threads']:g}", "--page-bytes", str(own["page_bytes"])]
     words += ["--window", own["window"], "--objective", scenario.objective]
-    return [*words, "--budget", str(data.header.request.budget)]
+    request = data.header.request
+    return [*words, "--budget", str(len(data.done) if request.auto_seconds else request.budget)]
 
 
 def measure(plan: Plan, pool: Pool, done: Callable[[float], None]) -> None:

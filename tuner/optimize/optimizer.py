@@ -17,7 +17,7 @@ relied on.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,6 +29,7 @@ from tuner.optimize.search import suggest
 from tuner.optimize.space import Space
 
 Origin = Literal["default", "start", "initial", "random", "model"]
+Costs = Callable[[Sequence[int], int], dict[int, float | None]]
 
 INITIAL_SHARE = 0.2
 RANDOM_PROBABILITY = 0.2
@@ -46,6 +47,10 @@ class Proposal:
     number: int
     knobs: dict[str, KnobValue]
     origin: Origin
+
+
+AUTO_INITIAL = 10
+"""Trials before the model takes over where nobody knows how many there will be."""
 
 
 def initial_trials(budget: int) -> int:
@@ -69,6 +74,8 @@ class Optimizer:
         starts: configurations to try after the default, all tuned knobs of each.
         prior: configurations of an earlier study, each with its cost there over the default's. The
             model takes them for trials of this one, at so many times the cost of its default.
+        costs: what the model learns of finished trials, by their numbers and a seed, if that is not
+            what was told.
     """
 
     def __init__(
@@ -81,6 +88,7 @@ class Optimizer:
         fixed: Sequence[KnobDecl] = (),
         starts: Sequence[Mapping[str, KnobValue]] = (),
         prior: Sequence[tuple[Mapping[str, KnobValue], float]] = (),
+        costs: Costs | None = None,
     ) -> None:
         self.space = Space(knobs, fixed)
         self._starts = [dict(start) for start in starts]
@@ -94,6 +102,7 @@ class Optimizer:
         self._initial = initial
         self._proposed: list[dict[str, KnobValue]] = []
         self._costs: dict[int, float | None] = {}
+        self._learned = costs
         self._configurations: dict[int, Configuration | None] = {}
 
     @property
@@ -161,7 +170,7 @@ class Optimizer:
         known = [(each, default * over) for each, over in self._prior] if default else []
         known += [
             (configuration, cost)
-            for index, cost in self._known_costs(number).items()
+            for index, cost in self._known_costs(number, seed).items()
             if (configuration := self._configuration(index)) is not None
         ]
         if not known:
@@ -175,7 +184,7 @@ class Optimizer:
             self._configurations[index] = self.space.configuration(self._proposed[index])
         return self._configurations[index]
 
-    def _known_costs(self, number: int) -> dict[int, float]:
+    def _known_costs(self, number: int, seed: int) -> dict[int, float]:
         """Costs to learn from, by trial; failed trials and pending ones with an assumed cost.
 
         A failed trial costs twice the worst success: finite, so that it steers the model away
@@ -187,6 +196,8 @@ class Optimizer:
             for index in range(number - self.lag + 1)
             if index in self._costs
         }
+        if self._learned is not None:
+            finished = self._learned(list(finished), seed)
         good = [cost for cost in finished.values() if cost is not None]
         if not good:
             return {}

@@ -29,6 +29,7 @@ from tuner.report.svg import (
     Picture,
     better,
 )
+from tuner.study.constraint import by_how_much
 from tuner.study.log import StudyData, TrialRecord
 from tuner.study.verdict import Verdict
 from tuner.text import quantity, short, with_unit
@@ -61,8 +62,8 @@ def history(study: StudyData, verdict: Verdict) -> Picture | None:
     axes = figure.subplots()
     numbers = [trial.number for trial in good]
     tips = _scatter(axes, study, good, numbers)
-    line = list(zip(*best_so_far(study), strict=True))
-    axes.step(*line, where="post", color=BEST, lw=1.8, label="best so far")
+    if line := best_so_far(study):
+        axes.step(*zip(*line, strict=True), where="post", color=BEST, lw=1.8, label="best so far")
     if study.default is not None and study.default.objective is not None:
         axes.axhline(study.default.objective, color=DEFAULT, lw=1, label="default")
     for style, (name, value) in zip(("--", ":", "-."), verdict.references.items(), strict=False):
@@ -96,10 +97,10 @@ def searches(studies: Mapping[str, StudyData]) -> Picture | None:
 
 
 def best_so_far(study: StudyData) -> list[tuple[int, float]]:
-    """By the numbers of the trials that succeeded."""
+    """By the numbers of the trials that succeeded and meet the constraints."""
     objective = OBJECTIVES[study.header.request.scenario.objective]
     found: list[tuple[int, float]] = []
-    for trial in study.done:
+    for trial in study.good:
         if (value := trial.objective) is not None:
             first = not found or objective.better(value, found[-1][1])
             found.append((trial.number, value if first else found[-1][1]))
@@ -126,7 +127,9 @@ def _scatter(
 def _told(study: StudyData, trial: TrialRecord) -> str:
     unit = OBJECTIVES[study.header.request.scenario.objective].unit
     value = "failed" if trial.objective is None else quantity(trial.objective, unit)
-    return f"trial {trial.number} ({trial.origin}): {value}"
+    missed = study.bounds.missed(trial.result) if trial.result and trial.succeeded else {}
+    breaks = f", breaks {by_how_much(missed)}" if missed else ""
+    return f"trial {trial.number} ({trial.origin}): {value}{breaks}"
 
 
 def curve(study: StudyData, knob: KnobDecl, model: Curve | None) -> Picture | None:

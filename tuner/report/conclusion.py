@@ -11,12 +11,14 @@ from tuner import engine
 from tuner.emulate.trials import verifiable
 from tuner.errors import one_line
 from tuner.objective import OBJECTIVES
+from tuner.report import front
 from tuner.report.importance import Importance
 from tuner.report.mechanism import mechanism
 from tuner.report.risk import risk
 from tuner.run.isolation import Live, simulates
 from tuner.scenario import defaults
 from tuner.study import best as best_file
+from tuner.study.constraint import Judged, by_how_much
 from tuner.study.explanation import KEEP, Effect, Explanation
 from tuner.study.log import StudyData
 from tuner.study.near import near_best, sentences
@@ -54,12 +56,22 @@ def text(study: StudyData, conclusion: Conclusion) -> str:
     failed = sum(not trial.succeeded for trial in study.done)
     lines = [verdict.headline]
     lines.append(f"{len(study.done)} trials" + (f", {failed} of them failed" if failed else ""))
+    if study.ended:
+        lines[-1] += f"; the search ended: {study.ended}"
+    if study.best is None and verdict.constraints and study.default is not None:
+        lines += [*_values(study, verdict), *constraint_lines(verdict)]
+        lines.append(f"results  {one_line(study.directory)}")
+        return "\n".join(lines)
     if study.best is None:
         reasons = {t.result.error for t in study.done if t.result is not None and t.result.error}
         lines += ["no trial succeeded", *(f"  {reason}" for reason in sorted(reasons)[:3])]
         lines.append(f"all of it is in {one_line(study.directory)}")
         return "\n".join(lines)
     lines += _values(study, verdict)
+    lines += constraint_lines(verdict)
+    if verdict.front is not None:
+        told = [*front.told(verdict.front), front.reason(verdict.front)]
+        lines += [f"{'' if k else 'front':<9}{line}" for k, line in enumerate(told)]
     lines += [f"{'' if k else 'nearby':<9}{line}" for k, line in enumerate(nearby(study, verdict))]
     if verdict.uncovered:
         lines += wrap(verdict.uncovered, WIDTH)
@@ -188,6 +200,51 @@ def _values(study: StudyData, verdict: Verdict) -> list[str]:
     return [f"{objective.name} (contenders: mean of {len(verdict.seeds)} held-out seeds)", *lines]
 
 
+def constraint_lines(verdict: Verdict) -> list[str]:
+    """For the terminal: what became of the constraints."""
+    return [f"{'' if k else 'bounds':<9}{line}" for k, line in enumerate(constrained(verdict))]
+
+
+def constrained(verdict: Verdict) -> list[str]:
+    """What became of the constraints, as sentences without a full stop: what the default and the
+    best measure on the held-out seeds, who breaks what there, and what came nearest."""
+    found = verdict.constraints
+    if found is None:
+        return []
+    policy = found.policy
+    lines = []
+    own = {
+        "default": verdict.contender(Kind.untuned, policy),
+        "best": verdict.contender(Kind.tuned, policy),
+    }
+    for place, text_ in enumerate(found.constraints):
+        parts = [
+            f"{name} {each.judged[place]}{_on_how_many(each.judged[place])}"
+            for name, each in own.items()
+            if each is not None and each.judged
+        ]
+        lines.append(f"{text_}: {', '.join(parts)}" if parts else f"{text_}: nothing ran")
+    if found.default_breaks:
+        lines.append(f"on the study's seed the default breaks {by_how_much(found.default_breaks)}")
+    if found.nearest is not None:
+        lines.append(
+            f"none of {verdict.trials} trials meets {found.text}; trial {found.nearest} comes "
+            f"nearest: it breaks {by_how_much(found.missed)}"
+        )
+    else:
+        lines.append(f"{found.met_by} of {verdict.trials} trials meet {found.text}")
+    others = [c for c in verdict.contenders if c not in own.values() and c.broken]
+    lines += [f"{c.name} breaks {c.broken[0].constraint}: {c.broken[0]}" for c in others]
+    return lines
+
+
+def _on_how_many(judged: Judged) -> str:
+    if not judged.broken:
+        return ""
+    where = f"on {judged.broken} of {judged.seeds} held-out seeds"
+    return f", which breaks it{'' if judged.missed > 1 else ', though not on the mean,'} {where}"
+
+
 def nearby(study: StudyData, verdict: Verdict) -> list[str]:
     """Why another trial than the best one is recommended, and what it is worth elsewhere."""
     name, best, top = verdict.objective, study.best, study.top
@@ -286,6 +343,11 @@ def fewest(study: StudyData, explanation: Explanation) -> str:
     if few == changes:
         return f"all {changes} changes are needed to keep {100 * KEEP:.0f} % of the gain"
     kept = share(explanation.kept, explanation.half_width)
+    if explanation.breaks:
+        return (
+            f"{few} of {changes} changes keep {kept} of the gain, but break "
+            f"{' and '.join(explanation.breaks)}: there is no {best_file.MINIMAL}"
+        )
     if explanation.lean and study.best is not None:
         return (
             f"{best_file.FILE} has {few} of the {changes} changes of trial {study.best.number}, "

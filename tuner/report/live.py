@@ -32,7 +32,8 @@ def provisional(study: StudyData) -> Conclusion:
     progress = Progress(request)
     for trial in study.done:
         progress.add(trial, replayed=True)
-    done, standing = f"{progress.done} of {request.budget} trials", progress.standing()
+    most = "at most " if request.auto_seconds else ""
+    done, standing = f"{progress.done} of {most}{request.budget} trials", progress.standing()
     verdict = Verdict(
         advice=Advice.nothing,
         headline=f"running, {done}{f': {standing}' if standing else ''}",
@@ -53,6 +54,6 @@ def end(directory: Path) -> None:
 def ended(study: StudyData) -> bool:
     """Whether its report is there and of all that the log has."""
     report, log = study.directory / page.PAGE, study.directory / EVENTS
-    if not report.exists() or len(study.done) < study.header.request.budget:
+    if not report.exists() or not study.complete:
         return False
     return report.stat().st_mtime >= log.stat().st_mtime

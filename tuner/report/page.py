@@ -15,8 +15,17 @@ from typing import TYPE_CHECKING, Any
 from tuner import pages
 from tuner.declarations import KnobDecl, KnobValue
 from tuner.files import write_files
-from tuner.report import charts, contenders, svg, verification
-from tuner.report.conclusion import Conclusion, fewest, nearby, parts, share, steps, together
+from tuner.report import charts, contenders, front, svg, verification
+from tuner.report.conclusion import (
+    Conclusion,
+    constrained,
+    fewest,
+    nearby,
+    parts,
+    share,
+    steps,
+    together,
+)
 from tuner.report.curves import curves
 from tuner.report.explorer import explorer
 from tuner.report.mechanism import mechanism
@@ -77,8 +86,19 @@ def text(study: StudyData, conclusion: Conclusion, *, refresh: int = 0) -> str:
         most_marks=svg.MOST_MARKS,
         steps=[(WAIT, "")] if refresh else steps(study, verdict),
         standing=svg.drawn("standing", lambda: contenders.standing(study, verdict)),
-        notes=[*nearby(study, verdict), *filter(None, [verdict.uncovered])],
+        notes=[
+            *constrained(verdict),
+            *nearby(study, verdict),
+            *filter(None, [verdict.uncovered]),
+        ],
         risk=risk() if simulated else "",
+        front=None
+        if verdict.front is None
+        else {
+            "pictures": list(front.pictures(study, verdict.front)),
+            "table": front.table(verdict.front),
+            "told": front.reason(verdict.front),
+        },
         shares=svg.drawn("shares", lambda: charts.shares(conclusion)),
         together=[]
         if explanation is None
@@ -130,7 +150,8 @@ def _facts(study: StudyData, conclusion: Conclusion) -> Iterator[tuple[str, str]
         yield f"{100 * verdict.way:.0f} %", "of static-hot's gain over first-touch"
     wrong = sum(not trial.succeeded for trial in study.done)
     failed = f", {wrong} of them failed" if wrong else ""
-    yield plural(len(study.done), "trial"), f"of the search{failed}"
+    why = f", which ended: {study.ended}" if study.ended else ""
+    yield plural(len(study.done), "trial"), f"of the search{failed}{why}"
     if verdict.seeds:
         yield plural(len(verdict.seeds), "seed"), "held out of the search, for the verdict"
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tuner.objective import OBJECTIVES
 from tuner.screen import printable
+from tuner.study.constraint import Bounds, by_how_much, listed
 from tuner.study.log import TrialRecord
 from tuner.study.request import StudyRequest
 from tuner.terminal import console, quiet, say
@@ -35,6 +36,10 @@ class Progress:
         self.failed = 0
         self.default: float | None = None
         self.best: TrialRecord | None = None
+        self.bounds: Bounds | None = None  # what the defaults measured has a say: once it is known
+        self._undecided: list[TrialRecord] = []
+        if not any(each.of_default for each in request.constraints):
+            self.bounds = Bounds(request.constraints, request, None)
         self._run_start: float | None = None
         self._run_done = 0
 
@@ -51,17 +56,27 @@ class Progress:
         return "" if self.default is None else change(value / self.default - 1)
 
     def add(self, trial: TrialRecord, *, replayed: bool = False) -> bool:
-        """Counts a finished trial; whether it is the best so far. Of equals the earliest wins,
-        whatever the order in which they finished."""
+        """Counts a finished trial; whether there is another best one since. Of equals the earliest
+        wins, whatever the order in which they finished."""
         self.done += 1
         self._run_done += not replayed
+        if trial.number == 0 and self.bounds is None:
+            self.bounds = Bounds(self.request.constraints, self.request, trial.result)
         if not trial.succeeded or trial.result is None or trial.result.objective is None:
             self.failed += 1
             return False
-        value = trial.result.objective
         if trial.number == 0:
-            self.default = value
-        best = self.best_objective
+            self.default = trial.result.objective
+        self._undecided.append(trial)
+        if self.bounds is None:
+            return False
+        found = [self._improves(each) for each in self.bounds.kept(self._undecided)]
+        self._undecided = []
+        return any(found)
+
+    def _improves(self, trial: TrialRecord) -> bool:
+        value, best = trial.objective, self.best_objective
+        assert value is not None
         if self.best is not None and best is not None:
             if value == best and trial.number > self.best.number:
                 return False
@@ -71,8 +86,8 @@ class Progress:
         return True
 
     def seconds_left(self) -> float | None:
-        """From the pace of this run; None before it has one."""
-        if self._run_start is None or not self._run_done:
+        """From the pace of this run; None before it has one, and where nobody knows the budget."""
+        if self._run_start is None or not self._run_done or self.request.auto_seconds:
             return None
         pace = (time.monotonic() - self._run_start) / self._run_done
         return pace * (self.request.budget - self.done)
@@ -85,7 +100,9 @@ class Progress:
         if result.objective is None:
             first, *_ = result.error.splitlines() or [""]
             return f"{result.status}: {first}"
-        return quantity(result.objective, self.objective.unit)
+        told = quantity(result.objective, self.objective.unit)
+        missed = self.bounds.missed(result) if self.bounds is not None else {}
+        return f"{told}, breaks {by_how_much(missed)}" if missed else told
 
     def changed(self) -> list[str]:
         """What the best so far has changed: `period 100 -> 2000 s`."""
@@ -104,6 +121,8 @@ class Progress:
         if self.best_objective is not None:
             gain = f" ({self.change(self.best_objective)})" if self.default is not None else ""
             parts.append(f"best {quantity(self.best_objective, self.objective.unit)}{gain}")
+        elif self.bounds is not None and self.default is not None:
+            parts.append(f"none meets {listed(self.request.constraints)} so far")
         left = self.seconds_left()
         if left is not None and self.done < self.request.budget:
             parts.append(f"{clock(left)} left")
@@ -145,9 +164,11 @@ class Live:
         if quiet():
             return
         progress = self._progress
-        width = len(str(progress.request.budget))
+        budget = progress.request.budget
+        width = len(str(budget))
+        of = f"{progress.done}" if progress.request.auto_seconds else f"{progress.done}/{budget}"
         say(
-            f"trial {trial.number:>{width}} ({progress.done}/{progress.request.budget}) "
+            f"trial {trial.number:>{width}} ({of}) "
             f"{trial.origin}: {progress.describe(trial)}; {progress.standing()}"
         )
 
@@ -179,8 +200,10 @@ class Live:
         from rich.text import Text
 
         progress = self._progress
+        budget = progress.request.budget
+        most = "at most " if progress.request.auto_seconds else ""
         table = Table(
-            title=f"{progress.request.study}: {progress.done} of {progress.request.budget} trials",
+            title=f"{progress.request.study}: {progress.done} of {most}{budget} trials",
             caption=Text(printable("\n".join(self._caption()))),
             title_justify="left",
             caption_justify="left",

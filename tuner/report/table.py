@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from tuner.run.isolation import simulates
 from tuner.scenario import EMULATED
+from tuner.study.constraint import value_of
 from tuner.study.log import StudyData, TrialRecord
 from tuner.study.request import StudyRequest
 
@@ -33,15 +34,18 @@ def scalars(trial: TrialRecord) -> dict[str, float]:
 
 
 def compared(request: StudyRequest, trial: TrialRecord) -> dict[str, float]:
-    """Of a simulated trial some of its scalars, of another one all: who measured few wants them."""
+    """Of a simulated trial some of its scalars, and those that its study bounds or improves; of
+    another one all: who measured few wants them."""
     found = scalars(trial)
     if request.scenario.substrate == EMULATED or not simulates(request.isolation):
         return found
+    bounded = [*request.objectives, *(each.figure for each in request.constraints)]
+    figures = {name: value_of(request, name, trial.result) for name in bounded}
     return {
         name: value
         for name, value in found.items()
         if name in COMPARED or (name.startswith("latency/") and name.endswith("/p99"))
-    }
+    } | {name: value for name, value in figures.items() if value is not None}
 
 
 def csv_text(study: StudyData) -> str:

@@ -26,9 +26,10 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tuner.objective import OBJECTIVES
+from tuner.limits import AUTO
 from tuner.report import table
 from tuner.report.conclusion import Conclusion
+from tuner.report.progress import Progress
 from tuner.report.store import (
     PARENT_TAG,
     client_of,
@@ -50,14 +51,16 @@ from tuner.report.tracked import (
 from tuner.run.trial import Status
 from tuner.scenario import label
 from tuner.study import log
+from tuner.study.front import Front
 from tuner.study.log import HEADER, StudyData, TrialRecord
 from tuner.study.public import without_passwords
-from tuner.study.verdict import Difference
+from tuner.study.verdict import Difference, Kind, Verdict
 from tuner.study.verified import current, figures
 
 MOST_METRICS = 1000
 """Of a trial; MLflow's limit for one call."""
 TRIALS = "trials.csv"
+FRONT = "front.json"
 RETRY_SECONDS = 15.0
 """After a failure. Meanwhile trials are not offered: a server that does not answer takes a minute
 to say so."""
@@ -283,7 +286,7 @@ class _Store:
         request = self._request
         settings = {
             **{name: label(str(value)) for name, value in request.scenario.plain().items()},
-            "budget": request.budget,
+            "budget": f"{AUTO}:{most:g}" if (most := request.auto_seconds) else request.budget,
             "workers": request.workers,
         }
         if request.sampling:
@@ -319,15 +322,12 @@ class _Store:
         self, trials: Sequence[TrialRecord], stop: threading.Event | None = None
     ) -> None:
         """In the order in which they finished, with what was the best at the time."""
-        objective = OBJECTIVES[self._request.scenario.objective]
-        best: float | None = None
+        standing = Progress(self._request)
         for trial in sorted(trials, key=lambda trial: trial.finished or ""):
             if stop is not None and stop.is_set():
                 return
-            value = trial.objective
-            if value is not None and (best is None or objective.better(value, best)):
-                best = value
-            self.add(trial, best)
+            standing.add(trial)
+            self.add(trial, standing.best_objective)
 
     def add(self, trial: TrialRecord, best: float | None) -> None:
         """One child run, unless the trial has one."""
@@ -394,6 +394,9 @@ class _Store:
             "minimal_kept": conclusion.explanation.kept if conclusion.explanation else None,
         }
         metrics |= {name: value for name, value in optional.items() if value is not None}
+        metrics |= _of_constraints(verdict)
+        if verdict.front is not None:
+            metrics["front/trials"] = float(len(verdict.front.points) + verdict.front.left_out)
         for name in ("gain", "over_first_touch", "over_untuned"):
             found: Difference | None = getattr(verdict, name)
             if found is not None:
@@ -408,6 +411,7 @@ class _Store:
             "advice": verdict.advice.value,
             "mlflow.note.content": "\n\n".join(filter(None, [verdict.headline, verdict.uncovered])),
             "not_run": ", ".join(verdict.not_run),
+            "constraints": verdict.constraints.text if verdict.constraints else "",
             "importance_forest.method": forest.method,
             "importance_forest.reliability": forest.reliability,
         }
@@ -437,6 +441,8 @@ class _Store:
         }
         self._client.log_text(self._parent, json.dumps(scores), "importance.json")
         self._client.log_text(self._parent, table.csv_text(self._study), TRIALS)
+        if verdict.front is not None:
+            self._client.log_text(self._parent, json.dumps(_front_table(verdict.front)), FRONT)
         for trial in (self._study.default, self._study.best):
             if trial is not None and self._study.series_of(trial):
                 path = log.series_file(self._study.directory, trial)
@@ -444,16 +450,46 @@ class _Store:
         for file in files:
             if file.exists():
                 self._client.log_artifact(self._parent, str(file))
-        self._mark_table("importance.json")
+        self._mark_tables("importance.json", *[FRONT][: verdict.front is not None])
         self._client.set_terminated(self._parent, "FINISHED", now)
 
-    def _mark_table(self, artifact: str) -> None:
+    def _mark_tables(self, *artifacts: str) -> None:
         """The UI shows an artifact as a table if this tag lists it."""
-        value = json.dumps([{"path": artifact, "type": "table"}])
+        value = json.dumps([{"path": artifact, "type": "table"} for artifact in artifacts])
         self._client.set_tag(self._parent, "mlflow.loggedArtifacts", value)
 
     def interrupted(self) -> None:
         self._client.set_terminated(self._parent, "KILLED")
+
+
+def _of_constraints(verdict: Verdict) -> dict[str, float]:
+    """How many trials meet them, and the factors by which the held-out runs of the default and of
+    the best miss each: 1 for one that is met."""
+    found = verdict.constraints
+    if found is None:
+        return {}
+    metrics = {"constraints/met_by": float(found.met_by)}
+    for name, kind in (("default", Kind.untuned), ("best", Kind.tuned)):
+        contender = verdict.contender(kind, found.policy)
+        for each in contender.judged or () if contender is not None else ():
+            metrics[f"constraints/{name_for(each.constraint)}/{name}"] = each.missed
+    return metrics
+
+
+def _front_table(front: Front) -> dict[str, list[object]]:
+    """A row for each trial of the front: figures on the study's seed, and held-out means."""
+    names = front.objectives
+    columns = ["trial", *names, *(f"{name}, held out" for name in names), "in best.yaml"]
+    rows: list[object] = [
+        [
+            point.trial,
+            *(point.values.get(name) for name in names),
+            *(point.held_out.get(name) for name in names),
+            point.trial == front.best,
+        ]
+        for point in front.points
+    ]
+    return {"columns": list(columns), "data": rows}
 
 
 def name_for(text: str) -> str:

@@ -18,7 +18,8 @@ from tuner.files import write_file
 from tuner.model import Model
 from tuner.run.trial import Trial, TrialResult
 from tuner.scenario import LIVE, Scenario, options
-from tuner.study import log
+from tuner.study import front, log
+from tuner.study.constraint import Constraint, listed, shown
 from tuner.study.moved import scenario_in
 from tuner.study.request import Fingerprints, StudyRequest
 from tuner.study.verdict import Verdict
@@ -26,6 +27,8 @@ from tuner.text import shell
 
 FILE = "best.yaml"
 MINIMAL = "best-minimal.yaml"
+FRONT = "front"
+"""A folder with the other configurations of a study with several objectives."""
 
 
 class BestObjective(Model):
@@ -66,12 +69,16 @@ class BestConfiguration(Model):
 
     `knobs` holds every knob of the policy at full scale. Together with the documents that the
     scenario names it reproduces `objective.value` exactly. The verdict is there once the study has
-    ended.
+    ended. The study called nothing best that breaks one of the `constraints`. Of several
+    `objectives` the values are there on the study's seed; `on_front` has a file of `FRONT`.
     """
 
     scenario: Scenario
     knobs: dict[str, KnobValue]
     objective: BestObjective
+    constraints: list[Constraint] | None = None
+    objectives: dict[str, float] | None = None
+    on_front: bool | None = None
     provenance: Provenance
     verdict: Verdict | None = None
     minimal: Minimal | None = None
@@ -97,6 +104,8 @@ class BestConfiguration(Model):
             scenario=trial.scenario,
             knobs=trial.knobs,
             objective=BestObjective(value=result.objective, default_value=default_value),
+            constraints=request.constraints or None,
+            objectives=front.values(request, request.objectives, result) or None,
             provenance=Provenance(
                 study=request.study,
                 trial=trial.number,
@@ -117,9 +126,17 @@ def render(best: BestConfiguration, name: str | None = None) -> str:
     """The YAML text; `read` of it gives an equal object. `name` is the file's, if not the usual."""
     scenario, minimal = best.scenario, best.minimal
     what = f"{scenario.show('policy')} for {scenario.show('workload')} ({scenario.input})"
-    lines = [f"{what}: {best.verdict.headline if best.verdict else 'the study has not ended'}."]
+    state = best.verdict.headline if best.verdict else "the study has not ended"
+    if best.on_front:
+        state = f"trial {best.provenance.trial}, on the front of {best.provenance.study}"
+    lines = [f"{what}: {state}."]
+    if best.objectives:
+        figures = (f"{name} {shown(name, value)}" for name, value in best.objectives.items())
+        lines.append(f"On the study's seed: {', '.join(figures)}.")
     if best.verdict and best.verdict.uncovered:
         lines.append(f"{best.verdict.uncovered}.")
+    if best.constraints:
+        lines.append(f"Constrained by {listed(best.constraints)}.")
     if minimal:
         lines.append(
             f"The fewest changes found, which have {100 * minimal.kept:.0f} % of the gain of trial "
@@ -135,9 +152,13 @@ def render(best: BestConfiguration, name: str | None = None) -> str:
     return head + document.render(best.model_dump(mode="json", exclude_none=True))
 
 
-def write(best: BestConfiguration, path: Path) -> None:
-    """UserError if that fails; the file is then as it was."""
-    write_file(path, render(best))
+def write(best: BestConfiguration, path: Path, name: str | None = None) -> None:
+    """UserError if that fails; the file is then as it was. `name`: as `render` has it."""
+    write_file(path, render(best, name))
+
+
+def front_file(trial: int) -> str:
+    return f"{FRONT}/trial-{trial:04d}.yaml"
 
 
 def path_of(study: str, out: Path) -> Path:

@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -43,6 +44,28 @@ def _complete(result: TrialResult) -> TrialResult:
 
 Moment = Annotated[str, AfterValidator(_moment)]  # ISO 8601, with a time zone
 Outcome = Annotated[TrialResult, AfterValidator(_complete)]
+
+
+@dataclass
+class TrialRecord:
+    """One trial as the log has it; `result` is None while it runs, and has no series: the file that
+    has them has the CRC-32 `series`."""
+
+    number: int
+    origin: str
+    knobs: dict[str, KnobValue]
+    asked: str
+    finished: str | None = None
+    result: TrialResult | None = None
+    series: int | None = None
+
+    @property
+    def objective(self) -> float | None:
+        return None if self.result is None else self.result.objective
+
+    @property
+    def succeeded(self) -> bool:
+        return self.result is not None and self.result.status is Status.success
 
 
 class Asked(Model):
@@ -94,7 +117,16 @@ class Chosen(Model):
     lean: int | None = None
 
 
-Event = Asked | Finished | Checked | Chosen
+class Ended(Model):
+    """The search has ended before its budget, and why. It holds until another trial is asked
+    for."""
+
+    event: Literal["ended"] = "ended"
+    time: Moment
+    reason: str
+
+
+Event = Asked | Finished | Checked | Chosen | Ended
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 _HEADER = b',"header":"%b"}'

@@ -59,13 +59,15 @@ class Explanation(Model):
     trial's gain, of which they have `kept` on all held-out seeds, give or take `half_width`.
     `lean`: that is as good, so best.yaml has these changes alone. Shares are parts of the gain of
     best.yaml and add up to `told`; `seeds` are theirs. `sets` of changes were measured on one
-    seed, None if all of them. `runs` were needed."""
+    seed, None if all of them. `runs` were needed. `breaks` are the constraints that the needed
+    changes alone break, None if none: there is no best-minimal.yaml then."""
 
     effects: list[Effect]
     minimal: dict[str, KnobValue]
     kept: float
     half_width: float | None = None
     lean: bool = False
+    breaks: list[str] | None = None
     sets: int | None = None
     interactions: list[Interaction] = Field(default_factory=list)
     alternatives: list[Alternative] = Field(default_factory=list)

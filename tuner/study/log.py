@@ -40,10 +40,12 @@ from tuner.run.settings import checked_name
 from tuner.run.trial import Status, TrialResult
 from tuner.scenario import Scenario
 from tuner.study import moved
+from tuner.study.constraint import Bounds
 from tuner.study.events import (
     Asked,
     Checked,
     Chosen,
+    Ended,
     Event,
     Finished,
     ForeignEvent,
@@ -53,6 +55,8 @@ from tuner.study.events import (
     seal,
     unseal,
 )
+from tuner.study.events import TrialRecord as TrialRecord
+from tuner.study.front import candidates
 from tuner.study.lock import acquire, disk
 from tuner.study.request import Fingerprints, StudyRequest
 
@@ -90,28 +94,6 @@ class StudyHeader(Model):
 
 
 @dataclass
-class TrialRecord:
-    """One trial as the log has it; `result` is None while it runs, and has no series: the file that
-    has them has the CRC-32 `series`."""
-
-    number: int
-    origin: str
-    knobs: dict[str, KnobValue]
-    asked: str
-    finished: str | None = None
-    result: TrialResult | None = None
-    series: int | None = None
-
-    @property
-    def objective(self) -> float | None:
-        return None if self.result is None else self.result.objective
-
-    @property
-    def succeeded(self) -> bool:
-        return self.result is not None and self.result.status is Status.success
-
-
-@dataclass
 class StudyData:
     """A study as read from its directory. Trials are in the order of their numbers, checks in that
     in which they ended. `damage` has a line for each record that is left out, and why; the number
@@ -127,11 +109,18 @@ class StudyData:
     length: int = 0
     chosen: int | None = None  # the number of the trial that is recommended in place of the best
     lean: int | None = None  # that of the check or trial that lacks what adds nothing in it
+    ended: str | None = None  # why there are no more trials, if the budget is not why
 
     @property
     def asked(self) -> int:
         """The number of the next trial."""
         return self.trials[-1].number + 1 if self.trials else 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has all the trials that it was to have when it began, or ended before."""
+        due = len(self.trials) if self.ended else self.header.request.budget
+        return len(self.done) >= due
 
     def trial(self, number: int) -> TrialRecord | None:
         index = bisect_left(self.trials, number, key=_number)
@@ -172,14 +161,21 @@ class StudyData:
 
     @property
     def top(self) -> TrialRecord | None:
-        """The best trial that succeeded, the earliest of equals."""
+        """The best trial that succeeded and meets the constraints, the earliest of equals."""
         objective = OBJECTIVES[self.header.request.scenario.objective]
-        good = [
-            (objective.cost(trial.objective), trial.number, trial)
-            for trial in self.trials
-            if trial.objective is not None
-        ]
+        good = [(objective.cost(t.objective), t.number, t) for t in candidates(self) if t.objective]
         return min(good)[2] if good else None
+
+    @property
+    def good(self) -> list[TrialRecord]:
+        """The trials that succeeded and meet the constraints."""
+        return self.bounds.kept(self.trials)
+
+    @property
+    def bounds(self) -> Bounds:
+        """The constraints, with what the defaults have measured so far."""
+        request, default = self.header.request, self.default
+        return Bounds(request.constraints, request, default.result if default else None)
 
     @property
     def default(self) -> TrialRecord | None:
@@ -348,6 +344,11 @@ class StudyLog:
         self._append(event)
         self.data.chosen, self.data.lean = number, lean
 
+    def ended(self, reason: str) -> None:
+        """Records why there are no more trials."""
+        self._append(Ended(time=now(), reason=reason))
+        self.data.ended = reason
+
     def _append(self, event: Event) -> None:
         line = seal(event, self._key)
         with disk(self.directory):
@@ -367,7 +368,7 @@ def series_path(directory: Path, number: int) -> Path:
 
 
 def series_file(directory: Path, trial: TrialRecord) -> Path:
-    """By what the record measured, which may be a check."""
+    """By what was measured, which may be a check."""
     return series_path(directory, trial.number if trial.result is None else trial.result.number)
 
 
@@ -452,6 +453,8 @@ def _parse(lines: Iterable[bytes], data: StudyData, key: str) -> None:
                 _apply_finished(event, data)
             elif isinstance(event, Chosen):
                 data.chosen, data.lean = event.number, event.lean
+            elif isinstance(event, Ended):
+                data.ended = event.reason
             else:
                 data.checks.append(event)
         except ForeignEvent:
@@ -475,6 +478,7 @@ def _apply_asked(event: Asked, data: StudyData) -> TrialRecord:
     if data.trial(event.number) is not None:
         raise ValueError(f"trial {event.number} was asked for before")
     trial = TrialRecord(event.number, event.origin, event.knobs, event.time)
+    data.ended = None
     insort(data.trials, trial, key=_number)
     return trial
 
@@ -485,8 +489,6 @@ def _apply_finished(event: Finished, data: StudyData) -> TrialRecord:
         raise ValueError(f"trial {event.result.number} finished, but no record before asks for it")
     if trial.result is not None:
         raise ValueError(f"trial {trial.number} finished before")
-    trial.result = event.result
-    trial.series = event.series
-    trial.finished = event.time
+    trial.result, trial.series, trial.finished = event.result, event.series, event.time
     data.chosen = data.lean = None
     return trial

@@ -83,7 +83,7 @@ def near_best(study: StudyData, verdict: Verdict) -> NearBest | None:
     most = objective.cost(best.objective) * (1 + within)
     near = [
         trial
-        for trial in study.done
+        for trial in study.good
         if trial.objective is not None and objective.cost(trial.objective) <= most
     ]
     numbers = sorted({trial.number for trial in near} | {best.number})

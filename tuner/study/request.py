@@ -13,10 +13,11 @@ from tuner.documents.space import SpaceSpec
 from tuner.documents.workload import Sampling
 from tuner.errors import brief
 from tuner.limits import MOST_BUDGET, MOST_WORKERS
-from tuner.model import Model, content_hash
+from tuner.model import Model, Positive, content_hash
 from tuner.run.isolation import Isolation, Live
 from tuner.run.settings import Setting
 from tuner.scenario import Scenario
+from tuner.study.constraint import Constraint
 from tuner.study.explanation import Explanation
 from tuner.study.verdict import Verdict
 
@@ -44,6 +45,9 @@ class Known(Model):
 class StudyRequest(Setting):
     """`tune run`, resolved.
 
+    `budget` are trials; with `auto_seconds` at most so many, and the search ends once it has found
+    what it will find, or has taken so many wall seconds.
+
     `tuned` are the knobs that vary, with their narrowed limits, in the space's order; the policy's
     others keep their defaults. `out` is the folder that holds studies; the study's directory is
     `out/study`. The scenario's seed is the optimizer's too. `space_argument` is what --space was
@@ -55,7 +59,9 @@ class StudyRequest(Setting):
     recording. `held_out_streams` gives each held-out seed a stream
     of its own. `robust` is whether the trial to recommend is chosen by what the best few are worth
     with more and less fast memory. `starts` are what is tried right after the default, with values
-    of all tuned knobs, and `prior` is what the model knows of an earlier study (`Optimizer`).
+    of all tuned knobs, and `prior` is what the model knows of an earlier study (`Optimizer`). What
+    breaks one of the `constraints` is not called best. `objectives` are all that are improved, the
+    scenario's first, where there are several; else empty.
     """
 
     out: str
@@ -63,6 +69,7 @@ class StudyRequest(Setting):
     space_argument: str | None = None
     tuned: list[KnobDecl]
     budget: Annotated[int, Field(ge=1, le=MOST_BUDGET)]
+    auto_seconds: Positive | None = None
     references: list[PolicyDecl] = Field(default_factory=list)
     alternatives: list[PolicyDecl] = Field(default_factory=list)
     rivals: str | None = None
@@ -73,6 +80,8 @@ class StudyRequest(Setting):
     held_out_streams: bool = False
     starts: list[dict[str, KnobValue]] = Field(default_factory=list)
     prior: list[Known] = Field(default_factory=list)
+    constraints: list[Constraint] = Field(default_factory=list)
+    objectives: list[str] = Field(default_factory=list)
     importance: str = "default-slice"  # method of `tuner.report.importance`
     workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)]
     resume: bool = False
@@ -119,9 +128,11 @@ class StudySummary(Model):
     best_objective: float | None
     gain: float | None
     best_config: str | None  # path of best.yaml; None when no trial succeeded
+    front: dict[int, str] = Field(default_factory=dict)  # paths of front/, by trial
     verdict: Verdict
     explanation: Explanation | None
     importance: dict[str, float]
     importance_forest: dict[str, float]
+    ended: str | None = None  # why the search has ended before its budget
     seconds: float
     sampling: Sampling | None = None  # of a recorded stream

@@ -18,6 +18,8 @@ from pydantic import Field
 
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
+from tuner.study.constraint import Judged
+from tuner.study.front import Front
 from tuner.text import faster, page_size
 
 HELD_OUT = 6
@@ -57,9 +59,27 @@ class Difference(Model):
         return self.half_width is not None and self.gain - self.half_width > 0
 
 
+class Constraints(Model):
+    """What the search of a policy says of its constraints: how many trials meet all of them, which
+    the default breaks on the study's seed, by what factors; and where no trial meets them, the
+    number of the one that comes nearest, and the factors by which it misses some."""
+
+    policy: str
+    constraints: list[str]
+    met_by: int
+    default_breaks: dict[str, float] = Field(default_factory=dict)
+    nearest: int | None = None
+    missed: dict[str, float] = Field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return " and ".join(self.constraints)
+
+
 class Contender(Model):
     """`values` are objectives on the held-out seeds, in order; None where a run failed. `study` is
-    that of a tuned one. `moved` are pages, the mean of the runs; None if that is not known."""
+    that of a tuned one. `moved` are pages, the mean of the runs; None if that is not known.
+    `judged` is what the study's constraints say of its runs."""
 
     kind: Annotated[Kind, Field(strict=False)]
     policy: str
@@ -67,6 +87,17 @@ class Contender(Model):
     values: list[float | None]
     study: str | None = None
     moved: float | None = None
+    judged: list[Judged] | None = None
+
+    @property
+    def broken(self) -> list[Judged]:
+        """The constraints that it breaks on the mean of the seeds."""
+        return [each for each in self.judged or () if each.missed > 1]
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may be advised: it has run, and breaks no constraint."""
+        return self.mean is not None and not self.broken
 
     @property
     def mean(self) -> float | None:
@@ -97,7 +128,8 @@ class Verdict(Model):
     objective's own unit; None where static-hot is not at least `WAY` better. `not_run` are the
     other policies that the study did not run, so that the advice says nothing of them, and `doubts`
     what speaks against a verdict from its recording, as sentences without a full stop. `elsewhere`
-    is what the best configuration is worth with half and twice the fast memory.
+    is what the best configuration is worth with half and twice the fast memory, `front` that of a
+    study with several objectives.
     """
 
     advice: Annotated[Advice, Field(strict=False)]
@@ -116,6 +148,8 @@ class Verdict(Model):
     not_run: list[str] = Field(default_factory=list)
     doubts: list[str] = Field(default_factory=list)
     elsewhere: list[Elsewhere] = Field(default_factory=list)
+    constraints: Constraints | None = None
+    front: Front | None = None
     contenders: list[Contender] = Field(default_factory=list)
 
     def contender(self, kind: Kind, policy: str | None = None) -> Contender | None:
@@ -125,7 +159,7 @@ class Verdict(Model):
     @property
     def chosen(self) -> Contender | None:
         """What is advised; None if there is no result."""
-        able = [contender for contender in self.contenders if contender.mean is not None]
+        able = [contender for contender in self.contenders if contender.usable]
         if self.advice is Advice.nothing or not able:
             return None
         return _choose(able, self.objective)
@@ -193,14 +227,16 @@ def decide(
     untuned: dict[str, float] | None = None,
     not_run: Sequence[str] = (),
     doubts: Sequence[str] = (),
+    constraints: Constraints | None = None,
 ) -> Verdict:
-    """What to do. The simplest contender wins that the fastest one does not beat beyond chance.
+    """What to do. Of the contenders that break no constraint, the simplest one wins that the
+    fastest one does not beat beyond chance.
 
     Args:
         contenders: simplest first; those that never succeeded do not take part.
         policy: whose best configuration the verdict is about.
         static_hot: the reference, on the same seeds.
-        references, untuned, not_run, doubts: passed on, as the seeds are.
+        references, untuned, not_run, doubts, constraints: passed on, as the seeds are.
     """
     known: dict[str, Any] = {
         "objective": objective,
@@ -211,6 +247,7 @@ def decide(
         "untuned": untuned or {},
         "not_run": list(not_run),
         "doubts": list(doubts),
+        "constraints": constraints,
         "contenders": list(contenders),
     }
     able = [contender for contender in contenders if contender.mean is not None]
@@ -231,11 +268,20 @@ def decide(
     first_touch, standing = over(off), None
     if off is not None and static_hot is not None:
         standing = way(objective, top.mean, off.mean, static_hot.mean)
-    chosen = _choose(able, objective)
+    usable = [contender for contender in able if contender.usable]
+    chosen = _choose(usable, objective) if usable else None
     gain = over(default) if best is not None else None
+    if chosen is None:
+        headline = f"no result: {_unusable(able, policy, trials, constraints)}"
+    elif chosen.kind is not Kind.tuned and _excluded(own, constraints):
+        headline = f"{_simply(chosen, policy)}: {_unusable(own, policy, trials, constraints)}"
+    else:
+        headline = _headline(chosen, able, policy, objective, trials, standing)
+        if constraints is not None and chosen.kind is Kind.tuned:
+            headline += f"; it meets {constraints.text}"
     return Verdict(
-        advice=_advice(chosen, policy),
-        headline=_headline(chosen, able, policy, objective, trials, standing),
+        advice=Advice.nothing if chosen is None else _advice(chosen, policy),
+        headline=headline,
         gain=gain,
         over_first_touch=first_touch,
         over_untuned=over(other),
@@ -247,7 +293,7 @@ def decide(
 
 def chosen(verdict: Verdict) -> Contender | None:
     """The contender that the advice is about; None if nothing ran."""
-    able = [contender for contender in verdict.contenders if contender.mean is not None]
+    able = [contender for contender in verdict.contenders if contender.usable]
     return _choose(able, verdict.objective) if able else None
 
 
@@ -268,7 +314,9 @@ def merge(verdicts: Sequence[tuple[str, Verdict]]) -> Verdict:
     untuned: dict[str, float] = {}
     for _, verdict in reversed(verdicts):
         untuned |= verdict.untuned
-    policy = _best(tuned, objective).policy if tuned else first[0]
+    usable = [contender for contender in tuned if contender.usable] or tuned
+    policy = _best(usable, objective).policy if usable else first[0]
+    bounded = [v.constraints for _, v in verdicts if v.constraints is not None]
     ran = {contender.policy for contender in contenders} | set(untuned)
     verdict = decide(
         contenders,
@@ -280,6 +328,13 @@ def merge(verdicts: Sequence[tuple[str, Verdict]]) -> Verdict:
         untuned=untuned,
         not_run=[name for name in first[1].not_run if name not in ran],
         doubts=list(dict.fromkeys(doubt for _, v in verdicts for doubt in v.doubts)),
+        constraints=Constraints(
+            policy=policy,
+            constraints=bounded[0].constraints,
+            met_by=sum(each.met_by for each in bounded),
+        )
+        if bounded
+        else None,
     )
     same = next(v for name, v in verdicts if name == policy)
     return verdict.model_copy(update={"way": same.way, "references": same.references})
@@ -320,6 +375,36 @@ def _advice(chosen: Contender, policy: str) -> Advice:
     if chosen.kind is Kind.tuned:
         return Advice.use_best
     return Advice.keep_default if chosen.policy == policy else Advice.use_untuned
+
+
+def _excluded(own: Sequence[Contender], constraints: Constraints | None) -> bool:
+    """Whether a constraint, and not the objective alone, keeps the search's best from being
+    advised: no trial meets it, or the best does not on other seeds."""
+    found = [c for c in own if c.kind is Kind.tuned] or own
+    return (constraints is not None and not constraints.met_by) or any(c.broken for c in found)
+
+
+def _simply(chosen: Contender, policy: str) -> str:
+    if chosen.kind is Kind.off:
+        return "leave tiering off"
+    if chosen.policy == policy:
+        return f"keep the defaults of {policy}"
+    return f"use {chosen.policy} with its default knobs (--policy {chosen.policy})"
+
+
+def _unusable(
+    contenders: Sequence[Contender], policy: str, trials: int, constraints: Constraints | None
+) -> str:
+    """Why the search has nothing to use."""
+    if constraints is not None and not constraints.met_by:
+        return f"none of {trials} trials meets {constraints.text}"
+    tuned = _find([c for c in contenders if c.policy == policy], Kind.tuned)
+    broken = tuned or _find(contenders, Kind.untuned, policy)
+    if broken is None or not broken.broken:
+        return f"nothing that ran meets {constraints.text if constraints else ''}"
+    which = " and ".join(f"{each.constraint}: {each}" for each in broken.broken)
+    who = f"the best of {trials} trials" if tuned else "the best trial, the default,"
+    return f"{who} breaks on held-out seeds {which}"
 
 
 def _headline(
