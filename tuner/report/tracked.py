@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an MLflow store has of a study, and where its pages show it. Nothing is written."""
+"""What an MLflow store has of a study, and where and how its pages show it. Nothing is written."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tuner.model import content_hash
 from tuner.report.store import EXPERIMENT, children_of, run_with
+from tuner.study.front import Front
 from tuner.study.log import StudyData
 from tuner.text import plural
 
@@ -82,3 +83,19 @@ def page(server: str, experiment: str, *, studies: bool = True) -> str:
     shown = f"&viewStateShareKey={VIEW}" if studies else ""
     kind = "workflowType=machine_learning"
     return f"{server.rstrip('/')}/#/experiments/{experiment}/runs?{kind}{shown}"
+
+
+def front_table(front: Front) -> dict[str, list[object]]:
+    """A row for each trial of the front: figures on the study's seed, and held-out means."""
+    names = front.objectives
+    columns = ["trial", *names, *(f"{name}, held out" for name in names), "in best.yaml"]
+    rows: list[object] = [
+        [
+            point.trial,
+            *(point.values.get(name) for name in names),
+            *(point.held_out.get(name) for name in names),
+            point.trial == front.best,
+        ]
+        for point in front.points
+    ]
+    return {"columns": list(columns), "data": rows}

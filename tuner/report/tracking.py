@@ -43,6 +43,7 @@ from tuner.report.tracked import (
     TRIAL_TAG,
     VIEW_TAG,
     experiment_name,
+    front_table,
     page,
     sorted_out,
     study_id,
@@ -51,7 +52,6 @@ from tuner.report.tracked import (
 from tuner.run.trial import Status
 from tuner.scenario import label
 from tuner.study import log
-from tuner.study.front import Front
 from tuner.study.log import HEADER, StudyData, TrialRecord
 from tuner.study.public import without_passwords
 from tuner.study.verdict import Difference, Kind, Verdict
@@ -442,7 +442,7 @@ class _Store:
         self._client.log_text(self._parent, json.dumps(scores), "importance.json")
         self._client.log_text(self._parent, table.csv_text(self._study), TRIALS)
         if verdict.front is not None:
-            self._client.log_text(self._parent, json.dumps(_front_table(verdict.front)), FRONT)
+            self._client.log_text(self._parent, json.dumps(front_table(verdict.front)), FRONT)
         for trial in (self._study.default, self._study.best):
             if trial is not None and self._study.series_of(trial):
                 path = log.series_file(self._study.directory, trial)
@@ -474,22 +474,6 @@ def _of_constraints(verdict: Verdict) -> dict[str, float]:
         for each in contender.judged or () if contender is not None else ():
             metrics[f"constraints/{name_for(each.constraint)}/{name}"] = each.missed
     return metrics
-
-
-def _front_table(front: Front) -> dict[str, list[object]]:
-    """A row for each trial of the front: figures on the study's seed, and held-out means."""
-    names = front.objectives
-    columns = ["trial", *names, *(f"{name}, held out" for name in names), "in best.yaml"]
-    rows: list[object] = [
-        [
-            point.trial,
-            *(point.values.get(name) for name in names),
-            *(point.held_out.get(name) for name in names),
-            point.trial == front.best,
-        ]
-        for point in front.points
-    ]
-    return {"columns": list(columns), "data": rows}
 
 
 def name_for(text: str) -> str:
