@@ -3,15 +3,17 @@
 // A program whose accesses are known, for the guest: skew KIND MIB PER_SECOND
 // Fills its memory, says so, and reads it at random places, at most so many times a second: nine of
 // ten in a tenth of it that lies together (hot); the same, but every ten seconds at the other end
-// (moves); or by Zipf's law with pages in random order (scattered). After SIGTERM it prints what
-// share of its reads went to the tenth of its pages that had most of them.
+// (moves); or by Zipf's law with pages in random order (scattered). SIGUSR1 begins the count, and
+// after SIGTERM it prints what share of its reads since went to the tenth of its pages that had most
+// of them.
 #include "common.h"
 
 #include <poll.h>
 #include <signal.h>
 
-static volatile sig_atomic_t over = 0;
+static volatile sig_atomic_t over = 0, anew = 0;
 static void end(int number) { over = number; }
+static void begin_anew(int number) { anew = number; }
 
 static uint64_t state = 88172645463325252ULL;
 static double uniform(void) { return (double)(random_of(&state) >> 11) * 0x1p-53; }
@@ -42,9 +44,11 @@ int main(int count, char** words) {
     order[other] = order[i], order[i] = kept;
   }
   signal(SIGTERM, end);
+  signal(SIGUSR1, begin_anew);
   printf("skew: ready\n");
   fflush(stdout);
   for (double begin = now(), at = begin; !over; at = now()) {
+    if (anew) memset(reads, 0, pages * sizeof *reads), anew = 0;
     for (int left = (int)(hertz / 1000); left > 0; --left) {
       unsigned long found;
       if (kind == 's') {

@@ -21,8 +21,8 @@ from tuner.record import damon
 REGIONS = b"""\
 tiertune 0 [000] 5.000000: PERF_RECORD_MMAP2 0/0: [0x100000(0x8000) @ 0 00:00 0 0]: rw-p table
 tiertune 0 [000] 5.000000: PERF_RECORD_MMAP2 0/0: [0x200000(0x4000) @ 0 00:00 0 0]: rw-p libx.so.1
- kdamond.0-9 [000] ..... 5.1: damon_aggregated: target_id=0 nr_regions=2 1048576-1081344: 20 0
- kdamond.0-9 [000] ..... 5.1: damon_aggregated: target_id=0 nr_regions=2 2097152-2113536: 1 0
+ kdamond.0-9 [000] ..... 5.1: damon_aggregated: target_id=0 nr_regions=2 1048576-1090000: 20 0
+ kdamond.0-9 [000] ..... 5.1: damon_aggregated: target_id=0 nr_regions=2 1990000-2113536: 1 0
 CPU:0 [LOST 3 EVENTS]
  kdamond.0-9 [000] ..... 6.1: damon_aggregated: target_id=0 nr_regions=1 1048576-1081344: 10 0
 """
@@ -83,7 +83,7 @@ def test_what_was_watched_becomes_a_workload(
     assert watched["monitoring"] == damon.Monitoring(10_000, 100_000, 10, 1000)
     assert summary["accesses"] == 20 * 8 + 4 + 10 * 8
     assert (summary["threads"], summary["dropped"], summary["complete"]) == (2, 3, False)
-    assert summary["region_bytes"] == 0x8000
+    assert summary["region_bytes"] == 1090000 - 1048576
     objects = engine.native().stream_info("mine.tts")["objects"]
     assert {each["site"]: each["pages"] for each in objects} == {"table": 8, "libx.so.1": 4}
     spec = catalog.workload("./mine.yaml").spec

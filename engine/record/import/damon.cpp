@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
+#include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -23,6 +26,34 @@ constexpr Text damo_remedy =
     "damo's JSON, or the tracepoint damon_aggregated";
 
 constexpr Text mapped = "PERF_RECORD_MMAP2 ", own = "tiertune ";
+
+/// Pages that a process has mapped. DAMON's regions go over the gaps between mappings.
+class Pages {
+ public:
+  void add(std::uint64_t first, std::uint64_t end) {
+    auto at = ends_.upper_bound(first);
+    if (at != ends_.begin() && std::prev(at)->second >= first) {
+      --at;
+      first = at->first;
+    }
+    while (at != ends_.end() && at->first <= end) {
+      end = std::max(end, at->second);
+      at = ends_.erase(at);
+    }
+    ends_.emplace(first, end);
+  }
+  /// Calls `visit` with each part of [first, end) that is mapped.
+  template <typename Visit>
+  void within(std::uint64_t first, std::uint64_t end, Visit visit) const {
+    auto at = ends_.upper_bound(first);
+    if (at != ends_.begin()) --at;
+    for (; at != ends_.end() && at->first < end; ++at)
+      if (at->second > first) visit(std::max(first, at->first), std::min(end, at->second));
+  }
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> ends_;  // by first page
+};
 
 class Damon {
  public:
@@ -223,9 +254,9 @@ class Damon {
   /// tiertune 0 [000] 79357.8: PERF_RECORD_MMAP2 0/0: [0x7f00(0x1000) @ 0 00:00 0 0]: rw-p SITE
   void mapping(Text line) {
     Text rest = line.substr(line.find(mapped) + mapped.size());
-    const Text process = word(rest);
+    const Text names = word(rest);
     Text range = word(rest);
-    const auto target = number<std::uint64_t>(process.substr(0, process.find('/')));
+    const auto target = number<std::uint64_t>(names.substr(0, names.find('/')));
     const std::size_t open = range.find('('), right = rest.find("]: ");
     const bool whole = take(range, "[0x") && open != Text::npos && range.ends_with(')') &&
                        range.substr(open - 3).starts_with("(0x") && right != Text::npos;
@@ -238,8 +269,10 @@ class Damon {
     rest.remove_prefix(right + 3);
     (void)word(rest);                    // protection
     if (to_.options.scale != 1) return;  // pages have other addresses
-    to_.stream().process(to_.processes[*target]);
+    const std::uint32_t process = to_.processes[*target];
+    to_.stream().process(process);
     to_.stream().map(*from, *bytes, trimmed(rest));
+    mapped_[process].add(*from / page_bytes, (*from + *bytes - 1) / page_bytes + 1);
   }
 
   /// kdamond.0 46568 [027] 79357.842179: damon:damon_aggregated: target_id=0 nr_regions=11
@@ -311,9 +344,16 @@ class Damon {
   void observe(std::uint32_t target, const Region& region) {
     to_.stream().process(target);
     const double accesses = region.checks * (to_.options.period > 0 ? to_.options.period : 1.0);
-    for (std::uint64_t page = to_.kept_from(target, region.from / page_bytes);
-         page <= (region.to - 1) / page_bytes; page = to_.kept_from(target, page + 1))
-      to_.observe(target, page * page_bytes, AccessKind::load, region.checks, accesses);
+    const auto pages = [&](std::uint64_t first, std::uint64_t end) {
+      for (std::uint64_t page = to_.kept_from(target, first); page < end;
+           page = to_.kept_from(target, page + 1))
+        to_.observe(target, page * page_bytes, AccessKind::load, region.checks, accesses);
+    };
+    const std::uint64_t first = region.from / page_bytes, end = (region.to - 1) / page_bytes + 1;
+    if (const auto known = mapped_.find(target); known != mapped_.end())
+      known->second.within(first, end, pages);
+    else
+      pages(first, end);
   }
 
   /// "93,000,000" as damo prints numbers for people.
@@ -359,6 +399,7 @@ class Damon {
 
   Importer& to_;
   Lines& lines_;
+  std::unordered_map<std::uint32_t, Pages> mapped_;  // of targets of which that is known
   std::vector<Region> regions_;
   std::vector<Snapshot> snapshots_;
   std::string tracepoint_;              // the one whose regions are taken
