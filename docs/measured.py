@@ -407,7 +407,7 @@ def recorded_programs() -> Table:
     for name, program in results("recorded/programs.json")["programs"].items():
         for run in program["runs"]:
             if "failed" in run:
-                rows.append((name, program["does"], run["sampler"], *[""] * 7, run["failed"]))
+                rows.append((name, program["does"], run["sampler"], *[""] * 8, run["failed"]))
                 continue
             rows.append(
                 (
@@ -420,16 +420,13 @@ def recorded_programs() -> Table:
                     percent(run["hottest"]["1%"]),
                     percent(run["hottest"]["10%"]),
                     percent(run["store_share"]),
-                    _slower(run, program),
+                    f"{program['cpu_seconds']:.2f}",
+                    f"{run['cpu_seconds'] / program['cpu_seconds']:.0f}×",
                     ", ".join(f"{value} {key}" for key, value in run["lacks"].items()) or "nothing",
                 )
             )
     head = ("program", "does", "sampler", "MiB", "processes, threads at a time", "accesses")
-    return (*head, "hottest 1 %", "hottest 10 %", "stores", "slower", "lacks"), rows
-
-
-def _slower(run: dict[str, Any], program: dict[str, Any]) -> str:
-    return f"{run['cpu_seconds'] / program['cpu_seconds']:.1f}×"
+    return (*head, "hottest 1 %", "hottest 10 %", "stores", "CPU, s", "slower", "lacks"), rows
 
 
 def recorded_hint_fault() -> Table:

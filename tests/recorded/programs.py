@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Records programs that nobody here wrote, with every sampler that works on this machine.
+"""Records programs that nobody here wrote, with every sampler that can start them on this machine.
 
     python tests/recorded/programs.py [--only redis,duckdb] [--anew] [--folder FOLDER]
 
@@ -8,8 +8,8 @@ runs once without a sampler and once under each, behind a cache of 1 MiB. What i
 recording goes to results/recorded/programs.json at once: an interrupted run goes on where it was,
 and a program, version or command that has changed is measured again. `make docs` writes the table.
 
-`slower` is the processor time of the program's processes (which a sampler inside them shares) over
-that without a sampler.
+`cpu_seconds` is the processor time of the program's processes, in steps of 10 ms, the kernel's
+included; that of a run also has the sampler's share in them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        libraries = [self.debian / "usr/lib/x86_64-linux-gnu", self.debian / "lib/x86_64-linux-gnu"]
+        common = self.debian / "usr/lib/x86_64-linux-gnu"
+        libraries = [common, self.debian / "lib/x86_64-linux-gnu", common / "blas"]
         return os.environ | {
             "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
             "PYTHONPATH": str(self.pip),
@@ -538,7 +539,8 @@ def main() -> None:
     os.environ["TIERTUNE_CACHE"] = str(args.folder / "cache")
     from tuner.record import samplers
 
-    usable = [name for name in samplers.names() if samplers.find(name).unavailable() is None]
+    starting = [name for name in samplers.names() if not samplers.find(name).attaches]
+    usable = [name for name in starting if samplers.find(name).unavailable() is None]
     wanted = [name.casefold() for name in args.only.split(",") if name]
     for program in PROGRAMS:
         if wanted and program.name.casefold().split()[0] not in wanted:
