@@ -338,7 +338,7 @@ PROGRAMS = (
     ),
     Program(
         "Ruff (Rust)",
-        "checks Python's standard library",
+        "checks the sources of Python's asyncio",
         "ruff",
         lambda place: [
             str(place.pip / "bin/ruff"),
