@@ -122,6 +122,8 @@ def _arguments(
         "machine": cell.machine,
         "ratio": cell.ratio,
         "objective": spec.objective,
+        "objectives": None,
+        "constraints": None,
         "seed": spec.seed,
         "deadline": spec.deadline,
         "explain": spec.explain,
