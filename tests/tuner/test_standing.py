@@ -617,5 +617,7 @@ def test_a_configuration_is_held_to_the_constraints_of_its_study(
     found = json.loads(capsys.readouterr().out)
     assert (found["outcome"], code) == (outcome, 0 if outcome == "still-pays" else 3)
     if outcome == "breaks-constraint":
-        assert found["headline"].startswith("breaks what it was tuned to meet: runtime<=0.9*defaul")
+        assert found["headline"].startswith(
+            "breaks what it was tuned to meet: runtime<=0.9*default:"
+        )
         assert found["verdict"]["gain"]["gain"] > 0

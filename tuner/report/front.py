@@ -115,7 +115,7 @@ def _draw(study: StudyData, found: Front, other: str) -> Picture | None:
         if few:
             tips[gid] = [_tip(n, figures[n]) for n in numbers]
     line = [figures[trial.number] for trial in front.candidates(study)]
-    if len(found.objectives) == 2:  # of more, the line would go to and fro
+    if len(found.objectives) == 2:  # of more, a line would cross itself
         axes.plot([e[other] for e in line], [e[first] for e in line], color=BEST, lw=1.2)
     axes.plot(
         [each[other] for each in line], [each[first] for each in line],
