@@ -271,8 +271,8 @@ def _cache_mib(info: Mapping[str, Any]) -> float | None:
     """Of the cache behind which the stream was recorded, where it says so."""
     try:
         found = parse_json(info["parameters"])
-        if found.get("sampler") == "emulation":
-            return float(found["options"]["llc_mib"])
-        return float(found["llc_bytes"]) / (1 << 20) if found.get("format") == "lackey" else None
+        if found.get("format") == "lackey":
+            return float(found["llc_bytes"]) / (1 << 20)
+        return float(found["options"][LLC])
     except (UserError, ValueError, KeyError, TypeError, AttributeError):
         return None
