@@ -133,7 +133,7 @@ def plural(count: int, noun: str) -> str:
         return f"1 {noun}"
     if noun.endswith("s"):
         noun += "es"
-    elif noun.endswith("y"):
+    elif noun.endswith("y") and noun[-2] not in "aeo":
         noun = f"{noun[:-1]}ies"
     else:
         noun += "s"

@@ -155,11 +155,11 @@ def _requests(args: Namespace, trace: Path, machine: MachineSpec) -> int:
         return 0
     say(
         f"tune: read {plural(seen['requests'], 'request')} ({seen['layout']}); the store used "
-        f"{size(footprint)}\n"
+        f"{size(footprint * args.scale / made.scale)}\n"
         f"  trace        {trace} ({size(trace.stat().st_size)}, "
         f"{info['nominal_seconds']:.3g} s when replayed on fast memory, {made.threads:g} threads)"
     )
-    told = requests.told(seen, made.scale, info["nominal_seconds"])
+    told = requests.told(seen, args.scale, info["nominal_seconds"])
     for heading, text in [*told, *made.told()]:
         say(f"  {heading:<12} {text}")
     say(recorded.next_step(document))

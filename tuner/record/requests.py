@@ -133,7 +133,7 @@ COUNTED = {
 """What was not taken as it stands: a heading, and what the number counts."""
 
 
-def told(seen: Mapping[str, Any], scale: float, nominal_seconds: float) -> list[tuple[str, str]]:
+def told(seen: Mapping[str, Any], scale: int, nominal_seconds: float) -> list[tuple[str, str]]:
     """What became of the requests, and what the trace does not say: headings and sentences."""
     lines = []
     if scale > 1:
