@@ -28,6 +28,7 @@ from tuner.text import change, faster, page_size, quantity, shell, short, with_u
 LIVE = "--on live --command 'COMMAND' --metric M"
 """What `tune verify` needs to measure on a server."""
 MOST = 5  # knobs in the terminal's summary
+SEEN = 0.0005  # a smaller gain is not told
 MOST_RIVALS = 5  # other policies with their defaults, there
 UNTUNED = "untuned "
 MOST_TOGETHER = 2  # groups of changes, there
@@ -251,9 +252,10 @@ def nearby(study: StudyData, verdict: Verdict) -> list[str]:
     lines = []
     if best and top and best.number != top.number and best.objective and top.objective:
         gain = OBJECTIVES[name].gain(top.objective, best.objective)
+        ahead = faster(gain, None, name) if gain >= SEEN else "as good"
         lines.append(
-            f"trial {best.number}, not {top.number}: that one is {faster(gain, None, name)} on the "
-            "study's seed, but gains less on the mean of a fresh one and of the sizes below"
+            f"trial {best.number}, not {top.number}: that one is {ahead} on the study's seed, "
+            "but gains less on the mean of a fresh one and of the sizes below"
         )
     for place in verdict.elsewhere:
         told = [
