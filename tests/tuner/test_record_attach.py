@@ -88,6 +88,7 @@ def test_what_was_watched_becomes_a_workload(
     assert {each["site"]: each["pages"] for each in objects} == {"table": 8, "libx.so.1": 4}
     spec = catalog.workload("./mine.yaml").spec
     assert spec.sources == [f"tune record --sampler damon --pid {me} --for 2"]
+    assert "in regions of 40.5 KiB and more for half of it, stores taken for loads" in spec.summary
     assert spec.inputs["recorded"].sampling is not None
     assert "3 observations could not be kept" in spec.inputs["recorded"].sampling.missing[0]
 

@@ -98,7 +98,8 @@ def run(args: Namespace) -> int:
     )
     document, footprint = recorded.document(
         trace,
-        summary=f"recorded for {watched.seconds:.3g} s: {damon.names(pids)}",
+        summary=f"watched for {watched.seconds:.3g} s by DAMON, in regions of {size(blur)} and "
+        f"more for half of it, stores taken for loads: {damon.names(pids)}",
         source=f"tune record --sampler {name} {whom} --for {args.seconds:g}",
         threads=threads,
         machine=machine,
