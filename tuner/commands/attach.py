@@ -23,7 +23,7 @@ from tuner.record import workload as recorded
 from tuner.record.process import spools_beside
 from tuner.record.samplers.damon import Damon
 from tuner.terminal import print_json, progress, say
-from tuner.text import plural, size
+from tuner.text import percent, plural, size
 
 CGROUPS = Path("/sys/fs/cgroup")
 SAMPLER = "damon"
@@ -140,7 +140,7 @@ def _tell(summary: dict[str, Any], sampling: Sampling, sampler: Damon) -> None:
         "regions at least so large, within which all pages count the same\n"
         f"  counts       at most one per page and {sampler.values['sample_ms']:g} ms, loads and "
         "stores alike: how often a hot page is accessed, and what is written to, was not seen\n"
-        f"  cost         {share:.1%} of a processor, in the kernel's thread"
+        f"  cost         {percent(share)} of a processor, in the kernel's thread"
     )
     for text in sampling.missing:
         say(f"  missing      {text}")
