@@ -25,10 +25,9 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
-from robust import CASES, HOME, ROOT, WIDE, Bed, Knobs, share, unlike
+from robust import HOME, WIDE, Bed, Knobs, options, share, units_of, unlike
 
 from tuner import engine
 from tuner.optimize.optimizer import Optimizer, initial_trials
@@ -152,24 +151,12 @@ def unit(given: tuple[argparse.Namespace, str, str, int]) -> dict[str, Any]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--set", choices=CASES, default="held-out")
-    parser.add_argument("--cases", help="WORKLOAD:POLICY,... in place of a set")
+    options(parser, runs=200)
     parser.add_argument("--rules", default="none,top-1", help=", ".join(RULES))
-    parser.add_argument("--seeds", default="0")
-    parser.add_argument("--runs", type=int, default=200, help="of the simulated study")
     parser.add_argument("--trials", type=int, default=8)
     parser.add_argument("--there", type=int, default=100, help="trials of the search of its own")
-    parser.add_argument("--input", default="smoke", help="of the workloads; default: their own")
-    parser.add_argument("--page-bytes", type=int, default=4096)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--work", type=Path, default=ROOT / "build/robust")
-    parser.add_argument("--out", type=Path, help="of the figures: results/tuner.json, for one")
     args = parser.parse_args()
-    units = [
-        (args, *case.split(":"), int(seed))
-        for seed in args.seeds.split(",")
-        for case in (args.cases or CASES[args.set]).split(",")
-    ]
+    units = units_of(args)
     (args.work / "there").mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(args.processes) as executor:
         found = list(executor.map(unit, units))

@@ -34,6 +34,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import starts
+
 from tuner import engine
 from tuner.compare import earlier
 from tuner.declarations import KnobValue
@@ -43,14 +45,13 @@ from tuner.documents.workload import BASE_PAGE_BYTES
 from tuner.errors import UserError
 from tuner.experiment import jobs
 from tuner.experiment.checks import OFF
-from tuner.experiment.jobs import Job, Result
 from tuner.files import write_file
 from tuner.objective import OBJECTIVES
 from tuner.report import characteristics
-from tuner.run import pools, runner, settings, streams
+from tuner.run import settings, streams
 from tuner.run.trial import Trial, TrialResult
 from tuner.scenario import Scenario
-from tuner.terminal import progress, say
+from tuner.terminal import say
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = "results/compare-tuned/compare.json"
@@ -215,7 +216,7 @@ class Bench:
         trials = {each: self._trial(*each) for each in missing}
         for stream in {trial.stream.key: trial.stream for trial in trials.values()}.values():
             streams.prepare(stream)
-        done = self._done(list(trials.values()))
+        done = starts.done(list(trials.values()), self._workers, f"{len(trials)} runs")
         for each, trial in trials.items():
             result = done[jobs.key_of(trial)]
             assert isinstance(result, TrialResult)
@@ -242,29 +243,6 @@ class Bench:
         scenario = replace(setting.scenario, seed=seed)
         knobs = engine.resolve(one.policy, dict(one.knobs))
         return setting.model_copy(update={"scenario": scenario}).trial(0, knobs)
-
-    def _done(self, wanted: Sequence[Trial]) -> dict[str, Result]:
-        found = {jobs.key_of(job): result for job in wanted if (result := jobs.known(job))}
-        missing = [job for job in wanted if jobs.key_of(job) not in found]
-        if not missing:
-            return found
-        count = 0
-        pool = pools.open_pool(runner.run, workers=min(self._workers, len(missing)))
-        try:
-            with progress(f"{len(missing)} runs") as update:
-
-                def took(job: Job, result: Result) -> None:
-                    found[jobs.key_of(job)] = result
-
-                def one() -> None:
-                    nonlocal count
-                    count += 1
-                    update(count / len(missing))
-
-                jobs.run_on(pool, missing, took, one)
-        finally:
-            pool.close()
-        return found
 
 
 # --- The choice -----------------------------------------------------------------------------------

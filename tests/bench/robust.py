@@ -71,23 +71,11 @@ Gains = dict[str, float]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--set", choices=CASES, default="held-out")
-    parser.add_argument("--cases", help="WORKLOAD:POLICY,... in place of a set")
+    options(parser, runs=80)
     parser.add_argument("--rules", default="seed,near", help=", ".join(RULES))
     parser.add_argument("--again", default="", help="rules that are to choose anew")
-    parser.add_argument("--seeds", default="0")
-    parser.add_argument("--runs", type=int, default=80, help="of each rule")
-    parser.add_argument("--input", default="smoke", help="of the workloads; default: their own")
-    parser.add_argument("--page-bytes", type=int, default=4096)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--work", type=Path, default=ROOT / "build/robust")
-    parser.add_argument("--out", type=Path, help="of the figures: results/tuner.json, for one")
     args = parser.parse_args()
-    units = [
-        (args, *case.split(":"), int(seed))
-        for seed in args.seeds.split(",")
-        for case in (args.cases or CASES[args.set]).split(",")
-    ]
+    units = units_of(args)
     with ProcessPoolExecutor(args.processes) as executor:
         found = list(executor.map(unit, units))
     figures = {
@@ -106,6 +94,28 @@ def main() -> int:
         robust = before.get("robust", {}) | {args.set: figures | {"cases": found}}
         args.out.write_text(json.dumps(before | {"robust": robust}, indent=1) + "\n")
     return 0
+
+
+def options(parser: argparse.ArgumentParser, *, runs: int) -> None:
+    """Those of all comparisons of cases."""
+    parser.add_argument("--set", choices=CASES, default="held-out")
+    parser.add_argument("--cases", help="WORKLOAD:POLICY,... in place of a set")
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--runs", type=int, default=runs, help="of a study (default: %(default)s)")
+    parser.add_argument("--input", default="smoke", help="of the workloads; default: their own")
+    parser.add_argument("--page-bytes", type=int, default=4096)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--work", type=Path, default=ROOT / "build/robust")
+    parser.add_argument("--out", type=Path, help="of the figures: results/tuner.json, for one")
+
+
+def units_of(args: argparse.Namespace) -> list[tuple[argparse.Namespace, str, str, int]]:
+    """A case with a seed each."""
+    return [
+        (args, *case.split(":"), int(seed))
+        for seed in args.seeds.split(",")
+        for case in (args.cases or CASES[args.set]).split(",")
+    ]
 
 
 # --- One case -------------------------------------------------------------------------------------

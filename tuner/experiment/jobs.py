@@ -17,6 +17,7 @@ from pydantic import Field
 from tuner import engine
 from tuner.declarations import KnobDecl, KnobValue
 from tuner.documents import catalog
+from tuner.experiment.checks import Check
 from tuner.model import Model, content_hash
 from tuner.objective import OBJECTIVES
 from tuner.run import cache, runner
@@ -77,6 +78,27 @@ class Work(Protocol):
 
     def take(self, job: Job, result: Result) -> None:
         """The result of a job."""
+
+
+class Answers:
+    """What checks measured, by the key of their trials: a part of `Work`."""
+
+    results: dict[str, TrialResult]
+
+    def missing(self, checks: Iterable[Check]) -> list[Job]:
+        """The trials that have not been run, each once."""
+        trials = {key_of(check.trial): check.trial for check in checks}
+        return [trial for key, trial in trials.items() if key not in self.results]
+
+    def take(self, job: Job, result: Result) -> None:
+        assert isinstance(result, TrialResult)
+        self.results[key_of(job)] = result
+
+    def of(self, check: Check) -> TrialResult:
+        return self.results[key_of(check.trial)]
+
+    def value(self, check: Check) -> float | None:
+        return self.of(check).objective
 
 
 def key_of(job: Job) -> str:

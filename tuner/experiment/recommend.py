@@ -26,7 +26,7 @@ from tuner.experiment.checks import (
     reference,
     seeds_beside,
 )
-from tuner.experiment.jobs import Job, Result, key_of
+from tuner.experiment.jobs import Answers, Job, key_of
 from tuner.limits import fast_share
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
@@ -90,7 +90,7 @@ class Recommendation(Model):
 
 
 @dataclass
-class Plan:
+class Plan(Answers):
     """What is to be run. `among`: the configurations that are tried; `policies`: of which something
     is to be advised, none if of any."""
 
@@ -160,18 +160,7 @@ class Plan:
         return first + second
 
     def jobs(self) -> list[Job]:
-        trials = {key_of(check.trial): check.trial for check in self.wanted()}
-        return [trial for key, trial in trials.items() if key not in self.results]
-
-    def take(self, job: Job, result: Result) -> None:
-        assert isinstance(result, TrialResult)
-        self.results[key_of(job)] = result
-
-    def of(self, check: Check) -> TrialResult:
-        return self.results[key_of(check.trial)]
-
-    def value(self, check: Check) -> float | None:
-        return self.of(check).objective
+        return self.missing(self.wanted())
 
 
 def plan(

@@ -21,7 +21,7 @@ from tuner.declarations import KnobValue, PolicyDecl
 from tuner.documents import catalog
 from tuner.errors import UserError
 from tuner.experiment.checks import OFF, Check, on_seeds, reference, seeds_beside
-from tuner.experiment.jobs import Job, Result, key_of
+from tuner.experiment.jobs import Answers, Job, key_of
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
 from tuner.run import settings
@@ -83,7 +83,7 @@ class Standing(Model):
 
 
 @dataclass
-class Plan:
+class Plan(Answers):
     """What is to be run: the configuration on `setting`, and what it is compared with. `rivals`
     are other policies, of which the one runs on all seeds that is best at its defaults on the
     scenario's own seed."""
@@ -149,18 +149,7 @@ class Plan:
             wanted = [check for _, _, checks in self.contest() for check in checks]
             if self.again and not self.differences:
                 wanted.insert(0, self.recording)
-        trials = {key_of(check.trial): check.trial for check in wanted}
-        return [trial for key, trial in trials.items() if key not in self.results]
-
-    def take(self, job: Job, result: Result) -> None:
-        assert isinstance(result, TrialResult)
-        self.results[key_of(job)] = result
-
-    def of(self, check: Check) -> TrialResult:
-        return self.results[key_of(check.trial)]
-
-    def value(self, check: Check) -> float | None:
-        return self.of(check).objective
+        return self.missing(wanted)
 
 
 # --- What to run ----------------------------------------------------------------------------------
