@@ -15,7 +15,7 @@ import sqlite3
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
