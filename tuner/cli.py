@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import errno
 import gc
 import importlib
 import signal
@@ -142,6 +143,8 @@ def _failed(error: OSError | MemoryError | RuntimeError, as_json: bool) -> int:
         what = "the current folder was deleted; change to another"
         if _here() is not None:
             what = f"{error.strerror}; set TMPDIR to a folder that can be written"  # of tempfile
+    elif isinstance(error, OSError) and error.errno == errno.EIO:  # of an open file
+        what = f"{error.strerror}: a disk fails, which the kernel's log (`dmesg`) names"
     if what is None:
         raise error
     return _ended(f"error: {what}", 2, as_json)

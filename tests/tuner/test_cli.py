@@ -319,6 +319,16 @@ def test_another_error_at_run_time_is_a_defect(tmp_path: Path) -> None:
     assert done.stderr.decode().endswith("\nRuntimeError: x\n")
 
 
+def test_a_disk_that_fails_at_an_open_file_is_one_line(tmp_path: Path) -> None:
+    """As the system tells it when a file is closed, whose name it does not say."""
+    failing = "raise OSError(5, 'Input/output error')"
+    (tmp_path / "say").write_text(SAYS.replace('terminal.say("a note")', failing))
+    done = shell("$PYTHON say", tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    said = b"tune: error: Input/output error: a disk fails, which the kernel's log (`dmesg`) names"
+    assert done.stderr == said + b"\n"
+
+
 def test_no_folder_for_temporary_files_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "say").write_text(SAYS.replace('terminal.say("a note")', TEMPORARY))
     done = shell("$PYTHON say", tmp_path)
