@@ -582,6 +582,10 @@ def test_a_simulated_study_is_where_a_live_one_starts_and_what_it_verifies(
     assert [known.over for known in request.prior] == [cost / costs[0] for cost in costs]
     names = {knob.name for knob in request.tuned}
     assert all(set(known.knobs) == names for known in request.prior)
+    capsys.readouterr()
+    other = request_of("--policy", "nbt", "--from", "sim", "--workload", "redis")
+    assert other.starts and not other.prior
+    assert "--from: of workload gups: its trials say nothing of this one" in capsys.readouterr().err
     live_one = LiveRunner(request_of("--policy", "nbt", command=script(FASTER)).isolation).live
     plan = verify.plan(data, top=2, layouts=3, deadline=None, note=print, own_command=live_one)
     assert plan.machine == live_one.host

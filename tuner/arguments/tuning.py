@@ -61,7 +61,7 @@ def run(parser: argparse.ArgumentParser) -> None:
         dest="start_from",
         metavar="STUDY",
         help="try the best configurations of this study, or the one of a best.yaml, right after "
-        "the default",
+        "the default; of a study of the same workload the model knows all trials",
     )
     parser.add_argument(
         "--deadline",

@@ -186,11 +186,11 @@ def _name(given: str | None, policy: str) -> str | None:
 
 
 def carried(
-    args: Namespace, policy: PolicyDecl, tuned: Sequence[KnobDecl]
+    args: Namespace, policy: PolicyDecl, tuned: Sequence[KnobDecl], workload: str
 ) -> tuple[list[dict[str, KnobValue]], list[Known]]:
-    """What the study that --from names is for: its best configurations, to be tried first, and all
-    of its trials, for the model. Of a best.yaml it is one configuration. UserError if they are of
-    no use."""
+    """What the study that --from names is for: its best configurations, to be tried first, and, of
+    the same workload, all of its trials, for the model. Of a best.yaml it is one configuration.
+    UserError if they are of no use."""
     known = {knob.name for knob in tuned}
     if Path(args.start_from).is_file():
         recorded = best_file.read(Path(args.start_from))
@@ -218,6 +218,10 @@ def carried(
     ]
     if not found:
         raise UserError(f"--from: no trial of study '{request.study}' differs from the defaults")
+    if request.workload.name != workload:
+        name = request.workload.name
+        say(f"tune: --from: of workload {name}: its trials say nothing of this one")
+        return found, []
     default = data.default.result if data.default is not None else None
     if default is None or default.cost is None:
         raise UserError(f"--from: the default of study '{request.study}' has no result")
@@ -285,7 +289,9 @@ def study_request(args: Namespace) -> StudyRequest:
     if auto and objectives:
         raise UserError(f"--budget {AUTO}: --objectives have no single gain; give a number")
     references = REFERENCES if simulated else trials.REFERENCES if emulated else (OFF,)
-    starts, prior = carried(args, policy, tuned) if getattr(args, "start_from", None) else ([], [])
+    starts, prior = [], []
+    if getattr(args, "start_from", None):
+        starts, prior = carried(args, policy, tuned, setting.workload.name)
     able = [p.name for p in tunable() if p.name != policy.name]
     if args.rivals not in (None, NONE) and not simulated:
         raise UserError(
