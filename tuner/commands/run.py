@@ -190,7 +190,9 @@ def carried(
 ) -> tuple[list[dict[str, KnobValue]], list[Known]]:
     """What the study that --from names is for: its best configurations, to be tried first, and, of
     the same workload, all of its trials, for the model. Of a best.yaml it is one configuration.
-    UserError if they are of no use."""
+    Nothing without --from. UserError if they are of no use."""
+    if getattr(args, "start_from", None) is None:
+        return [], []
     known = {knob.name for knob in tuned}
     if Path(args.start_from).is_file():
         recorded = best_file.read(Path(args.start_from))
@@ -289,9 +291,7 @@ def study_request(args: Namespace) -> StudyRequest:
     if auto and objectives:
         raise UserError(f"--budget {AUTO}: --objectives have no single gain; give a number")
     references = REFERENCES if simulated else trials.REFERENCES if emulated else (OFF,)
-    starts, prior = [], []
-    if getattr(args, "start_from", None):
-        starts, prior = carried(args, policy, tuned, setting.workload.name)
+    starts, prior = carried(args, policy, tuned, setting.workload.name)
     able = [p.name for p in tunable() if p.name != policy.name]
     if args.rivals not in (None, NONE) and not simulated:
         raise UserError(
