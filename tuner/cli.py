@@ -131,6 +131,14 @@ def _placed(error: WrongParameter, args: Namespace) -> str:
     return f"{catalog.place(catalog.Kind.workload, given, error.key)}: {error}"
 
 
+DISK = {
+    errno.EIO: ": a disk fails, which the kernel's log (`dmesg`) names",
+    errno.ENOSPC: "",
+    errno.EDQUOT: "",
+}
+"""What a disk says of an open file, whose name the system leaves out, and what to add."""
+
+
 def _failed(error: OSError | MemoryError | RuntimeError, as_json: bool) -> int:
     """The exit code for an error of the system that no command has explained: of a file, or of a
     limit. Anything else is a defect and is raised again."""
@@ -143,8 +151,8 @@ def _failed(error: OSError | MemoryError | RuntimeError, as_json: bool) -> int:
         what = "the current folder was deleted; change to another"
         if _here() is not None:
             what = f"{error.strerror}; set TMPDIR to a folder that can be written"  # of tempfile
-    elif isinstance(error, OSError) and error.errno == errno.EIO:  # of an open file
-        what = f"{error.strerror}: a disk fails, which the kernel's log (`dmesg`) names"
+    elif isinstance(error, OSError) and error.errno in DISK:  # of an open file
+        what = f"{error.strerror}{DISK[error.errno]}"
     if what is None:
         raise error
     return _ended(f"error: {what}", 2, as_json)

@@ -319,14 +319,23 @@ def test_another_error_at_run_time_is_a_defect(tmp_path: Path) -> None:
     assert done.stderr.decode().endswith("\nRuntimeError: x\n")
 
 
-def test_a_disk_that_fails_at_an_open_file_is_one_line(tmp_path: Path) -> None:
-    """As the system tells it when a file is closed, whose name it does not say."""
-    failing = "raise OSError(5, 'Input/output error')"
+@pytest.mark.parametrize(
+    ("number", "text", "more"),
+    [
+        (5, "Input/output error", ": a disk fails, which the kernel's log (`dmesg`) names"),
+        (28, "No space left on device", ""),
+        (122, "Disk quota exceeded", ""),
+    ],
+)
+def test_a_disk_that_fails_at_an_open_file_is_one_line(
+    tmp_path: Path, number: int, text: str, more: str
+) -> None:
+    """As the system tells it of an open file, whose name it does not say."""
+    failing = f"raise OSError({number}, {text!r})"
     (tmp_path / "say").write_text(SAYS.replace('terminal.say("a note")', failing))
     done = shell("$PYTHON say", tmp_path)
     assert (done.returncode, done.stdout) == (2, b"")
-    said = b"tune: error: Input/output error: a disk fails, which the kernel's log (`dmesg`) names"
-    assert done.stderr == said + b"\n"
+    assert done.stderr.decode() == f"tune: error: {text}{more}\n"
 
 
 def test_no_folder_for_temporary_files_is_one_line(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import select
 import signal
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any
@@ -60,6 +61,7 @@ def watched(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         told: Callable[[float], bool],
     ) -> damon.Watched:
         asked.update(pids=list(pids), seconds=seconds, monitoring=monitoring, members=members())
+        asked["began"] = time.monotonic()
         out.write(asked["says"])
         saw = asked["saw"]
         assert isinstance(saw, damon.Watched)
@@ -104,6 +106,15 @@ def test_the_summary_says_what_was_not_seen(
     assert "the recording of 1 process was cut short" in said
     assert "1 process could not be recorded" in said
     assert "next: tune run --workload ./mine.yaml" in said
+
+
+def test_watching_begins_later_if_asked(
+    watched: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = time.monotonic()
+    assert record("--pid", str(os.getppid()), "--for", "2", "--after", "0.3") == 0
+    assert watched["began"] - start >= 0.3
+    assert "beginning in 0.3 s" in capsys.readouterr().err
 
 
 def test_the_processes_of_a_control_group_are_watched(

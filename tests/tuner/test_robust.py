@@ -138,7 +138,9 @@ def conclude(study: Study, tmp_path: Path) -> tuple[str, Any]:
         return conclusion.text(opened.log.data, ended), told[0]
 
 
-def test_the_chosen_trial_is_the_studys_best_everywhere(tmp_path: Path) -> None:
+def test_the_chosen_trial_is_the_studys_best_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = study_of(tmp_path, BROAD)
     text, verdict = conclude(study, tmp_path)
     data = log.load(study.directory)
@@ -146,6 +148,9 @@ def test_the_chosen_trial_is_the_studys_best_everywhere(tmp_path: Path) -> None:
     assert best_file.read(study.directory / best_file.FILE).knobs == BROAD
     assert check.problems(data) == []
     assert "trial 2, not 1: that one is 1.5 % faster on the study's seed" in text
+    monkeypatch.setattr(conclusion, "SEEN", 0.02)
+    (why, *_) = conclusion.nearby(data, verdict)
+    assert "trial 2, not 1: that one is as good on the study's seed" in why
     assert [place.where for place in verdict.elsewhere] == ["1:16", "1:4"]
     for place in verdict.elsewhere:
         assert place.gain.pairs == SEEDS
