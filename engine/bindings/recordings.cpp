@@ -34,6 +34,25 @@ using namespace tt::bindings;
 
 namespace {
 
+/// Does the work without Python's lock, with what it asks whether to go on; raises what `progress`
+/// has raised.
+template <typename Work>
+void watched(const nb::object& progress, const Work& work) {
+  bool failed = false;
+  bool stopped = false;
+  const auto report = progress_function(progress, failed);
+  const auto watch = [&](double fraction) { return !(stopped = !report(fraction)); };
+  {
+    nb::gil_scoped_release release;
+    try {
+      work(watch);
+    } catch (...) {
+      if (!stopped) throw;
+    }
+  }
+  if (stopped) raise_stopped(failed);
+}
+
 nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::path& path,
                    const std::string& workload, const std::string& input,
                    const std::string& parameters, const nb::list& classes, bool wall_time,
@@ -57,20 +76,10 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
                                              .nominal_latency_ns = nominal_latency_ns,
                                              .consume = true,
                                              .set_up_s = set_up_s};
-  bool failed = false;
-  bool stopped = false;
-  const auto report = progress_function(progress, failed);
-  const auto watch = [&](double fraction) { return !(stopped = !report(fraction)); };
   tt::record::SpoolSummary summary;
-  {
-    nb::gil_scoped_release release;
-    try {
-      info = tt::record::assemble(folder, path, std::move(info), options, summary, watch);
-    } catch (...) {
-      if (!stopped) throw;
-    }
-  }
-  if (stopped) raise_stopped(failed);
+  watched(progress, [&](const auto& watch) {
+    info = tt::record::assemble(folder, path, std::move(info), options, summary, watch);
+  });
   nb::dict seen;
   seen["processes"] = summary.processes;
   seen["records"] = summary.records;
@@ -261,29 +270,19 @@ nb::dict restate(const std::filesystem::path& from, const std::filesystem::path&
                  const std::string& workload, const std::string& parameters, double factor,
                  double threads, std::uint64_t first, std::uint64_t end, std::uint64_t passes,
                  double most_block_ms, const nb::object& progress) {
-  bool failed = false;
-  bool stopped = false;
-  const auto report = progress_function(progress, failed);
-  const auto watch = [&](double fraction) { return !(stopped = !report(fraction)); };
   tt::trace::StreamInfo info;
-  {
-    nb::gil_scoped_release release;
-    try {
-      info = tt::record::restate(from, to,
-                                 {.workload = workload,
-                                  .parameters = parameters,
-                                  .factor = factor,
-                                  .threads = threads,
-                                  .from = first,
-                                  .to = end,
-                                  .passes = passes,
-                                  .most_block_ms = most_block_ms},
-                                 watch);
-    } catch (...) {
-      if (!stopped) throw;
-    }
-  }
-  if (stopped) raise_stopped(failed);
+  watched(progress, [&](const auto& watch) {
+    info = tt::record::restate(from, to,
+                               {.workload = workload,
+                                .parameters = parameters,
+                                .factor = factor,
+                                .threads = threads,
+                                .from = first,
+                                .to = end,
+                                .passes = passes,
+                                .most_block_ms = most_block_ms},
+                               watch);
+  });
   return tt::bindings::to_python(info);
 }
 
