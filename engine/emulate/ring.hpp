@@ -45,7 +45,7 @@ struct SampleRing {
   std::uint64_t tail;  // records read
   /// By kind: every so many misses one is sampled; 0: none, unless an interval is set.
   std::array<std::uint64_t, 2> period;
-  /// By kind, where no period is set: the first miss after so many nanoseconds is sampled.
+  /// By kind, where no period is set: as many are sampled as one in so many nanoseconds is.
   std::array<std::uint64_t, 2> interval_ns;
 };
 inline constexpr std::size_t ring_header_bytes = 4096;

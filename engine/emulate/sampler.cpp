@@ -2,6 +2,7 @@
 
 #include "emulate/sampler.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <new>
@@ -41,9 +42,37 @@ Sampler::Wants Sampler::wants(const Miss& miss) {
     return Wants::by_number;
   }
   const std::uint64_t interval = told(ring_.interval_ns[kind]);
-  if (interval == 0 || miss.time_ns < due_[kind]) return Wants::nothing;
-  due_[kind] = miss.time_ns + interval;
-  return Wants::by_time;
+  return interval > 0 && pace_[kind].due(miss.time_ns, interval) ? Wants::by_time : Wants::nothing;
+}
+
+bool Sampler::Pace::due(std::uint64_t now, std::uint64_t interval) {
+  if (now >= tick_ + tick_ns) {
+    // Those that passed without a miss change nothing.
+    if (seen_ > 0) adjust(interval, tick_ns, seen_);
+    seen_ = 0;
+    tick_ = now - now % tick_ns;
+    if (left_ > 8 * period_) left_ = 1;
+  }
+  ++seen_;
+  if (left_ > 1) {
+    --left_;
+    return false;
+  }
+  if (const std::uint64_t between = now - last_; between > 0 && between < 2 * tick_ns)
+    adjust(interval, between, period_);
+  last_ = now;
+  left_ = period_;
+  return true;
+}
+
+void Sampler::Pace::adjust(std::uint64_t interval, std::uint64_t time, std::uint64_t misses) {
+  // In floating point, where the product cannot overflow.
+  const double ideal =
+      static_cast<double>(misses) * static_cast<double>(interval) / static_cast<double>(time);
+  const auto wanted = static_cast<std::int64_t>(std::min(ideal, 1e18));
+  const std::int64_t apart = wanted - static_cast<std::int64_t>(period_);
+  const std::int64_t step = (apart + (apart >= 0 ? 7 : -7)) / 8;
+  period_ = static_cast<std::uint64_t>(std::max<std::int64_t>(1, wanted - apart + step));
 }
 
 void Sampler::take(const Miss& miss, std::uint32_t pid, std::uint32_t tid) {

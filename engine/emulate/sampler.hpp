@@ -31,11 +31,29 @@ class Sampler {
   [[nodiscard]] std::uint64_t lost() const { return ring_.lost; }
 
  private:
+  /// A period that follows how often there are misses, so that there are as many samples a second
+  /// as were asked for. As Linux sets that of an event with a frequency: at each sample and at each
+  /// timer tick it goes an eighth of the way (kernel/events/core.c, perf_adjust_period and
+  /// perf_adjust_freq_unthr_events, 6.12). Linux's limit of samples in a tick is left out.
+  class Pace {
+   public:
+    /// Whether this miss is to be sampled, where one in `interval` ns is wanted.
+    bool due(std::uint64_t now, std::uint64_t interval);
+
+   private:
+    static constexpr std::uint64_t tick_ns = 4'000'000;  // HZ=250, as Debian's kernel has
+    void adjust(std::uint64_t interval, std::uint64_t time, std::uint64_t misses);
+
+    std::uint64_t period_ = 1, left_ = 1;  // misses
+    std::uint64_t last_ = 0;               // ns: of the last sample
+    std::uint64_t tick_ = 0, seen_ = 0;    // ns: of the last tick; misses since then
+  };
+
   SampleRing& ring_;  // the guest reads and writes it, too
   SampleRecord* const records_;
   // By kind.
   std::array<std::uint64_t, 2> left_{};  // misses until the next one is sampled
-  std::array<std::uint64_t, 2> due_{};   // ns
+  std::array<Pace, 2> pace_{};
 };
 
 }  // namespace tt::emulate

@@ -239,8 +239,46 @@ TEST("emulated sampler: a shorter period holds at once, and time may be what cou
   CHECK(feed(sampler, 50) >= 9);
   ring.head().period[0] = 0;
   ring.head().interval_ns[0] = 1000;
-  const std::uint64_t taken = feed(sampler, 1000, false, true);  // 100 ns each
-  CHECK(taken >= 99 && taken <= 101);
+  const std::uint64_t taken = feed(sampler, 100'000, false, true);  // 100 ns each
+  CHECK(taken >= 9900 && taken <= 10'200);
+}
+
+TEST("emulated sampler: by time there are as many samples where misses come in short bursts") {
+  const auto of_bursts = [](std::uint64_t burst) {
+    static Ring ring;
+    Sampler sampler(ring.memory.data());
+    ring.head().interval_ns[0] = 10'000;
+    std::uint64_t taken = 0;
+    for (std::uint64_t i = 0; i < 500'000; ++i) {  // 10 M misses a second
+      const std::uint64_t time = i / burst * burst * 100 + i % burst * 10;
+      taken += sampler.wants({time, 0, 0, false, 0}) == Sampler::Wants::by_time;
+    }
+    return taken;
+  };
+  for (const std::uint64_t burst : {1u, 10u, 50u})
+    CHECK(of_bursts(burst) >= 4950 && of_bursts(burst) <= 5150);
+  // Within a burst of many samples the period follows the burst's own rate, as in Linux.
+  CHECK(of_bursts(5000) < 1000);
+}
+
+TEST("emulated sampler: by time it follows a rate that changes, and misses rarer than it asks") {
+  static Ring ring;
+  Sampler sampler(ring.memory.data());
+  ring.head().interval_ns[1] = 10'000;
+  std::uint64_t time = 0;
+  const auto second = [&](std::uint64_t gap) {
+    std::uint64_t taken = 0;
+    for (const std::uint64_t end = time + 1'000'000'000; time < end; time += gap)
+      taken += sampler.wants({time, 0, 0, true, 1}) == Sampler::Wants::by_time;
+    return taken;
+  };
+  for (const std::uint64_t gap : {20u, 2000u, 50u}) {
+    second(gap);
+    const std::uint64_t taken = second(gap);
+    CHECK(taken >= 98'000 && taken <= 102'000);
+  }
+  second(1'000'000);
+  CHECK_EQ(second(1'000'000), 1000u);  // each of them
 }
 
 TEST("emulated sampler: what the reader has not read is kept, and what has no room is lost") {
