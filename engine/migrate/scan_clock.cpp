@@ -28,8 +28,8 @@ ScanClock::ScanClock(Memory& memory, const Knobs& knobs)
       budget_(window_pages_) {}
 
 std::uint64_t ScanClock::run(Nanos now, Tiers which, const Untouched& untouched) {
+  if (adapted_ == Nanos{} && now >= first_look) adapted_ = period();
   if (!due(now)) return 0;
-  if (adapted_ == Nanos{}) adapted_ = pause();
   const double before = memory_.counters().protect_seconds;
   last_ = now;  // a period lies between two scans, however late the first was (numa_next_scan)
   std::uint64_t left = budget_.next();
@@ -88,7 +88,7 @@ double ScanClock::windows() const {
   std::uint64_t resident = 0;
   for (const Tier tier : {Tier::fast, Tier::slow})
     resident += memory_.capacity(tier) - memory_.free_pages(tier);
-  return std::max(1.0, std::ceil(static_cast<double>(resident) / window_pages_));
+  return std::floor(static_cast<double>(resident) / window_pages_) + 1;
 }
 
 Nanos ScanClock::shortest() const {

@@ -7,9 +7,14 @@
 // two windows is the least one after which a pass takes scan_period_min, but never so short that
 // scanning would exceed max_scan_rate:
 //
-//     windows = resident memory / scan_size, rounded up
+//     windows = resident memory / scan_size, rounded down, and one more
 //     shortest = max(scan_size / max_scan_rate, scan_period_min / windows)
 //     longest  = max(shortest, scan_period_max / windows)
+//
+// Linux rounds the windows up, and a program has code and a stack beside its data, which are not
+// played here. The first period is by what is resident after a second (task_tick_numa), while a
+// program may still be setting up its data; it is then told by faults, and does not get shorter by
+// itself.
 //
 // A window whose pages are all protected already, or not of the tier, does not count, up to eight
 // times its size: then the next follows at once. The end of the address space ends a window, and
@@ -36,7 +41,8 @@ namespace tt::migrate {
 
 class ScanClock {
  public:
-  /// From the application's start to the first scan.
+  /// From the application's start until its first period is set, and to the first scan.
+  static constexpr Nanos first_look = from_seconds(1);
   static constexpr Nanos delay = from_seconds(2);
 
   /// With the knobs of scan_clock_knobs().

@@ -45,9 +45,9 @@ class HintFaultPolicy : public Policy {
   /// faults that were counted in the last.
   void scan_by_faults(Nanos now, Tiers which, const migrate::ScanClock::Untouched& untouched = {}) {
     const std::uint64_t passes = clock_.passes();
-    if (!clock_.due(now)) return;
+    const bool due = clock_.due(now);
     clock_.run(now, which, untouched);
-    if (std::exchange(passes_, passes) == passes) return;
+    if (!due || std::exchange(passes_, passes) == passes) return;
     clock_.adapt(faults_[index(Tier::fast)], faults_[index(Tier::slow)], failed_);
     faults_ = {};
     failed_ = false;

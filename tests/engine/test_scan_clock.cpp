@@ -28,7 +28,8 @@ constexpr double page_mib = 4.0 / 1024;
 /// After the time from which on a scan may be due.
 Nanos later(double ms) { return ScanClock::delay + from_millis(ms); }
 
-/// 160 slow pages; windows of 16 of them, a pass in one second, no limit to the rate.
+/// 160 slow pages; windows of 16 of them and one of the program's own, each after 100 ms, no limit
+/// to the rate.
 struct Clock {
   FakeMemory memory{40, 1000};
   ScanClock clock;
@@ -38,7 +39,9 @@ struct Clock {
     clock.map(range(0, 160));
     for (std::uint64_t p = 0; p < 160; ++p) memory.touch({p}, Tier::slow);
   }
-  static KnobMap defaults() { return {{"scan_size", 16 * page_mib}, {"max_scan_rate", 100.0}}; }
+  static KnobMap defaults() {
+    return {{"scan_size", 16 * page_mib}, {"scan_period_min", 1100.0}, {"max_scan_rate", 100.0}};
+  }
   static KnobMap merged(KnobMap raw) {
     for (const auto& [name, value] : defaults()) raw.insert({name, value});
     return raw;
@@ -61,6 +64,18 @@ TEST("scan clock: the first scan is late; a pass takes scan_period_min, a window
   CHECK_EQ(c.clock.run(later(1000), Tiers::slow), 0u);  // what a program has beside its data
   CHECK_EQ(c.clock.passes(), 1u);
   CHECK_EQ(c.clock.run(later(1100), Tiers::slow), 1u);
+}
+
+TEST("scan clock: the first period is by what is resident after a second") {
+  Clock c;
+  c.memory.free(range(40, 120));
+  (void)c.clock.run(ScanClock::first_look - from_millis(1), Tiers::slow);
+  CHECK(c.clock.period() == from_seconds(1.1 / 3));
+  (void)c.clock.run(ScanClock::first_look, Tiers::slow);
+  for (std::uint64_t p = 40; p < 160; ++p) c.memory.touch({p}, Tier::slow);
+  CHECK(c.clock.period() == from_seconds(1.1 / 3));
+  CHECK_EQ(c.clock.run(later(0), Tiers::slow), 16u);
+  CHECK(c.clock.period() == from_seconds(1.1 / 3));
 }
 
 TEST("scan clock: no faster than the highest rate") {
@@ -130,15 +145,15 @@ TEST("scan clock: tells which pages have not been touched since") {
 }
 
 TEST("scan clock: a miniature's window may be less than a page") {
-  Clock c({{"scan_size", page_mib / 4}, {"scan_period_min", 64000.0}});
-  CHECK(c.clock.period() == from_millis(100));
+  Clock c({{"scan_size", page_mib / 4}, {"scan_period_min", 64100.0}});
+  CHECK(from_millis(100) - c.clock.period() <= Nanos{1});
   std::uint64_t count = 0;
   for (int n = 1; n <= 40; ++n) count += c.clock.run(later(n * 100), Tiers::slow);
   CHECK_EQ(count, 10u);
 }
 
 TEST("scan clock: slower while faults are local or none, faster when they are not") {
-  Clock c({{"scan_period_max", 8000.0}});
+  Clock c({{"scan_period_max", 8800.0}});
   c.clock.adapt(0, 0, false);
   CHECK(c.clock.period() == from_millis(200));
   c.clock.adapt(90, 10, false);  // two tenths above the threshold
