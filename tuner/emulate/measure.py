@@ -157,6 +157,7 @@ def figures(machine: MachineSpec) -> dict[tuple[str, int], _Figure]:
         ("hint_fault", 1): _Figure(
             "a hinting fault", "us", 1.0, "a minor fault with its entry and exit, 0.5 to 1.5 us"
         ),
+        ("promoted", 1): _Figure("a hinting fault that brings its page up", "us", None, ""),
         ("scan_entry", 1): _Figure(
             "an entry that a NUMA scan arms", "ns", 40.0, "a page-table entry in order, 30 to 50 ns"
         ),

@@ -123,8 +123,21 @@ void fault_but_stay(unsigned node) {
     fail("set_mempolicy");
 }
 
+/// While it computes, a scan runs where the task returns to user space: where it is gone for longer
+/// than a tick. Returns for how long it was, in ns.
+double compute(std::uint64_t ns) {
+  constexpr std::uint64_t tick_ns = 50'000;
+  double gone = 0;
+  const std::uint64_t until = now_ns() + ns;
+  for (std::uint64_t before = now_ns(), now = before; now < until; before = now) {
+    now = now_ns();
+    if (now - before > tick_ns) gone += static_cast<double>(now - before);
+  }
+  return gone;
+}
+
 /// Lets NUMA balancing arm all pages again and again while it computes, and touches them in
-/// between.
+/// between: first where they are to stay, then where they come up.
 void measure_scans() {
   const std::string balancing = "/proc/sys/kernel/numa_balancing";
   const std::string knobs = "/sys/kernel/debug/sched/numa_balancing/";
@@ -145,15 +158,8 @@ void measure_scans() {
   double scanned_ns = 0, faulted_ns = 0;
   std::uint64_t entries = 0, faults = 0;
   for (std::uint64_t round = 0; round < rounds; ++round) {
-    // A scan runs when the task returns to user space: while it only asks for the time, that is
-    // where it is gone for longer than a tick.
-    constexpr std::uint64_t tick_ns = 50'000;
-    const std::uint64_t armed = vmstat("numa_pte_updates"),
-                        until = now_ns() + period_ms * 1'200'000;
-    for (std::uint64_t before = now_ns(), now = before; now < until; before = now) {
-      now = now_ns();
-      if (now - before > tick_ns) scanned_ns += static_cast<double>(now - before);
-    }
+    const std::uint64_t armed = vmstat("numa_pte_updates");
+    scanned_ns += compute(period_ms * 1'200'000);
     entries += vmstat("numa_pte_updates") - armed;
     const std::uint64_t seen = vmstat("numa_hint_faults");
     const double first = touch();
@@ -161,9 +167,22 @@ void measure_scans() {
     faults += found;
     if (found > 0) faulted_ns += first - touch();
   }
+  bind_to(-1);
+  double promoted_ns = 0;
+  std::uint64_t promoted = 0;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    (void)compute(period_ms * 1'200'000);
+    const std::uint64_t seen = vmstat("pgpromote_success");
+    const double first = touch();
+    promoted += vmstat("pgpromote_success") - seen;
+    promoted_ns += first - touch();
+    (void)move_us(memory, count, 512, 1);
+  }
   put(balancing, "0");
   if (faults == 0 || entries == 0) throw std::runtime_error("NUMA balancing did not scan");
+  if (promoted < count) throw std::runtime_error("NUMA balancing promoted next to nothing");
   say("hint_fault", 1, faulted_ns / 1e3 / static_cast<double>(faults));
+  say("promoted", 1, promoted_ns / 1e3 / static_cast<double>(promoted));
   say("scan_entry", 1, scanned_ns / static_cast<double>(entries));
 }
 
