@@ -12,6 +12,7 @@ namespace {
 constexpr double mebibyte = 1 << 20;
 constexpr std::uint64_t futile_windows = 8;  // fair.c: virtpages = pages * 8
 constexpr int rest = 32;                     // fair.c: node_stamp += 32 * diff
+constexpr Nanos timer_tick = from_millis(4);
 
 double pages(const Memory& memory, double mebibytes) {
   return mebibytes * mebibyte / static_cast<double>(memory.page_bytes());
@@ -28,10 +29,19 @@ ScanClock::ScanClock(Memory& memory, const Knobs& knobs)
       budget_(window_pages_) {}
 
 std::uint64_t ScanClock::run(Nanos now, Tiers which, const Untouched& untouched) {
-  if (adapted_ == Nanos{} && now >= first_look) adapted_ = period();
-  if (!due(now)) return 0;
+  called_ = now;
+  if (stamp_ == Nanos{}) {
+    if (now < delay) return 0;
+    adapted_ = period();
+    stamp_ = delay;
+    next_ = 2 * delay;
+  }
+  const bool is_due = due(now);
+  if (const Nanos between = step(); now >= stamp_ + between)
+    stamp_ += (now - stamp_) / between * between;
+  if (!is_due) return 0;
+  next_ = stamp_ + period();
   const double before = memory_.counters().protect_seconds;
-  last_ = now;  // a period lies between two scans, however late the first was (numa_next_scan)
   std::uint64_t left = budget_.next();
   std::uint64_t futile = left * futile_windows;
   std::uint64_t count = 0;
@@ -55,18 +65,27 @@ std::uint64_t ScanClock::run(Nanos now, Tiers which, const Untouched& untouched)
     cursor_ = part.end();
   }
   const Counters after = memory_.counters();
-  took_ = from_seconds(after.protect_seconds - before);
-  threads_ = after.threads;
+  const Nanos took = from_seconds(after.protect_seconds - before);
+  threads_ = std::max(1.0, after.threads);
+  stamp_ += from_seconds(rest * seconds(took) / threads_);
   return count;
 }
 
 Nanos ScanClock::pause() const {
-  return std::max(period(), from_seconds(seconds(period() + rest * took_) / threads_));
+  if (stamp_ == Nanos{}) return std::max(delay - called_, timer_tick);
+  const Nanos between = step();
+  Nanos at = stamp_ + between;
+  if (at < next_) at += (next_ - at + between - Nanos{1}) / between * between;
+  return std::max(at - called_, timer_tick);
+}
+
+Nanos ScanClock::step() const {
+  return std::max(from_seconds(seconds(period()) / threads_), Nanos{1});
 }
 
 Nanos ScanClock::period() const { return std::clamp(adapted_, shortest(), longest()); }
 
-void ScanClock::adapt(double fast_faults, double slow_faults, bool failed) {
+void ScanClock::adapt(double fast_faults, double slow_faults, bool failed, Nanos now) {
   // In tenths: above seven of ten in the fast tier scanning slows down, below it speeds up.
   constexpr double slots = 10, threshold = 7;
   const double faults = fast_faults + slow_faults;
@@ -82,6 +101,7 @@ void ScanClock::adapt(double fast_faults, double slow_faults, bool failed) {
   const auto next =
       Nanos{static_cast<std::int64_t>(static_cast<double>(old.count()) * (1 + change / slots))};
   adapted_ = std::clamp(next, shortest(), longest());
+  if (faults == 0 || failed) next_ = now + adapted_;
 }
 
 double ScanClock::windows() const {

@@ -3,9 +3,9 @@
 // ScanClock: when and where NUMA balancing takes access rights away (Linux 6.3,
 // kernel/sched/fair.c: task_numa_work, task_scan_min and task_scan_max).
 //
-// One window of scan_size at a time, on through the address space and over again. The time between
-// two windows is the least one after which a pass takes scan_period_min, but never so short that
-// scanning would exceed max_scan_rate:
+// One window of scan_size at a time, on through the address space and over again. The period is the
+// least one after which a pass takes scan_period_min, but never so short that scanning would exceed
+// max_scan_rate:
 //
 //     windows = resident memory / scan_size, rounded down, and one more
 //     shortest = max(scan_size / max_scan_rate, scan_period_min / windows)
@@ -22,9 +22,12 @@
 // stack, to a window of its own. All sizes are knobs, so a miniature keeps the time that a pass
 // takes.
 //
-// A thread runs for 32 times as long as it has scanned, beyond the period, before it scans again;
-// where the application has several, others take their turns meanwhile. The first scan waits for a
-// second of the thread's time, and for a second more (numa_balancing/scan_delay_ms).
+// A thread asks for a scan once a period of its run time (node_stamp), and gets it if a period has
+// passed since the last scan of any (numa_next_scan): who asks too early asks again a period later.
+// One that has scanned asks later by 32 times as long as it has scanned. Several threads are taken
+// to ask evenly spread. The first scan is due a second after the first period is set
+// (numa_balancing/scan_delay_ms). Left out: timer ticks, and two of them that Linux adds so that
+// they make no thread ask too early.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +44,8 @@ namespace tt::migrate {
 
 class ScanClock {
  public:
-  /// From the application's start until its first period is set, and to the first scan.
-  static constexpr Nanos first_look = from_seconds(1);
-  static constexpr Nanos delay = from_seconds(2);
+  /// From the application's start until its first period is set, and from then to the first scan.
+  static constexpr Nanos delay = from_seconds(1);
 
   /// With the knobs of scan_clock_knobs().
   ScanClock(Memory& memory, const Knobs& knobs);
@@ -58,25 +60,29 @@ class ScanClock {
   /// `untouched` is called after each. Returns how many pages it protected.
   std::uint64_t run(Nanos now, Tiers which, const Untouched& untouched = {});
 
-  /// Whether run() protects something now.
-  [[nodiscard]] bool due(Nanos now) const { return now >= delay && now - last_ >= pause(); }
-  /// Time between two windows, now.
+  /// Whether run() scans now.
+  [[nodiscard]] bool due(Nanos now) const {
+    return stamp_ > Nanos{} && now >= stamp_ + step() && now >= next_;
+  }
+  /// Time between two scans, if nothing delays them.
   [[nodiscard]] Nanos period() const;
-  /// The same with the rest of the thread that has scanned: how often the policy should call run().
+  /// From the last call of run() to the one that may scan next: what a policy's tick_period() is.
   [[nodiscard]] Nanos pause() const;
   /// Passes over the address space that have ended.
   [[nodiscard]] std::uint64_t passes() const { return passes_; }
   /// After a pass: slower if nearly all of its faults were in the fast tier, faster if not, and
   /// half as fast after none at all or if promotions `failed` (update_task_scan_period). It starts
   /// at the shortest period. Faults count as shared by threads: whose they are is not known.
-  void adapt(double fast_faults, double slow_faults, bool failed);
-  /// Half as fast.
-  void slow_down() { adapt(0, 0, false); }
+  void adapt(double fast_faults, double slow_faults, bool failed, Nanos now);
+  /// Half as fast, from now on.
+  void slow_down(Nanos now) { adapt(0, 0, false, now); }
 
  private:
   [[nodiscard]] double windows() const;
   [[nodiscard]] Nanos shortest() const;
   [[nodiscard]] Nanos longest() const;
+  /// Between two times at which some thread asks.
+  [[nodiscard]] Nanos step() const;
 
   Memory& memory_;
   const double window_pages_;  // in a miniature perhaps less than one
@@ -85,8 +91,9 @@ class ScanClock {
   PerPass budget_;
   MappedRanges space_;
   PageId cursor_;
-  Nanos last_{};
-  Nanos took_{};        // of a thread's time, the last window
+  Nanos called_{};      // run(), the last time
+  Nanos stamp_{};       // when a thread last asked; 0: never
+  Nanos next_{};        // no scan before
   double threads_ = 1;  // of the application
   Nanos adapted_{};     // 0: never
   std::uint64_t passes_ = 0;

@@ -48,7 +48,7 @@ class HintFaultPolicy : public Policy {
     const bool due = clock_.due(now);
     clock_.run(now, which, untouched);
     if (!due || std::exchange(passes_, passes) == passes) return;
-    clock_.adapt(faults_[index(Tier::fast)], faults_[index(Tier::slow)], failed_);
+    clock_.adapt(faults_[index(Tier::fast)], faults_[index(Tier::slow)], failed_, now);
     faults_ = {};
     failed_ = false;
   }

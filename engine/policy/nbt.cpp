@@ -64,7 +64,7 @@ class Nbt final : public KswapdPolicy {
     if (refused) reclaim(now);
     if (promoting() > 0 && clock_.passes() != passes_) {
       passes_ = clock_.passes();
-      clock_.slow_down();
+      clock_.slow_down(now);
     }
   }
   void tick(Nanos now) override {

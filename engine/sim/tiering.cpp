@@ -66,6 +66,7 @@ void TieringThread::run(double until_ns, Policy& policy) {
     if (debt_ns_ > 0) break;  // a busy thread ticks late, never early
     policy.tick(whole_ns(at_ns));
     pay(take_charged());
+    ticker_.set_period(period(policy));  // what the tick has made of it
     ticker_.tick(Time{at_ns});
   }
 }

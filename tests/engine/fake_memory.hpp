@@ -374,7 +374,7 @@ struct Rig {
   Oracle oracle;
   std::unique_ptr<Policy> policy;
   // Where there are hint faults a first scan may be due.
-  Nanos now = includes(info.traits.needs, Need::faults) ? migrate::ScanClock::delay : Nanos{};
+  Nanos now = includes(info.traits.needs, Need::faults) ? 2 * migrate::ScanClock::delay : Nanos{};
   Nanos ticked = now;
 
   Rig(const std::string& name, const KnobMap& given, std::uint64_t fast, std::uint64_t slow,

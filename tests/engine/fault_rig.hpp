@@ -30,7 +30,7 @@ inline void access(Rig& r, const Numbers& pages, AccessKind kind = AccessKind::l
 }
 /// The first scan is due in a second, also where ticks are more frequent.
 inline void start_before_scans(Rig& r) {
-  r.now = r.ticked = migrate::ScanClock::delay - from_seconds(1);
+  r.now = r.ticked = 2 * migrate::ScanClock::delay - from_seconds(1);
 }
 /// So many pages of the fast tier go away, without a word.
 inline void make_room(Rig& r, std::uint64_t pages) { r.memory.free({{0}, pages}); }

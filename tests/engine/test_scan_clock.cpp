@@ -26,10 +26,10 @@ Knobs with(std::vector<KnobDecl> declared, const KnobMap& raw) {
 constexpr double page_mib = 4.0 / 1024;
 
 /// After the time from which on a scan may be due.
-Nanos later(double ms) { return ScanClock::delay + from_millis(ms); }
+Nanos later(double ms) { return 2 * ScanClock::delay + from_millis(ms); }
 
-/// 160 slow pages; windows of 16 of them and one of the program's own, each after 100 ms, no limit
-/// to the rate.
+/// 160 slow pages; windows of 16 of them and one of the program's own, 100 ms between two scans, no
+/// limit to the rate. A second has passed.
 struct Clock {
   FakeMemory memory{40, 1000};
   ScanClock clock;
@@ -38,6 +38,7 @@ struct Clock {
               with(migrate::scan_clock_knobs(), KnobMap(raw).empty() ? defaults() : merged(raw))) {
     clock.map(range(0, 160));
     for (std::uint64_t p = 0; p < 160; ++p) memory.touch({p}, Tier::slow);
+    (void)clock.run(ScanClock::delay, Tiers::slow);
   }
   static KnobMap defaults() {
     return {{"scan_size", 16 * page_mib}, {"scan_period_min", 1100.0}, {"max_scan_rate", 100.0}};
@@ -46,18 +47,31 @@ struct Clock {
     for (const auto& [name, value] : defaults()) raw.insert({name, value});
     return raw;
   }
+  /// When it scans, in ms behind the first time it may, if it is called each ms of a span.
+  std::vector<int> scans(int first, int last) {
+    std::vector<int> out;
+    for (int ms = first; ms <= last; ++ms) {
+      const bool due = clock.due(later(ms));
+      (void)clock.run(later(ms), Tiers::slow);
+      if (due) out.push_back(ms);
+    }
+    return out;
+  }
 };
+
+using Times = std::vector<int>;
 
 }  // namespace
 
 TEST("scan clock: the first scan is late; a pass takes scan_period_min, a window a time") {
   Clock c;
   CHECK(c.clock.period() == from_millis(100));
-  CHECK_EQ(c.clock.run(ScanClock::delay - from_millis(1), Tiers::slow), 0u);
+  CHECK(!c.clock.due(later(-1)));
+  CHECK_EQ(c.clock.run(later(-1), Tiers::slow), 0u);
   CHECK_EQ(c.clock.run(later(0), Tiers::slow), 16u);
   CHECK(c.memory.is_protected({15}) && !c.memory.is_protected({16}));
   CHECK_EQ(c.clock.run(later(99), Tiers::slow), 0u);
-  for (int n = 1; n <= 9; ++n) CHECK_EQ(c.clock.run(later(n * 100), Tiers::slow), 16u);
+  CHECK((c.scans(100, 900) == Times{100, 200, 300, 400, 500, 600, 700, 800, 900}));
   CHECK(c.memory.is_protected({159}));
   CHECK_EQ(c.clock.passes(), 0u);
   (void)c.memory.access({0}, AccessKind::load, {});
@@ -68,14 +82,16 @@ TEST("scan clock: the first scan is late; a pass takes scan_period_min, a window
 
 TEST("scan clock: the first period is by what is resident after a second") {
   Clock c;
+  ScanClock clock(c.memory, with(migrate::scan_clock_knobs(), Clock::defaults()));
+  clock.map(range(0, 160));
   c.memory.free(range(40, 120));
-  (void)c.clock.run(ScanClock::first_look - from_millis(1), Tiers::slow);
-  CHECK(c.clock.period() == from_seconds(1.1 / 3));
-  (void)c.clock.run(ScanClock::first_look, Tiers::slow);
+  (void)clock.run(ScanClock::delay - from_millis(1), Tiers::slow);
+  CHECK(clock.period() == from_seconds(1.1 / 3));
+  (void)clock.run(ScanClock::delay, Tiers::slow);
   for (std::uint64_t p = 40; p < 160; ++p) c.memory.touch({p}, Tier::slow);
-  CHECK(c.clock.period() == from_seconds(1.1 / 3));
-  CHECK_EQ(c.clock.run(later(0), Tiers::slow), 16u);
-  CHECK(c.clock.period() == from_seconds(1.1 / 3));
+  CHECK(clock.period() == from_seconds(1.1 / 3));
+  CHECK_EQ(clock.run(later(200), Tiers::slow), 16u);
+  CHECK(clock.period() == from_seconds(1.1 / 3));
 }
 
 TEST("scan clock: no faster than the highest rate") {
@@ -88,24 +104,37 @@ TEST("scan clock: a thread runs for 32 times as long as it has scanned before it
     Clock c;
     c.memory.protect_seconds_a_page = 0.001 / 16;
     c.memory.now.threads = threads;
-    CHECK_EQ(c.clock.run(later(100), Tiers::slow), 16u);
-    int ms = 101;
-    while (c.clock.run(later(ms), Tiers::slow) == 0) ++ms;
-    return ms;
+    CHECK_EQ(c.clock.run(later(0), Tiers::slow), 16u);
+    return c.scans(1, 1000).at(0);
   };
-  CHECK_EQ(second_scan(1), 232);
-  CHECK_EQ(second_scan(2), 200);  // the other one scans
+  CHECK_EQ(second_scan(1), 132);
+  CHECK_EQ(second_scan(2), 116);  // at 66 one asks, too early
+  CHECK_EQ(second_scan(20), 102);
 }
 
-TEST("scan clock: a period after each scan, however late it was, the next is due") {
+TEST("scan clock: that a scan is late changes nothing of those that follow") {
+  Clock c;
+  CHECK_EQ(c.clock.run(later(50), Tiers::slow), 16u);
+  CHECK((c.scans(51, 300) == Times{100, 200, 300}));
+}
+
+TEST("scan clock: slower, and who asks before the new period has passed asks again after it") {
   Clock c;
   CHECK_EQ(c.clock.run(later(0), Tiers::slow), 16u);
-  CHECK_EQ(c.clock.run(later(150), Tiers::slow), 16u);
-  CHECK_EQ(c.clock.run(later(200), Tiers::slow), 0u);
-  CHECK_EQ(c.clock.run(later(250), Tiers::slow), 16u);
-  CHECK_EQ(c.clock.run(later(950), Tiers::slow), 16u);
-  CHECK_EQ(c.clock.run(later(1049), Tiers::slow), 0u);
-  CHECK_EQ(c.clock.run(later(1050), Tiers::slow), 16u);
+  c.clock.slow_down(later(30));
+  CHECK(c.clock.period() == from_millis(200));
+  CHECK((c.scans(31, 900) == Times{400, 600, 800}));
+}
+
+TEST("scan clock: tells when it may scan next") {
+  Clock c;
+  CHECK(c.clock.pause() == from_seconds(1));
+  CHECK_EQ(c.clock.run(later(0), Tiers::slow), 16u);
+  CHECK(c.clock.pause() == from_millis(100));
+  CHECK_EQ(c.clock.run(later(52), Tiers::slow), 0u);
+  CHECK(c.clock.pause() == from_millis(48));
+  CHECK_EQ(c.clock.run(later(99), Tiers::slow), 0u);
+  CHECK(c.clock.pause() == from_millis(4));  // a timer tick
 }
 
 TEST("scan clock: windows of the other tier, or protected, do not count, up to eight") {
@@ -129,7 +158,7 @@ TEST("scan clock: a scan ends behind eight windows in which nothing counts, not 
   CHECK_EQ(c.clock.run(later(100), Tiers::slow), 0u);  // pages 0..127
   for (const PageId page : {PageId{127}, PageId{128}})
     (void)c.memory.access(page, AccessKind::load, {});
-  CHECK_EQ(c.clock.run(later(200), Tiers::slow), 1u);
+  CHECK_EQ(c.clock.run(later(300), Tiers::slow), 1u);
   CHECK(!c.memory.is_protected({127}) && c.memory.is_protected({128}));
 }
 
@@ -154,19 +183,19 @@ TEST("scan clock: a miniature's window may be less than a page") {
 
 TEST("scan clock: slower while faults are local or none, faster when they are not") {
   Clock c({{"scan_period_max", 8800.0}});
-  c.clock.adapt(0, 0, false);
+  c.clock.adapt(0, 0, false, later(0));
   CHECK(c.clock.period() == from_millis(200));
-  c.clock.adapt(90, 10, false);  // two tenths above the threshold
+  c.clock.adapt(90, 10, false, later(0));  // two tenths above the threshold
   CHECK(c.clock.period() == from_millis(240));
-  c.clock.adapt(70, 30, false);  // at the threshold: one
+  c.clock.adapt(70, 30, false, later(0));  // at the threshold: one
   CHECK(c.clock.period() == from_millis(264));
-  c.clock.adapt(20, 80, false);  // five below it
+  c.clock.adapt(20, 80, false, later(0));  // five below it
   CHECK(c.clock.period() == from_millis(132));
-  c.clock.adapt(50, 50, true);  // promotions failed
+  c.clock.adapt(50, 50, true, later(0));  // promotions failed
   CHECK(c.clock.period() == from_millis(264));
-  for (int n = 0; n < 9; ++n) c.clock.adapt(0, 0, false);
+  for (int n = 0; n < 9; ++n) c.clock.adapt(0, 0, false, later(0));
   CHECK(c.clock.period() == from_millis(800));  // of eight seconds a pass
-  for (int n = 0; n < 99; ++n) c.clock.adapt(0, 9, false);
+  for (int n = 0; n < 99; ++n) c.clock.adapt(0, 9, false, later(0));
   CHECK(c.clock.period() == from_millis(100));
 }
 
