@@ -63,11 +63,11 @@ struct Guest {
 };
 
 /// The emulator's callbacks carry no pointer of ours through all of them.
-[[gnu::visibility("hidden")]] extern Guest* guest;
+extern Guest* guest;
 /// By the emulator's number.
-[[gnu::visibility("hidden")]] extern constinit std::array<GuestThread*, 1 << 16> threads;
+extern constinit std::array<GuestThread*, 1 << 16> threads;
 /// The thread that runs here, since its first system call.
-[[gnu::visibility("hidden")]] extern constinit thread_local GuestThread* running;
+extern constinit thread_local GuestThread* running;
 
 inline GuestThread& thread_of(unsigned vcpu) { return *threads[vcpu % threads.size()]; }
 

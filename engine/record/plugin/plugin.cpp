@@ -37,6 +37,7 @@ __attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t 
 namespace {
 
 using namespace tt::record;
+namespace trace = tt::trace;
 
 /// What an access is, by the emulator's word for it, of which there are few: each is asked about
 /// once, for the calls into the emulator would take longer than all else.
@@ -53,20 +54,19 @@ class Kind {
   [[nodiscard]] bool store() const { return (bits_ & store_bit) != 0; }
   /// Whether it stays within the line that it begins in.
   [[nodiscard]] bool within_line(std::uint64_t address) const {
-    return address % line_bytes < (bits_ & ~store_bit);
+    return address % trace::line_bytes < (bits_ & ~store_bit);
   }
 
  private:
-  static constexpr unsigned line_bytes = 64;
   static constexpr unsigned store_bit = 0x80;
 
   explicit Kind(unsigned bits) : bits_(bits) {}
 
   [[gnu::noinline]] static Kind asked(qemu_plugin_meminfo_t info) {
-    const std::uint64_t bytes = std::uint64_t{1} << qemu_plugin_mem_size_shift(info);
-    const Kind kind(
-        (qemu_plugin_mem_is_store(info) ? store_bit : 0) |
-        static_cast<unsigned>(line_bytes + 1 - std::min<std::uint64_t>(bytes, line_bytes)));
+    const std::uint64_t bytes =
+        std::min(std::uint64_t{1} << qemu_plugin_mem_size_shift(info), trace::line_bytes);
+    const Kind kind((qemu_plugin_mem_is_store(info) ? store_bit : 0) |
+                    static_cast<unsigned>(trace::line_bytes + 1 - bytes));
     if (info < kinds.size())
       kinds[info].store(static_cast<std::uint8_t>(kind.bits_), std::memory_order_relaxed);
     return kind;
@@ -78,13 +78,14 @@ class Kind {
 };
 constinit std::array<std::atomic<std::uint8_t>, 1 << 18> Kind::kinds{};
 
+/// A line that the table does not answer, or an access to two.
 [[gnu::noinline]] void on_line(GuestThread& thread, qemu_plugin_meminfo_t info,
                                std::uint64_t address) {
   Observer& observer = *guest->observer;
   const Kind kind = Kind::of(info);
   kind.store() ? observer.store(thread, address) : observer.load(thread, address);
   if (!kind.within_line(address)) {
-    const std::uint64_t next = (address | 63) + 1;
+    const std::uint64_t next = (address | (trace::line_bytes - 1)) + 1;
     kind.store() ? observer.store(thread, next) : observer.load(thread, next);
   }
 }
