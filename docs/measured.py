@@ -429,6 +429,19 @@ def recorded_programs() -> Table:
     return (*head, "hottest 1 %", "hottest 10 %", "stores", "CPU, s", "slower", "lacks"), rows
 
 
+def recorded_emulator() -> Table:
+    rows = []
+    for name, program in results("recorded/emulator.json")["programs"].items():
+        native, emulated, recorded = (
+            program["cpu_seconds"][way] for way in ("native", "emulated", "recorded")
+        )
+        times = (f"{seconds:.2f} s" for seconds in (native, emulated, recorded))
+        slower = (f"{recorded / native:.0f}×", f"{recorded / emulated:.1f}×")
+        rows.append((name, program["does"], *times, *slower))
+    head = ("program", "does", "native", "emulator alone", "recorded")
+    return (*head, "recorded : native", "recorded : emulator alone"), rows
+
+
 def recorded_hint_fault() -> Table:
     rows = []
     for name, program in results("recorded/hint-fault.json")["programs"].items():

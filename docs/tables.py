@@ -58,6 +58,7 @@ PARTS: dict[str, Callable[[], Table | dict[str, Any]]] = {
     "recorded-studies": measured.recorded_studies,
     "recorded-curves": measured.recorded_curves,
     "recorded-programs": measured.recorded_programs,
+    "recorded-emulator": measured.recorded_emulator,
     "recorded-hint-fault": measured.recorded_hint_fault,
     "service": listings.service,
     "emulated": kernels.emulated,
@@ -88,6 +89,7 @@ def documents() -> Iterator[Path]:
     yield ROOT / "README.md"
     yield from sorted((ROOT / "docs").glob("*.md"))
     yield ROOT / "results/recorded/README.md"
+    yield ROOT / "tuner/record/samplers/emulation.md"
 
 
 def rewritten(text: str) -> str:

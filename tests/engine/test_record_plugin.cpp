@@ -110,6 +110,37 @@ std::vector<std::uint32_t> shuffled(std::uint32_t count) {
 
 }  // namespace
 
+TEST("observer: what the table of recent lines answers is what a plain table of 512 would") {
+  Recording recording;
+  Observer observer(recording.options);
+  ObservedThread thread;
+  observer.begin(thread);
+  std::map<std::uint64_t, std::pair<std::uint64_t, bool>> plain;  // place -> line, dirty
+  // Lines with the same place and with places side by side, at the ends of what an address may be.
+  std::vector<std::uint64_t> lines;
+  for (const std::uint64_t first : {0UL, 4096UL, (1UL << 41) - 2048})
+    for (const std::uint64_t further : {0, 1, 2, 510, 511, 512, 513, 1024, 1025, 1535})
+      lines.push_back(first + further);
+  tt::Rng rng{11};
+  std::array<std::uint64_t, 2> answered{};
+  for (int i = 0; i < 100'000; ++i) {
+    const std::uint64_t number = lines[rng.below(lines.size())];
+    const std::uint64_t address = number * line + rng.below(line);
+    const bool store = rng.below(3) == 0;
+    const auto found = plain.find(number % 512);
+    const bool there = found != plain.end() && found->second.first == number;
+    const bool expected = there && (!store || found->second.second);
+    CHECK_EQ(thread.answers(address, store), expected);
+    answered[expected ? 1 : 0] += 1;
+    observer.touch(thread, address, 1, store);  // as load() and store(), without looking there
+    if (!expected) plain[number % 512] = {number, store};
+    CHECK(thread.answers(address, false));
+    CHECK_EQ(thread.answers(address, true), plain[number % 512].second);
+  }
+  CHECK(answered[0] > 10'000);
+  CHECK(answered[1] > 10'000);
+}
+
 TEST("observer: a sweep misses each line once, sequentially, and a small array only at first") {
   Recording recording;
   Memory memory(8 << 20);

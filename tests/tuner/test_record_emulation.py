@@ -139,6 +139,46 @@ int main(void) {
     assert ring["by"]["random"][1] == pytest.approx(lines, rel=0.02)
 
 
+def test_an_access_that_reaches_into_the_next_line_touches_both(tmp_path: Path) -> None:
+    """Loads and stores of every size at every place of a line, each in lines of its own."""
+    found = run_c(
+        tmp_path,
+        r"""
+#define AT(size, place) ((size) * 64 + (place)) * 256l + (place)
+int main(void) {
+  char *loaded = pages(MIB), *stored = pages(MIB), *updated = pages(MIB);
+  for (long place = 0; place < 64; ++place) {
+    char *from = loaded + AT(0, place), *to = stored + AT(0, place), *both = updated + AT(0, place);
+    const long next = 64 * 256;
+    asm volatile("movb (%0), %%al; movw (%0,%1), %%ax; movl (%0,%1,2), %%eax" ::"r"(from),
+                 "r"(next) : "rax");
+    from += 3 * next;
+    asm volatile("movq (%0), %%rax; movdqu (%0,%1), %%xmm0" ::"r"(from), "r"(next)
+                 : "rax", "xmm0");
+    asm volatile("movb %%al, (%0); movw %%ax, (%0,%1); movl %%eax, (%0,%1,2)" ::"r"(to), "r"(next)
+                 : "memory");
+    to += 3 * next;
+    asm volatile("movq %%rax, (%0); movdqu %%xmm0, (%0,%1)" ::"r"(to), "r"(next) : "memory");
+    asm volatile("incb (%0); incw (%0,%1); lock incl (%0,%1,2)" ::"r"(both), "r"(next)
+                 : "memory");
+    asm volatile("movb (%0), %%al; movb %%al, (%0)" ::"r"(both) : "rax", "memory");
+  }
+  return 0;
+}
+""",
+        *("--set", "llc_mib=4"),
+    )
+    assert found.done.returncode == 0, found.done.stderr
+    # One line each, and the second of as many places as it has bytes beyond the first.
+    lines = {size: 64 + size - 1 for size in (1, 2, 4, 8, 16)}
+    each, updated = sum(lines.values()), lines[1] + lines[2] + lines[4]
+    (memory,) = found.biggest()
+    by = memory["by"]
+    assert by["random"][0] + by["sequential"][0] + by["dependent"][0] == each + updated
+    assert by["random"][1] + by["sequential"][1] == each
+    assert by["resident"] == (0, updated)  # the load of each has fetched what its store makes dirty
+
+
 def test_memory_that_comes_and_goes(tmp_path: Path) -> None:
     found = run_c(
         tmp_path,

@@ -11,6 +11,7 @@
 namespace tt::record {
 
 Guest* guest = nullptr;
+constinit std::array<GuestThread*, 1 << 16> threads{};
 constinit thread_local GuestThread* running = nullptr;
 
 std::size_t peek(std::uint64_t address, void* to, std::size_t bytes) {

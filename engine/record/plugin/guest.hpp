@@ -55,22 +55,21 @@ struct GuestThread : ObservedThread {
 };
 
 struct Guest {
-  static constexpr std::size_t max_threads = 1 << 16;
-
   std::unique_ptr<Observer> observer;
   std::uint64_t base = 0;  // its address + base = ours
   bool base_known = false;
   std::uint64_t heap_end = 0;
   std::vector<std::string> emulator;  // the words of a command that put a program under us
-  std::array<GuestThread*, max_threads> threads{};
 };
 
 /// The emulator's callbacks carry no pointer of ours through all of them.
-[[gnu::visibility("hidden")]] extern Guest* guest;
+extern Guest* guest;
+/// By the emulator's number.
+extern constinit std::array<GuestThread*, 1 << 16> threads;
 /// The thread that runs here, since its first system call.
-[[gnu::visibility("hidden")]] extern constinit thread_local GuestThread* running;
+extern constinit thread_local GuestThread* running;
 
-inline GuestThread& thread_of(unsigned vcpu) { return *guest->threads[vcpu % Guest::max_threads]; }
+inline GuestThread& thread_of(unsigned vcpu) { return *threads[vcpu % threads.size()]; }
 
 /// Copies from the program's memory, wherever it points. Returns the bytes that were there.
 std::size_t peek(std::uint64_t address, void* to, std::size_t bytes);

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -19,7 +20,7 @@ constexpr std::uint64_t page_bytes = trace::base_page_bytes;
 constexpr std::uint64_t leaf_pages = std::uint64_t{1} << 18;  // 1 GiB
 constexpr std::uint64_t root_count = (Record::address_mask + 1) / page_bytes / leaf_pages;
 /// Instructions between two drains, at most; at 0.5 cycles per instruction about 20 microseconds.
-constexpr std::uint64_t drain_instructions = 100'000;
+constexpr std::int64_t drain_instructions = 100'000;
 /// A line this far into a sequential run belongs to an array rather than to an object.
 constexpr std::uint32_t object_lines = 8;
 /// How far behind a pointer its object's fields are looked for.
@@ -106,6 +107,7 @@ bool Observer::pointed_to(const ObservedThread& thread, std::uint64_t address) {
 
 void Observer::missed_load(ObservedThread& thread, std::uint64_t address) {
   const std::uint64_t line = address / trace::line_bytes;
+  thread.recent_[line % ObservedThread::recent_lines] = line << 1;
   const std::uint32_t run = run_of(thread, line);
   const Pattern pattern = run > 0                       ? Pattern::sequential
                           : pointed_to(thread, address) ? Pattern::dependent
@@ -120,7 +122,9 @@ void Observer::missed_load(ObservedThread& thread, std::uint64_t address) {
   if (thread.used_ == ObservedThread::batch_size) drain(thread);
 }
 
-void Observer::missed_store(ObservedThread& thread, std::uint64_t line) {
+void Observer::missed_store(ObservedThread& thread, std::uint64_t address) {
+  const std::uint64_t line = address / trace::line_bytes;
+  thread.recent_[line % ObservedThread::recent_lines] = line << 1 | 1;
   const Pattern pattern = run_of(thread, line) > 0 ? Pattern::sequential : Pattern::random;
   thread.batch_[thread.used_++] = {line, pattern, true};
   if (thread.used_ == ObservedThread::batch_size) drain(thread);
@@ -144,9 +148,8 @@ void Observer::begin(ObservedThread& thread, ObservedThread* creator) {
   if (creator != nullptr) drain(*creator);
   thread.used_ = 0;
   thread.recent_.fill(ObservedThread::none);
-  thread.drained_ = thread.instructions_;
   thread.clock_ns_ = creator != nullptr ? creator->clock_ns_ : static_cast<double>(now_ns());
-  thread.deadline_ = thread.instructions_ + drain_instructions;
+  thread.left_ = drain_instructions;
 }
 
 void Observer::waited(ObservedThread& thread) {
@@ -164,7 +167,7 @@ void Observer::drain_locked(ObservedThread& thread) {
   double stalled = 0;
   const std::size_t used = std::exchange(thread.used_, 0);
   if (finished_) {
-    thread.deadline_ = ~std::uint64_t{0};
+    thread.left_ = std::numeric_limits<std::int64_t>::max();
     return;
   }
   std::array<std::uint32_t, ObservedThread::batch_size> pages;
@@ -185,10 +188,8 @@ void Observer::drain_locked(ObservedThread& thread) {
     if (cells_[cell]++ == 0) touched_.push_back(cell);
     stalled += stall_ns_[kind];
   }
-  const double computed =
-      static_cast<double>(thread.instructions_ - thread.drained_) * instruction_ns_;
-  thread.drained_ = thread.instructions_;
-  thread.deadline_ = thread.instructions_ + drain_instructions;
+  const double computed = static_cast<double>(drain_instructions - thread.left_) * instruction_ns_;
+  thread.left_ = drain_instructions;
   thread.clock_ns_ += computed + stalled;
   compute_ns_ += computed;
   thread_ns_ += computed + stalled;

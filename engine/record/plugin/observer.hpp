@@ -85,16 +85,28 @@ class alignas(64) ObservedThread {
     std::uint32_t run = 0;  // lines before it in its sequence
   };
 
-  std::uint64_t instructions_ = 0;
-  std::uint64_t deadline_ = 0;                      // of instructions, for the next drain
+  std::int64_t left_ = 0;                           // instructions until the next drain
   std::array<std::uint64_t, recent_lines> recent_;  // line << 1 | known to be dirty
   std::array<StreamLine, stream_lines> streams_;
   std::array<std::array<std::uint64_t, 8>, pointer_lines> pointers_{};
   std::size_t next_pointers_ = 0;
   std::array<Missed, batch_size> batch_;
   std::size_t used_ = 0;
-  std::uint64_t drained_ = 0;  // instructions
   double clock_ns_ = 0;
+
+ public:
+  /// Whether the table of recent lines answers an access to the line of the address: then nothing
+  /// changes.
+  [[nodiscard]] bool answers(std::uint64_t address, bool store) const {
+    const std::uint64_t line = address / trace::line_bytes;
+    // The least that answers, or one more: a load may find the line dirty. (One more than a store's
+    // would be the next line, which has another place.)
+    return recent_[line % recent_lines] - (line << 1 | (store ? 1U : 0U)) <= 1;
+  }
+  /// Instructions were executed. True: the thread is to be drained now.
+  [[nodiscard]] bool executed(std::uint64_t count) {
+    return (left_ -= static_cast<std::int64_t>(count)) <= 0;
+  }
 };
 
 class Observer {
@@ -110,25 +122,15 @@ class Observer {
 
   // The fast path. No two threads may use one ObservedThread at the same time.
   void load(ObservedThread& thread, std::uint64_t address) {
-    const std::uint64_t line = address / trace::line_bytes;
-    std::uint64_t& slot = thread.recent_[line % ObservedThread::recent_lines];
-    if (slot >> 1 == line) [[likely]]
-      return;
-    slot = line << 1;
-    missed_load(thread, address);
+    if (!thread.answers(address, false)) [[unlikely]]
+      missed_load(thread, address);
   }
   void store(ObservedThread& thread, std::uint64_t address) {
-    const std::uint64_t line = address / trace::line_bytes;
-    std::uint64_t& slot = thread.recent_[line % ObservedThread::recent_lines];
-    const std::uint64_t dirty = line << 1 | 1;
-    if (slot == dirty) [[likely]]
-      return;
-    slot = dirty;
-    missed_store(thread, line);
+    if (!thread.answers(address, true)) [[unlikely]]
+      missed_store(thread, address);
   }
   void instructions(ObservedThread& thread, std::uint64_t count) {
-    thread.instructions_ += count;
-    if (thread.instructions_ >= thread.deadline_) [[unlikely]]
+    if (thread.executed(count)) [[unlikely]]
       drain(thread);
   }
 
@@ -197,7 +199,7 @@ class Observer {
   static constexpr std::size_t kinds = 2 * pattern_count;
 
   [[gnu::noinline]] void missed_load(ObservedThread& thread, std::uint64_t address);
-  [[gnu::noinline]] void missed_store(ObservedThread& thread, std::uint64_t line);
+  [[gnu::noinline]] void missed_store(ObservedThread& thread, std::uint64_t address);
   /// Notes the line; its place in a sequential run, 0: none.
   static std::uint32_t run_of(ObservedThread& thread, std::uint64_t line);
   static bool pointed_to(const ObservedThread& thread, std::uint64_t address);

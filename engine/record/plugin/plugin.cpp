@@ -10,6 +10,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -33,28 +37,71 @@ __attribute__((visibility("default"))) int qemu_plugin_install(qemu_plugin_id_t 
 namespace {
 
 using namespace tt::record;
+namespace trace = tt::trace;
 
-/// Whether an access reaches into the next line. Vector accesses come in parts of 8 bytes.
-bool crosses(qemu_plugin_meminfo_t info, std::uint64_t address) {
-  if ((address & 7) == 0 || (address & 63) <= 56) [[likely]]
-    return false;
-  return (address & 63) + (std::uint64_t{1} << qemu_plugin_mem_size_shift(info)) > 64;
-}
+/// What an access is, by the emulator's word for it, of which there are few: each is asked about
+/// once, for the calls into the emulator would take longer than all else.
+class Kind {
+ public:
+  /// As far as it is known: else it stays within no line.
+  static Kind known(qemu_plugin_meminfo_t info) {
+    return info < kinds.size() ? Kind(kinds[info].load(std::memory_order_relaxed)) : Kind(0);
+  }
+  static Kind of(qemu_plugin_meminfo_t info) {
+    const Kind kind = known(info);
+    return kind.bits_ != 0 ? kind : asked(info);
+  }
+  [[nodiscard]] bool store() const { return (bits_ & store_bit) != 0; }
+  /// Whether it stays within the line that it begins in.
+  [[nodiscard]] bool within_line(std::uint64_t address) const {
+    return address % trace::line_bytes < (bits_ & ~store_bit);
+  }
 
-// One callback for both kinds: QEMU 7.2 mistakes loads for stores in the filter by kind.
-void on_access(unsigned vcpu, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
-  GuestThread& thread = thread_of(vcpu);
+ private:
+  static constexpr unsigned store_bit = 0x80;
+
+  explicit Kind(unsigned bits) : bits_(bits) {}
+
+  [[gnu::noinline]] static Kind asked(qemu_plugin_meminfo_t info) {
+    const std::uint64_t bytes =
+        std::min(std::uint64_t{1} << qemu_plugin_mem_size_shift(info), trace::line_bytes);
+    const Kind kind((qemu_plugin_mem_is_store(info) ? store_bit : 0) |
+                    static_cast<unsigned>(trace::line_bytes + 1 - bytes));
+    if (info < kinds.size())
+      kinds[info].store(static_cast<std::uint8_t>(kind.bits_), std::memory_order_relaxed);
+    return kind;
+  }
+
+  unsigned bits_;  // store_bit, and how many places in a line it may begin at; 0: not known
+
+  static constinit std::array<std::atomic<std::uint8_t>, 1 << 18> kinds;
+};
+constinit std::array<std::atomic<std::uint8_t>, 1 << 18> Kind::kinds{};
+
+/// A line that the table does not answer, or an access to two.
+[[gnu::noinline]] void on_line(GuestThread& thread, qemu_plugin_meminfo_t info,
+                               std::uint64_t address) {
   Observer& observer = *guest->observer;
-  const bool store = qemu_plugin_mem_is_store(info);
-  store ? observer.store(thread, address) : observer.load(thread, address);
-  if (crosses(info, address)) {
-    const std::uint64_t next = (address | 63) + 1;
-    store ? observer.store(thread, next) : observer.load(thread, next);
+  const Kind kind = Kind::of(info);
+  kind.store() ? observer.store(thread, address) : observer.load(thread, address);
+  if (!kind.within_line(address)) {
+    const std::uint64_t next = (address | (trace::line_bytes - 1)) + 1;
+    kind.store() ? observer.store(thread, next) : observer.load(thread, next);
   }
 }
 
+// One callback for both kinds: QEMU 7.2 mistakes loads for stores in the filter by kind. Nearly all
+// accesses end here, without another call.
+void on_access(unsigned vcpu, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
+  GuestThread& thread = thread_of(vcpu);
+  const Kind kind = Kind::known(info);
+  if (thread.answers(address, kind.store()) && kind.within_line(address)) [[likely]]
+    return;
+  on_line(thread, info, address);
+}
+
 void on_call(unsigned vcpu, qemu_plugin_meminfo_t info, std::uint64_t address, void* behind) {
-  if (qemu_plugin_mem_is_store(info))
+  if (Kind::of(info).store())
     thread_of(vcpu).calls.call(address, reinterpret_cast<std::uintptr_t>(behind));
   on_access(vcpu, info, address, nullptr);
 }
@@ -65,7 +112,9 @@ void on_return_address(unsigned vcpu, qemu_plugin_meminfo_t info, std::uint64_t 
 }
 
 void on_block(unsigned vcpu, void* instructions) {
-  guest->observer->instructions(thread_of(vcpu), reinterpret_cast<std::uintptr_t>(instructions));
+  GuestThread& thread = thread_of(vcpu);
+  if (thread.executed(reinterpret_cast<std::uintptr_t>(instructions))) [[unlikely]]
+    guest->observer->drain(thread);
 }
 
 /// What to tell of an instruction's accesses. Behind prefixes, E8 and FF /2 are near calls, C2 and
@@ -103,7 +152,7 @@ void on_translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
 
 /// Called where the new thread's creator runs.
 void on_thread(qemu_plugin_id_t, unsigned vcpu) {
-  GuestThread*& thread = guest->threads[vcpu % Guest::max_threads];
+  GuestThread*& thread = threads[vcpu % threads.size()];
   if (thread == nullptr) thread = new GuestThread;
   thread->calls.clear();
   guest->observer->begin(*thread, running);
@@ -112,7 +161,7 @@ void on_thread(qemu_plugin_id_t, unsigned vcpu) {
 void on_child() {
   guest->observer->after_fork_in_child();
   // Only the forking thread is here; what the others had seen is their process's.
-  for (GuestThread* thread : guest->threads)
+  for (GuestThread* thread : threads)
     if (thread != nullptr) guest->observer->begin(*thread);
 }
 
