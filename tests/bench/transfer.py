@@ -10,7 +10,7 @@ and elsewhere, where one thing is different:
     ratio     at 1:4 and 1:16, as published
     machine   on another machine of the catalog, run today
     workload  on the next of the workloads, run today
-    build     the same run by the engine of then, and today
+    build     the same run by the engine of then, policies and simulator, and by today's
     kernel    in the simulator, and on the real kernel of the emulated machine (results/verified)
 
 Writes results/transfer.json. Runs are cached: the same command goes on where one was stopped.

@@ -87,7 +87,8 @@ def verify(parser: argparse.ArgumentParser) -> None:
         "or with --on live a command of yours on the memory of this machine. Writes "
         "verified.json and verified.png into the study's folder, and best-verified.yaml if one is "
         "better than the defaults and no tiering. Each run is kept: after an interruption, repeat "
-        "the command to continue. Exit code 3 if the machine advises something else."
+        "the command to continue. Exit code 3 if the machine advises something else, 1 if nothing "
+        "could be measured."
     )
     out(parser)
     parser.add_argument("study", metavar="STUDY", help="name, or path of its folder")
@@ -98,7 +99,7 @@ def verify(parser: argparse.ArgumentParser) -> None:
         default=EMULATED,
         help="the machine (default: %(default)s)",
     )
-    command(parser)
+    command(parser, contained=False)
     parser.add_argument(
         "--top",
         type=count(100),

@@ -41,14 +41,9 @@ def kinds(here: Setting, recorded: BestConfiguration) -> list[Differs]:
         or then.stream_maker not in (None, here.stream_maker),
         Differs.kernel: here.scenario.substrate != recorded.scenario.substrate
         or prints.command is not None,
-        Differs.build: policies_of(then.engine_build) != policies_of(here.engine_build),
+        Differs.build: then.engine_build != here.engine_build,
     }
     return [kind for kind, differs in found.items() if differs]
-
-
-def policies_of(build: str) -> str:
-    """The part of an engine's build that is of its policies."""
-    return build.partition("-")[0]
 
 
 def sentence(here: Setting, recorded: BestConfiguration, ask: str = ASK) -> str:

@@ -30,7 +30,7 @@ WHERE = {
     Differs.machine: "on another machine",
     Differs.workload: "on another workload",
     Differs.kernel: "on a real kernel in place of the simulator",
-    Differs.build: "with policies of another build",
+    Differs.build: "with another build of policies and simulator",
 }
 
 
