@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -19,11 +20,12 @@ from test_verify import study
 
 from tuner import cli
 from tuner.emulate import live
+from tuner.errors import UserError
 from tuner.experiment import verify
 from tuner.run import host, pools
 from tuner.run.trial import TrialResult
 from tuner.study.log import StudyLog
-from tuner.study.sessions import FILE
+from tuner.study.sessions import FILE, Runs
 from tuner.study.verdict import Advice, Kind, Verdict
 from tuner.study.verified import Candidate, Session, Verified, over_sessions
 
@@ -93,6 +95,7 @@ from test_compare import Inline
 from tuner import cli, tierd
 from tuner.commands import verify as command
 from tuner.emulate import live
+from tuner.errors import UserError
 from tuner.experiment import verify
 from tuner.run import host, pools
 tierd.find = lambda: Path("tierd").absolute()
@@ -274,6 +277,8 @@ def test_what_is_damaged_is_measured_again(
     assert cli.main(words) == (0 if left is not None else 2)
     assert said in capsys.readouterr().err
     assert len(runs()) == 4 + (0 if left is None else 6 - left)
+    if left is None:
+        assert cli.main([*words, "--anew"]) == 0
 
 
 def test_two_at_once_do_not_mix(
@@ -288,6 +293,22 @@ def test_two_at_once_do_not_mix(
 
     monkeypatch.setattr(pools, "open_pool", Nested)
     assert cli.main(words) == 130
+
+
+def test_runs_are_not_added_to_a_file_that_is_gone(tmp_path: Path) -> None:
+    """Of another process that ends between the opening of the file and its lock."""
+    first = Runs(tmp_path, {"a": "b"}, anew=False)
+    original = fcntl.flock
+
+    def flock(file: Any, how: int) -> None:
+        first.done()
+        original(file, how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fcntl, "flock", flock)
+        with pytest.raises(UserError, match="another `tune verify` writes to it"):
+            Runs(tmp_path, {"a": "b"}, anew=False)
+    Runs(tmp_path, {"a": "b"}, anew=False).close()
 
 
 def test_the_emulated_machine_has_nothing_to_measure_anew(

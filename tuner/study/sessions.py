@@ -78,13 +78,11 @@ class Runs:
             raise UserError(f"{one_line(self._path)}: {error.strerror}") from error
 
     def _open(self, wanted: Conditions, anew: bool) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{self._path}: another `tune verify` writes to it") from None
-        lines = list(lines_of(self._path))
-        whole = [line for line in lines if line.endswith(b"\n")]  # one that was killed tears a line
-        if whole and not anew:
+        if not self._lock():
+            raise UserError(f"{self._path}: another `tune verify` writes to it")
+        # One that was killed tears its last line.
+        whole = [] if anew else [each for each in lines_of(self._path) if each.endswith(b"\n")]
+        if whole:
             self._file.truncate(sum(map(len, whole)))
             self._key = header_hash(whole[0])
             then = self._conditions(whole[0])
@@ -96,6 +94,15 @@ class Runs:
         self._write(first)
         sync_directory(self._path.parent)
         self._key = header_hash(first)
+
+    def _lock(self) -> bool:
+        """Whether this process has the file alone, and the file is still there: another one removes
+        it at its end."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return os.path.samestat(os.fstat(self._file.fileno()), os.lstat(self._path))
+        except (BlockingIOError, FileNotFoundError):
+            return False
 
     def _read(self, lines: list[bytes]) -> None:
         for number, line in enumerate(lines, start=2):
@@ -120,12 +127,12 @@ class Runs:
             raise UserError(f"{self._path}, line 1: is damaged; {BEGIN}") from None
 
     def _compare(self, earlier: Conditions, wanted: Conditions) -> None:
-        then, now = earlier.conditions, wanted.conditions
+        then, today = earlier.conditions, wanted.conditions
         differ = [
             f"{name}: was {one_line(then.get(name, 'nothing'))}; "
-            f"is {one_line(now.get(name, 'nothing'))}"
-            for name in {**then, **now}
-            if then.get(name) != now.get(name)
+            f"is {one_line(today.get(name, 'nothing'))}"
+            for name in {**then, **today}
+            if then.get(name) != today.get(name)
         ]
         if not differ:
             return
@@ -133,7 +140,7 @@ class Runs:
             self._open(wanted, anew=True)
             return
         what = f"{self._path} has {plural(len(self.kept), 'run')} under other conditions"
-        after = f"As they were, the command goes on with these runs; {BEGIN}"
+        after = f"Under the conditions of then the command goes on with them; {BEGIN}"
         raise UserError("\n  ".join([f"{what}:", *differ, after]))
 
     def _write(self, line: bytes) -> None:
