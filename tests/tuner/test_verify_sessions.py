@@ -42,6 +42,11 @@ fi"""
 """Notes that it runs, and waits for the fifo at a run, or fails, if it is told to."""
 
 
+SLOWER = """took=$(( 70 + $(echo "$TUNE_POLICY" | wc -c) ))
+if [ -e slower ]; then took=$(( 2 * took )); fi
+echo took $took"""
+
+
 @pytest.fixture
 def words(inline: Fake, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The command, on a study that is on the disk: two rounds of three configurations."""
@@ -155,6 +160,21 @@ def test_ctrl_c_says_what_is_kept(
     assert "4 are there already (1 from 20" in capsys.readouterr().err
     assert [each["runs"] for each in found()["sessions"]] == [1, 3, 2]
     assert len(runs()) == 6
+
+
+def test_a_machine_that_has_changed_is_said_at_once(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words[words.index("--command") + 1] = script(SLOWER)
+    stopped_after(monkeypatch, 7)
+    assert cli.main([*words, "--layouts", "4"]) == 130
+    assert "the session of" not in capsys.readouterr().err.lower()
+    Path("slower").write_text("")
+    stopped_after(monkeypatch, 1)
+    assert cli.main([*words, "--layouts", "4"]) == 130
+    said = capsys.readouterr().err
+    assert "the defaults ran 50.0 % slower than before, and chance does no more than" in said
+    assert said.index("the defaults ran") < said.index("stopped: each run is kept")
 
 
 def test_what_is_whole_needs_no_run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def _measured(args: Namespace, data: StudyData, plan: Plan, runs: Runs | None) -
             resumable(lambda: f"stopped: each run is kept; {GO_ON}"),
             progress(f"{count} runs on {plan.machine}") as update,
         ):
-            verify.measure(plan, workers, update, runs)
+            verify.measure(plan, workers, update, runs, lambda line: say(f"tune: note: {line}"))
     finally:
         workers.close()
     found = verify.judge(plan, data, _verdict(data))

@@ -29,7 +29,7 @@ from tuner.study.events import Checked
 from tuner.study.log import StudyData, TrialRecord
 from tuner.study.sessions import Runs, sessions_of
 from tuner.study.verdict import Advice, Kind, Verdict, decide, difference
-from tuner.study.verified import Candidate, Session, Verified, agreement
+from tuner.study.verified import Candidate, Session, Verified, agreement, steady
 from tuner.terminal import say
 from tuner.text import shell
 
@@ -226,20 +226,30 @@ def _command(data: StudyData) -> list[str]:
 
 
 def measure(
-    plan: Plan, pool: Pool, done: Callable[[float], None], runs: Runs | None = None
+    plan: Plan,
+    pool: Pool,
+    done: Callable[[float], None],
+    runs: Runs | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Runs all but what is there from earlier sessions, and gives the candidates their values.
-    `done` is told the fraction that has run."""
+    `done` is told the fraction that has run, `note` how the first run of the defaults compares with
+    those of earlier sessions: whoever sees that the machine has changed can stop there."""
     wanted = list(plan.places())
     asked = [plan.trial(*each, number) for number, each in enumerate(wanted)]
     made = {} if runs is None else _there(plan, runs)
     plan.results |= {each: run.result for each, run in made.items()}
     left = [trial for each, trial in zip(wanted, asked, strict=True) if each not in made]
+    untold = bool(made)
     for result in results_of(pool, left):
         each = wanted[result.number]
         plan.results[each] = result
         if runs is not None:
             made[each] = runs.add(asked[result.number], result)
+            default = plan.candidates[each[0]].kind is Kind.untuned
+            if untold and default and result.objective is not None:
+                untold = False
+                note(_compared(plan, made))
         done(len(plan.results) / len(wanted))
     for place, candidate in enumerate(plan.candidates):
         results = [plan.results[place, layout] for layout in range(plan.layouts)]
@@ -269,6 +279,19 @@ def _by_session(plan: Plan, made: Mapping[tuple[int, int], Checked]) -> None:
     for place, candidate in enumerate(plan.candidates):
         runs = [made[place, layout] for layout in range(plan.layouts)]
         candidate.sessions[:] = [number[run.purpose] for run in runs]
+
+
+def _compared(plan: Plan, made: Mapping[tuple[int, int], Checked]) -> str:
+    """What the runs so far say of this session."""
+    sessions = sessions_of(made.values())
+    number = {session.began: place for place, session in enumerate(sessions)}
+    so_far = []
+    for place, candidate in enumerate(plan.candidates):
+        runs = [run for each, run in made.items() if each[0] == place]
+        values = [run.result.objective for run in runs]
+        update = {"values": values, "sessions": [number[run.purpose] for run in runs]}
+        so_far.append(candidate.model_copy(update=update))
+    return steady(so_far, sessions, plan.setting.scenario.objective, len(sessions) - 1)
 
 
 def judge(plan: Plan, data: StudyData, simulated: Verdict | None) -> Verified:

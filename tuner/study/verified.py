@@ -268,7 +268,7 @@ def over_sessions(found: Verified) -> list[str]:
             "otherwise then is in its differences."
         )
     for later in range(1, len(found.sessions)):
-        lines.append(_steady(found, later))
+        lines.append(steady(found.candidates, found.sessions, found.objective, later))
     return lines
 
 
@@ -280,26 +280,24 @@ def span(session: Session) -> str:
     return f"{began:%Y-%m-%d %H:%M} to {ended:{day}%H:%M}"
 
 
-def _steady(found: Verified, later: int) -> str:
+def steady(
+    candidates: Sequence[Candidate], sessions: Sequence[Session], objective: str, later: int
+) -> str:
     """Whether the defaults ran in a session as in those before it, as far as the runs of each
     configuration within a session tell what chance does."""
-    default = next(each for each in found.candidates if each.kind is Kind.untuned)
+    default = next(each for each in candidates if each.kind is Kind.untuned)
     before = _runs(default, range(later))
     now = _runs(default, [later])
-    since = f"The session of {span(found.sessions[later])}"
+    since = f"The session of {span(sessions[later])}"
     if not before or not now:
         where = "in it" if before else "before it"
         return (
             f"{since}: no run of the defaults {where}, so whether the machine was as fast as "
             "before is not known."
         )
-    gain = OBJECTIVES[found.objective].gain(statistics.fmean(now), statistics.fmean(before))
-    said = f"{since}: the defaults ran {faster(gain, None, found.objective)} than before"
-    groups = [
-        _runs(each, [session])
-        for each in found.candidates
-        for session in range(len(found.sessions))
-    ]
+    gain = OBJECTIVES[objective].gain(statistics.fmean(now), statistics.fmean(before))
+    said = f"{since}: the defaults ran {faster(gain, None, objective)} than before"
+    groups = [_runs(each, [session]) for each in candidates for session in range(len(sessions))]
     spread = [v / statistics.fmean(group) - 1 for group in groups for v in group]
     free = len(spread) - sum(map(bool, groups))
     if not free:
