@@ -110,11 +110,11 @@ def verify(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--layouts",
-        type=count(100),
+        type=count(100, least=2),
         default=5,
         metavar="N",
-        help="layouts of memory, or rounds of live runs, on each of which every configuration runs "
-        "(default: %(default)s)",
+        help="layouts of memory, or rounds of live runs, on each of which every configuration "
+        "runs; one alone would not tell what is chance (default: %(default)s)",
     )
     parser.add_argument(
         "--anew",
