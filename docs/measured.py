@@ -10,6 +10,7 @@ from typing import Any
 
 from sources import ROOT, better, percent, results
 
+from tuner.documents import transfer as documents_transfer
 from tuner.pages import Table
 from tuner.text import change as gain
 from tuner.text import si
@@ -300,6 +301,29 @@ def carried() -> dict[str, Any]:
         "studies": {name: found[name]["studies"] for name in sets},
         **{key: found[sets[0]][key] for key in ("runs", "trials", "there")},
     }
+
+
+def transfer() -> dict[str, Any]:
+    """What configurations gain where they were not searched."""
+    found = documents_transfer.published()
+    rows = [
+        [
+            documents_transfer.WHERE[kind],
+            str(cost.cases),
+            f"{100 * cost.home:.1f} %",
+            f"{100 * cost.there:.1f} %",
+            str(cost.harmed),
+            f"{100 * cost.worst:.1f} %",
+        ]
+        for kind in documents_transfer.Differs
+        if (cost := found.differences.get(kind)) is not None
+    ]
+    head = ["used", "cases", "gain at home", "there", "slower there", "at worst"]
+    ran = {
+        name: ", ".join(f"`{each}`" for each in getattr(found, name))
+        for name in ("workloads", "policies")
+    }
+    return {"table": (head, rows), **ran}
 
 
 def stands_for() -> Table:

@@ -53,6 +53,7 @@ PARTS: dict[str, Callable[[], Table | dict[str, Any]]] = {
     "throughput": measured.throughput,
     "robust": measured.robust,
     "carried": measured.carried,
+    "transfer": measured.transfer,
     "stands-for": measured.stands_for,
     "stands-for-sentences": measured.stands_for_sentences,
     "recorded-studies": measured.recorded_studies,

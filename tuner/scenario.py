@@ -409,8 +409,14 @@ class Scenario:
             word
             for name, value in self.plain().items()
             if value != usual.get(name)
-            for word in (flag(name), str(value))
+            for word in (flag(name), _word(value))
         ]
+
+
+def _word(value: Any) -> str:
+    """As `str`, with `16` for 16.0."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+    return str(int(value)) if whole else str(value)
 
 
 _IN_NAMES = str.maketrans({" ": "", ":": "to", "=": "", ",": "-"})

@@ -38,7 +38,9 @@ def _plain(value: Any) -> Any:
 
 
 def say(message: str) -> None:
-    """A remark; standard output stays clean."""
+    """A remark; standard output stays clean. What was printed before comes before, also where both
+    go to one file."""
+    sys.stdout.flush()
     print(message, file=sys.stderr, flush=True)
 
 

@@ -7,7 +7,9 @@
 // runs the committed corpus once.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -60,6 +62,17 @@ T peek(const Bytes& bytes, std::size_t at) {
 template <typename T>
 void poke(Bytes& bytes, std::size_t at, T value) {
   if (at + sizeof(T) <= bytes.size()) std::memcpy(bytes.data() + at, &value, sizeof(T));
+}
+
+/// A source that gives an input from `at` on in uneven pieces: lines and records go across their
+/// borders. The input must outlive it.
+inline auto in_pieces(const Bytes& input, std::size_t at) {
+  return [&input, at](char* buffer, std::size_t size) mutable {
+    const std::size_t count = std::min({size, input.size() - at, 1 + at * 7 % 97});
+    std::memcpy(buffer, input.data() + at, count);
+    at += count;
+    return count;
+  };
 }
 
 inline Bytes read_file(const std::filesystem::path& file) {

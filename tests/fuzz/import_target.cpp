@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 
 // Fuzz target: what an importer reads. The first byte of an input says which importer.
-#include <algorithm>
-#include <cstring>
 #include <string_view>
 
 #include "fuzz.hpp"
@@ -38,19 +36,11 @@ bool run(const Bytes& input, const std::filesystem::path& scratch) {
   options.most_pages = 1 << 12;
   options.scale = static_cast<unsigned char>(input[0]) / formats % 2 == 0 ? 1 : 4;
   options.period = input.size() % 2 == 0 ? 0 : 3;
-  std::size_t at = 1;
-  const auto source = [&](char* buffer, std::size_t size) {
-    // Uneven pieces: lines go across their borders.
-    const std::size_t count = std::min({size, input.size() - at, 1 + at * 7 % 97});
-    std::memcpy(buffer, input.data() + at, count);
-    at += count;
-    return count;
-  };
   trace::StreamInfo info;
   info.workload = "fuzz";
   record::ImportSummary summary;
   try {
-    (void)record::import_trace(source, "input", out, info, options, summary);
+    (void)record::import_trace(in_pieces(input, 1), "input", out, info, options, summary);
   } catch (const std::runtime_error&) {
     if (std::filesystem::exists(out)) throw std::logic_error("a refused import left a stream");
     return false;

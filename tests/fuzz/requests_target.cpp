@@ -3,7 +3,6 @@
 // Fuzz target: traces of caches. The first byte of an input says whether columns are given.
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string_view>
 
 #include "fuzz.hpp"
@@ -26,17 +25,10 @@ void refit(Bytes& input, Rng& rng) {
 
 bool run(const Bytes& input, const std::filesystem::path&) {
   if (input.empty()) return false;
-  std::size_t at = 1;
-  const auto source = [&](char* buffer, std::size_t size) {
-    const std::size_t count = std::min({size, input.size() - at, 1 + at * 7 % 97});
-    std::memcpy(buffer, input.data() + at, count);
-    at += count;
-    return count;
-  };
   record::RequestSummary summary;
   std::uint64_t requests = 0, latest = 0;
   try {
-    record::read_requests(source, "input",
+    record::read_requests(in_pieces(input, 1), "input",
                           columns.at(static_cast<unsigned char>(input[0]) % columns.size()),
                           summary, [&](const record::CacheRequest& request) {
                             if (request.count == 0 || request.seconds < latest)

@@ -503,3 +503,25 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
         return Outcome(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def tune(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Any]:
+    """A command in an empty folder, with an empty cache: its JSON, or its error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path / "cache"))
+
+    def call(*words: str, code: int = 0) -> Any:
+        capsys.readouterr()
+        assert cli.main([*words, "--json"]) == code
+        captured = capsys.readouterr()
+        found = json.loads(captured.out)
+        if code == 0:
+            return found
+        message = found["error"]["message"]
+        assert captured.err.endswith(f"tune: error: {message}\n")
+        return message
+
+    return call

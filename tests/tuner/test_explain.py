@@ -196,6 +196,18 @@ def test_no_tiering_has_the_pages_of_a_rival_too(tmp_path: Path) -> None:
     )
 
 
+def test_a_rival_that_does_not_run_is_not_covered(tmp_path: Path) -> None:
+    def coarse(trial: Trial) -> TrialResult:
+        if trial.scenario.policy == "other":
+            raise ValueError("too coarse")
+        return answer(trial)
+
+    study = Study(tmp_path, coarse, alternatives=[OTHER], not_run=["third"])
+    verdict = study.judge()
+    assert verdict.not_run == ["other", "third"]
+    assert verdict.uncovered is not None and verdict.uncovered.endswith("not cover other, third")
+
+
 def test_a_winner_that_moves_nothing_is_called_so(tmp_path: Path) -> None:
     def still(trial: Trial) -> TrialResult:
         result, moved = answer(trial), 0.0 if trial.knobs == BEST else 9.0

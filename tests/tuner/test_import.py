@@ -11,6 +11,7 @@ import struct
 import subprocess
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,23 +35,9 @@ Tune = Callable[..., Any]
 
 
 @pytest.fixture
-def tune(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Tune:
+def tune(tune: Tune) -> Tune:
     """`tune import` in an empty folder: its summary, or its error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path / "cache"))
-
-    def run(*words: str, code: int = 0) -> Any:
-        assert cli.main(["import", *words, "--json"]) == code
-        captured = capsys.readouterr()
-        if code == 0:
-            return json.loads(captured.out)
-        message: str = json.loads(captured.out)["error"]["message"]
-        assert captured.err == f"tune: error: {message}\n"
-        return message
-
-    return run
+    return partial(tune, "import")
 
 
 def imported(tune: Tune, text: str, format: str, *more: str, code: int = 0) -> Any:

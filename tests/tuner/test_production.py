@@ -534,8 +534,13 @@ def test_files_are_written_and_others_are_kept(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = str(best(tmp_path, "nbt"))
-    assert run("apply", path, "--for", "linux").code == 0
+    assert (
+        "nothing is written; without --dry-run: apply-linux/tiertune-nbt.sh and apply-linux/"
+        "tiertune-nbt.service\n" in run("apply", path, "--for", "linux", "--dry-run").err
+    )
     folder = tmp_path / "apply-linux"
+    assert not folder.exists()
+    assert run("apply", path, "--for", "linux").code == 0
     names = {"tiertune-nbt.sh", "tiertune-nbt.service"}
     assert {each.name for each in folder.iterdir()} == names
     assert run("apply", path, "--for", "linux").code == 0  # the same again

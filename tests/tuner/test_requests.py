@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -23,22 +22,16 @@ LOOP = [f"{turn * 10 + i},k:{i},3,1000,7,get,0" for turn in range(3) for i in ra
 
 
 @pytest.fixture
-def tune(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Tune:
+def tune(tune: Tune) -> Tune:
     """`tune import --format requests` of a text, in an empty folder: its summary, or its error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path / "cache"))
 
-    def run(content: str | bytes, *words: str, code: int = 0, cache: str = "0.01") -> Any:
+    def call(content: str | bytes, *words: str, code: int = 0, cache: str = "0.01") -> Any:
         Path("in.txt").write_bytes(content if isinstance(content, bytes) else content.encode())
-        command = ["import", "in.txt", "--format", "requests", "--force", "--json", *words]
-        assert cli.main([*command, *(["--set", f"cache_gib={cache}"] if cache else [])]) == code
-        captured = capsys.readouterr()
-        found = json.loads(captured.out)
-        return found if code == 0 else found["error"]["message"]
+        command = ["import", "in.txt", "--format", "requests", "--force", *words]
+        sized = ["--set", f"cache_gib={cache}"] if cache else []
+        return tune(*command, *sized, code=code)
 
-    return run
+    return call
 
 
 def told(tune: Tune, capsys: pytest.CaptureFixture[str], content: str, *words: str) -> str:

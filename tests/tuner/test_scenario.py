@@ -102,7 +102,7 @@ def test_comparable_fields_are_options_of_best() -> None:
 def test_its_command_line_has_what_is_not_declared_as_default() -> None:
     assert replace(BASE, machine="v1.0", seed=7).command_line() == [
         *("--workload", "walker", "--input", "big", "--policy", "toy", "--machine", "v1.0"),
-        *("--objective", "throughput", "--threads", "16.0", "--scale", "64.0"),
+        *("--objective", "throughput", "--threads", "16", "--scale", "64"),
         *("--page-bytes", "4096", "--window", "all", "--seed", "7"),
     ]
 

@@ -376,6 +376,7 @@ def test_a_known_configuration_is_found_as_tune_best_does(native: Native, run: A
     done = run(*SIZE)
     assert list(rows()) == ["first-touch", "toy"]
     assert "toy is not sized tuned: it was tuned under other conditions, 1:4, " in done.err
+    assert "`tune size --config results/other/best.yaml` sizes it under those" in done.err
     assert run(*SIZE, "--ratio", "1:4").code == 0
     assert rows()["toy, tuned"]["source"] == "results/other/best.yaml"
     write_best(Path("results/this/best.yaml"))

@@ -18,9 +18,12 @@ from test_compare import Inline
 
 from tuner import cli, engine
 from tuner.arguments import COMMANDS
+from tuner.commands import check
 from tuner.commands.run import study_request
 from tuner.compare import transfer
 from tuner.declarations import PolicyDecl
+from tuner.documents import transfer as documents_transfer
+from tuner.documents.transfer import FILE, WHERE, Differs, published
 from tuner.emulate import trials
 from tuner.experiment import standing
 from tuner.report import characteristics, drift
@@ -155,6 +158,22 @@ def test_what_became_of_the_gain(
     assert told.json["pays"] is (code == 0)
     assert told.json["headline"].startswith(headline)
     assert told.json["configuration"] == str(Path(BEST).absolute())
+
+
+def test_what_comes_next_is_told_as_it_can_be_pasted(run: Any, native: Native) -> None:
+    tuned()
+    words = ("--ratio", "1:2", "--threads", "2", "--against", "none")
+    found = run("check", BEST, *words)
+    lines = [line.partition(": tune ")[2] for line in found.err.splitlines() if ": tune " in line]
+    gate, size = (shlex.split(line) for line in lines if line.startswith(("gate", "size")))
+    assert gate == [
+        *("gate", "--config", BEST, "--ratio", "1:2", "--threads", "2", "--min-gain", "2%")
+    ]
+    assert run(*gate).code == 0
+    assert size == ["size", "--config", BEST]
+    cli.parser_for(size).parse_args(size)
+    native.seconds["tuned"] = 10.0
+    assert "tune gate" not in run("check", BEST).err, "it does not pay"
 
 
 def test_seeds_are_held_out_and_runs_are_kept(
@@ -524,6 +543,21 @@ def test_a_studys_folder_with_an_option_means_its_configuration(run: Any, native
     assert run("check", "results/study").code == 1, "the study itself is damaged"
 
 
+def test_a_study_is_found_by_its_name_and_leads_to_its_configuration(
+    run: Any, native: Native, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuned()
+    Path("results/study/study.json").write_text("{}")
+    found = run("check", "study")
+    assert (found.code, "results/study/study.json" in found.out) == (1, True)
+    assert "tune check" not in found.err, "it is damaged"
+    monkeypatch.setattr(check, "STUDY", check.Kind("study", lambda _: check.Checked("x"), print))
+    found = run("check", "study")
+    assert (found.code, found.out) == (0, "results/study: nothing wrong; x\n")
+    assert f"whether its configuration still pays: tune check {BEST}" in found.err
+    assert "no such file or folder" in run("check", "studies").err
+
+
 # --- Elsewhere ------------------------------------------------------------------------------------
 
 
@@ -546,7 +580,7 @@ def test_whatever_differs_from_the_study_is_named(native: Native) -> None:
 
 
 def test_a_transfer_that_was_measured_is_told_and_no_other() -> None:
-    path = ROOT / "results" / transfer.FILE
+    path = ROOT / "results" / transfer.RATIOS
     content = json.loads(path.read_text())
 
     def of(ratio: str, tuned: bool) -> dict[str, Any]:
@@ -571,10 +605,65 @@ def test_a_transfer_that_was_measured_is_told_and_no_other() -> None:
     )
 
 
-def test_sim_tells_what_a_transfer_costs_or_that_it_is_not_known(run: Any, native: Native) -> None:
+def changed(best: BestConfiguration, difference: Differs) -> BestConfiguration:
+    """As if it had been tuned under other conditions in that one respect."""
+    prints, then = best.provenance.fingerprints, best.provenance
+    match difference:
+        case Differs.ratio:
+            return best.model_copy(update={"scenario": replace(best.scenario, ratio="1:2")})
+        case Differs.machine:
+            prints = prints.model_copy(update={"machine": "m"})
+        case Differs.workload:
+            prints = prints.model_copy(update={"workload": "w"})
+        case Differs.kernel:
+            prints = prints.model_copy(update={"command": "c"})
+        case Differs.build:
+            then = then.model_copy(update={"engine_build": "0-1"})
+    then = then.model_copy(update={"fingerprints": prints})
+    return best.model_copy(update={"provenance": then})
+
+
+@pytest.mark.parametrize("difference", list(Differs))
+def test_each_difference_is_told_with_what_it_has_cost_others(
+    native: Native, difference: Differs
+) -> None:
+    best, setting = tuned(), request_of("--seed", "3")
+    assert transfer.kinds(setting, best) == []
+    assert transfer.sentence(setting, best, "") == ""
+    other = changed(best, difference)
+    assert transfer.kinds(setting, other) == [difference]
+    assert len(replay.elsewhere(setting, other)) == 1
+    cost = json.loads((ROOT / "results" / FILE).read_text())["differences"][difference]
+    assert transfer.sentence(setting, other, "").startswith(
+        "Published configurations gained over the defaults of their policies "
+        f"{100 * cost['there']:.1f} % {WHERE[difference]} ({100 * cost['home']:.1f} % at home; "
+        f"{cost['harmed']} of {cost['cases']} cases slower than the defaults, at worst by "
+    )
+
+
+def test_what_is_not_published_is_said(native: Native, monkeypatch: pytest.MonkeyPatch) -> None:
+    best, setting = tuned(), request_of("--seed", "3", "--threads", "2")
+    said = "What another --threads costs is not published"
+    assert transfer.sentence(setting, best, "") == said
+    nothing = published().model_copy(update={"differences": {}})
+    monkeypatch.setattr(transfer, "published", lambda: nothing)
+    monkeypatch.setattr(documents_transfer, "published", lambda: nothing)
+    other = changed(best, Differs.ratio)
+    said = "What another ratio and --threads costs is not published"
+    assert transfer.sentence(setting, other, "") == said
+
+
+def test_whoever_uses_a_configuration_elsewhere_is_told(run: Any, native: Native) -> None:
     tuned()
     found = run("sim", "--config", BEST, "--ratio", "1:2", "--threads", "2")
-    assert "What the transfer costs is not known; `tune check FILE` measures" in found.err
+    assert "% at another ratio (" in found.err
+    assert "another --threads costs is not published. `tune check FILE` measures" in found.err
+    words = ("--ratio", "1:2", "--against", "none")
+    for command in (("check", BEST), ("gate", "--config", BEST)):
+        found = run(*command, *words)
+        assert "it was tuned for --ratio 1:8 instead of 1:2. Published configurations" in found.err
+        assert "% at another ratio (" in run(*command, *words, "--json").json["transfer"]
+        assert run(*command, "--against", "none", "--json").json["transfer"] is None
 
 
 # --- With the engine ------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tuner import cli, engine
+from tuner import engine
 from tuner.documents import catalog
 from tuner.documents.document import Document
 from tuner.documents.workload import StandsFor, WorkloadSpec
@@ -24,24 +23,6 @@ PAGE, MIB, GIB = 4096, 1 << 20, 1 << 30
 PAGES, BLOCKS, BLOCK_MS = 3000, 200, 10
 
 Tune = Callable[..., Any]
-
-
-@pytest.fixture
-def tune(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Tune:
-    """A command in an empty folder: its JSON, or its error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TIERTUNE_CACHE", str(tmp_path / "cache"))
-
-    def run(*words: str, code: int = 0) -> Any:
-        capsys.readouterr()
-        assert cli.main([*words, "--json"]) == code
-        captured = capsys.readouterr()
-        found = json.loads(captured.out)
-        return found if code == 0 else found["error"]["message"]
-
-    return run
 
 
 def write(hot: Sequence[int], path: str = "in.csv") -> None:

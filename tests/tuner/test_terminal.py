@@ -165,6 +165,13 @@ def test_every_command_that_prints_a_table_writes_it(tmp_path: Path) -> None:
     assert ((printing | more) & set(COMMANDS)) - {"run"} == set(TABLED)
 
 
+def test_remarks_come_in_their_place_where_both_streams_are_one_file() -> None:
+    text = "from tuner.terminal import say; print(1); say('2'); print(3); say('4')"
+    words = [sys.executable, "-c", text]
+    done = subprocess.run(words, stdout=-1, stderr=subprocess.STDOUT, text=True, check=True)
+    assert done.stdout.split() == ["1", "2", "3", "4"]
+
+
 def test_quiet_leaves_out_progress_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.be_quiet(True)
     try:

@@ -503,6 +503,13 @@ def test_a_study_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture
     assert f"no study at {tmp_path / 'mine'}; `tune run` makes one" in capsys.readouterr().err
 
 
+def test_one_run_of_each_tells_nothing_of_chance(capsys: pytest.CaptureFixture[str]) -> None:
+    """It would advise what is simplest, whatever the runs say."""
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["verify", "mine", "--layouts", "1"])
+    assert "--layouts: found 1; must be at least 2" in capsys.readouterr().err
+
+
 # --- The study's last lines -----------------------------------------------------------------------
 
 

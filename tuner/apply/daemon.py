@@ -75,6 +75,23 @@ STATUS = ('"$root/usr/local/bin/tierd" status',)
 END_OF_FILE = "END_OF_FILE"
 
 
+def apply(daemon: str, unit: str, files: Sequence[str]) -> list[str]:
+    """The lines that place a daemon's files, its unit the last, and start it for the service."""
+    return [
+        "check",
+        "need_nobody",
+        "begin",
+        "umask 022",
+        "put_if_there /proc/sys/kernel/numa_balancing 0",
+        f'echo "kernel.numa_balancing = 0" | place {SYSCTL}',
+        *files,
+        f'unit_file | place "/etc/systemd/system/{unit}"',
+        '[ -n "$root" ] && return',
+        "systemctl daemon-reload",
+        f'systemctl enable --now "{daemon}@$service" || give_up "{daemon}@$service does not start"',
+    ]
+
+
 def undo(daemon: str) -> list[str]:
     """The lines that end a daemon's service, and take away what was placed for it."""
     return [
@@ -120,19 +137,9 @@ def product(
     config = read_text(best)
     if not config.endswith("\n"):
         config += "\n"
-    apply = [
-        "check",
-        "need_nobody",
-        "begin",
-        "umask 022",
-        "put_if_there /proc/sys/kernel/numa_balancing 0",
-        f'echo "kernel.numa_balancing = 0" | place {SYSCTL}',
+    config_files = [
         'echo "TIERD_OPTIONS=$option" | place "/etc/tierd/$service.env"',
         'config_file | place "/etc/tierd/$service.yaml"',
-        f'unit_file | place "/etc/systemd/system/{UNIT}"',
-        '[ -n "$root" ] && return',
-        "systemctl daemon-reload",
-        'systemctl enable --now "tierd@$service" || give_up "tierd@$service does not start"',
     ]
     parts = [
         shell.SETTINGS,
@@ -143,7 +150,7 @@ def product(
         function("check", CHECK),
         function("undo", undo("tierd")),
         function("status", STATUS),
-        function("apply", apply),
+        function("apply", apply("tierd", UNIT, config_files)),
     ]
     declared = engine.policy(policy)
     rows = [
@@ -178,7 +185,11 @@ def product(
             "`tierd status`: moved_bytes_total of the fast tier has to grow, and then its part of "
             "accesses_total"
         ],
-        notes=["it acts on one service and its processes"],
+        notes=[
+            "it acts on one service and its processes",
+            "--fast-limit is the fast memory that they may fill, by your choice; without it: all "
+            "that is free",
+        ],
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from tuner import engine
 from tuner.apply import shell
-from tuner.apply.daemon import PARTS, SYSCTL, document, undo
+from tuner.apply.daemon import PARTS, apply, document, undo
 from tuner.apply.product import How, Product, Row, active, row
 from tuner.apply.server import Server
 from tuner.apply.shell import function
@@ -157,20 +157,10 @@ def product(
             for node in (*server.fast, *server.slow)
         ),
     ]
-    apply = [
-        "check",
-        "need_nobody",
-        "begin",
-        "umask 022",
-        "put_if_there /proc/sys/kernel/numa_balancing 0",
-        f'echo "kernel.numa_balancing = 0" | place {SYSCTL}',
+    config_file = (
         'config_file | sed "s/NAME[.]service/$service.service/" | '
-        'place "/etc/memtierd/$service.yaml"',
-        f'unit_file | place "/etc/systemd/system/{UNIT}"',
-        '[ -n "$root" ] && return',
-        "systemctl daemon-reload",
-        'systemctl enable --now "memtierd@$service" || give_up "memtierd@$service does not start"',
-    ]
+        'place "/etc/memtierd/$service.yaml"'
+    )
     status = ['grep ^anon "$root/sys/fs/cgroup/system.slice/$service.service/memory.numa_stat"']
     parts = [
         shell.SETTINGS,
@@ -180,7 +170,7 @@ def product(
         function("check", check),
         function("undo", undo("memtierd")),
         function("status", ["need_service", *status]),
-        function("apply", apply),
+        function("apply", apply("memtierd", UNIT, [config_file])),
     ]
     return Product(
         target="memtierd",

@@ -215,16 +215,17 @@ def workers(
     )
 
 
-def command(parser: argparse.ArgumentParser) -> None:
-    """Of the commands that measure a command of the user's, in a container or live."""
+def command(parser: argparse.ArgumentParser, *, contained: bool = True) -> None:
+    """Of the commands that measure a command of the user's, live or, if `contained`, also in a
+    container."""
+    container = ", or in a container of --image, in place of its entry point" if contained else ""
     group = parser.add_argument_group("a command of yours")
     group.add_argument(
         "--command",
         dest="trial_command",  # `command` is tune's own
         metavar="'WORDS'",
-        help="what a trial runs in place of a simulation: on this machine's memory (--on live), or "
-        "in a container of --image, in place of its entry point. Its environment has "
-        "TUNE_KNOB_name, TUNE_POLICY, TUNE_SEED and TUNE_TRIAL",
+        help="what a trial runs in place of a simulation: on this machine's memory (--on live)"
+        f"{container}. Its environment has TUNE_KNOB_name, TUNE_POLICY, TUNE_SEED and TUNE_TRIAL",
     )
     group.add_argument(
         "--metric",

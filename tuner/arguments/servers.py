@@ -86,9 +86,9 @@ def verify(parser: argparse.ArgumentParser) -> None:
         "there and which configuration to use: in the emulated machine, on layouts of its memory, "
         "or with --on live a command of yours on the memory of this machine. Writes "
         "verified.json and verified.png into the study's folder, and best-verified.yaml if one is "
-        "better than the defaults and no tiering. A run of the emulated machine takes minutes and "
-        "is kept: after an interruption, repeat the command to continue. Exit code 3 if the "
-        "machine advises something else."
+        "better than the defaults and no tiering. Each run is kept: after an interruption, repeat "
+        "the command to continue. Exit code 3 if the machine advises something else, 1 if nothing "
+        "could be measured."
     )
     out(parser)
     parser.add_argument("study", metavar="STUDY", help="name, or path of its folder")
@@ -99,7 +99,7 @@ def verify(parser: argparse.ArgumentParser) -> None:
         default=EMULATED,
         help="the machine (default: %(default)s)",
     )
-    command(parser)
+    command(parser, contained=False)
     parser.add_argument(
         "--top",
         type=count(100),
@@ -110,11 +110,16 @@ def verify(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--layouts",
-        type=count(100),
+        type=count(100, least=2),
         default=5,
         metavar="N",
-        help="layouts of memory, or rounds of live runs, on each of which every configuration runs "
-        "(default: %(default)s)",
+        help="layouts of memory, or rounds of live runs, on each of which every configuration "
+        "runs; one alone would not tell what is chance (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--anew",
+        action="store_true",
+        help="live: drop the runs of a verification that was stopped, and measure all again",
     )
     parser.add_argument(
         "--workers",

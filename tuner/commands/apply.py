@@ -54,6 +54,9 @@ def run(args: Namespace) -> int:
     _print(product, rows, units)
     for name in written:
         say(f"wrote {one_line(name)}")
+    if args.dry_run:
+        names = " and ".join(one_line(folder / name) for name in product.files)
+        say(f"nothing is written; without --dry-run: {names}")
     if simulated := _simulated(found, path):
         say(f"when the workload changes: {shell(['tune', 'check', str(simulated)])}")
     return 0

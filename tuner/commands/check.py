@@ -20,7 +20,7 @@ from tuner.study import best as best_file
 from tuner.study import check as study_check
 from tuner.study import lock, log
 from tuner.terminal import print_json, say
-from tuner.text import plural
+from tuner.text import plural, shell
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Kind:
 def run(args: Namespace) -> int:
     """Exit code 1 if anything is wrong, and still is after --repair; of a best.yaml 3 if it no
     longer pays."""
-    path = Path(args.path)
+    path = _named(args.path, Path(args.out))
     if configuration := _configuration(args, path):
         from tuner.commands import standing
 
@@ -65,6 +65,14 @@ def run(args: Namespace) -> int:
     return 1 if found.problems else 0
 
 
+def _named(given: str, out: Path) -> Path:
+    """The path; or of a study in `out` that is called so, its folder."""
+    path = Path(given)
+    if len(path.parts) == 1 and not path.exists() and (out / path / log.HEADER).exists():
+        return out / path
+    return path
+
+
 def _tell(path: Path, found: Checked, mended: list[str]) -> None:
     for remedy in mended:
         print(f"done: {remedy}")
@@ -74,6 +82,8 @@ def _tell(path: Path, found: Checked, mended: list[str]) -> None:
         print(f"{path}: nothing wrong; {found.summary}")
     for remedy in found.remedies:
         say(f"tune: note: --repair would {remedy}")
+    if (best := path / best_file.FILE).exists() and not found.problems:
+        say(f"whether its configuration still pays: {shell(['tune', 'check', str(best)])}")
 
 
 def _configuration(args: Namespace, path: Path) -> Path | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tuner import tierd
+from tuner.documents.transfer import Differs, costs
 from tuner.errors import UserError
 from tuner.foreign import users_environment
 from tuner.study import best as best_file
@@ -51,13 +52,19 @@ def _remarks(found: BestConfiguration) -> Iterator[str]:
     if then.fingerprints.command is None:
         where = f"on the {scenario.substrate} machine"
     yield (
-        f"note: tuned for {what}, {where}; what it gains for another program, machine or share of "
-        "fast memory is not known"
+        f"note: tuned for {what}, {where}; it may gain less, or lose, for another program, machine "
+        f"or share of fast memory. {costs(_different(found))}"
     )
     if then.emulated:
         kernel, here = then.emulated.partition(",")[0].removeprefix(LINUX), os.uname().release
         if kernel != here:
             yield f"warning: measured on Linux {kernel}; this is Linux {here}"
+
+
+def _different(found: BestConfiguration) -> list[Differs]:
+    """What may be otherwise here, and a simulation is."""
+    kinds = [Differs.workload, Differs.machine, Differs.ratio]
+    return [*kinds, Differs.kernel] if found.scenario.simulated else kinds
 
 
 def _split(words: Sequence[str]) -> tuple[str, list[str], list[str]]:

@@ -39,9 +39,9 @@ def run(args: Namespace) -> int:
     if args.json:
         plain = [{"name": c.name, "passed": c.passed, "text": c.text} for c in checks]
         error = as_object("\n".join(failed), 1) if failed else {}
-        print_json(standing.content(path, found) | {"checks": plain} | error)
+        print_json(standing.content(plan, path, found) | {"checks": plain} | error)
     else:
-        standing.show(found)
+        standing.show(plan, found)
         print()
         table(("check", "result", "found"), [(c.name, RESULTS[c.passed], c.text) for c in checks])
     if args.junit:

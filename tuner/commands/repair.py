@@ -71,5 +71,5 @@ def add(folder: Path, uri: str, *, verify: bool = False) -> dict[str, object]:
             ) from error
         trials = len(study.data.done)
     state = "complete" if conclusion else "was stopped before its end"
-    say(f"{folder.name}: {text.plural(trials, 'trial')}, {added} of them added; {state}")
+    say(f"MLflow: {folder.name}: {text.plural(trials, 'trial')}, {added} of them added; {state}")
     return {"study": folder.name, "trials": trials, "added": added, "complete": bool(conclusion)}

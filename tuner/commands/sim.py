@@ -105,8 +105,8 @@ def _trial(args: Namespace, recorded: BestConfiguration | None) -> tuple[Setting
     if recorded and (differences := replay.elsewhere(setting, recorded)):
         say(
             "tune: warning: the configuration was tuned elsewhere, for "
-            f"{', '.join(differences)}; what it gained there says nothing about here. "
-            f"{transfer.sentence(setting.scenario, recorded)}"
+            f"{', '.join(differences)}; it may gain less here, or lose. "
+            f"{transfer.sentence(setting, recorded)}"
         )
     setting = trials.on_substrate(setting, doing)
     knobs = replay.knobs_of(args.config, recorded) if recorded else {}

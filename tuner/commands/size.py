@@ -32,7 +32,7 @@ from tuner.size.plan import Plan, Prices, conditions, plan
 from tuner.study import best as best_file
 from tuner.study.best import BestConfiguration
 from tuner.terminal import progress, resumable, say, table
-from tuner.text import plural
+from tuner.text import plural, shell
 
 NONE_MEETS = 3
 """Exit code: no configuration meets the bound with less than all of the memory fast."""
@@ -145,7 +145,8 @@ def _known(
         elif known:
             say(
                 f"tune: note: {policy.name} is not sized tuned: it was tuned under other "
-                f"conditions, {_others(known)}; --ratio and the like choose one, or --config"
+                f"conditions, {_others(known)}. "
+                f"`{shell(['tune', 'size', '--config', str(known[0][0])])}` sizes it under those"
             )
     return tuned
 

@@ -12,6 +12,7 @@ from typing import Any
 from tuner import engine
 from tuner.commands import best as best_command
 from tuner.commands import compare
+from tuner.compare import transfer
 from tuner.declarations import PolicyDecl
 from tuner.errors import UserError, as_object
 from tuner.experiment import standing
@@ -19,11 +20,12 @@ from tuner.experiment.standing import Outcome, Plan, Standing
 from tuner.report.drift import Change, Drift, drift
 from tuner.run import cache, limits, settings
 from tuner.run.settings import Setting
+from tuner.scenario import flag
 from tuner.study import best as best_file
 from tuner.study.best import BestConfiguration
 from tuner.study.verdict import Kind
 from tuner.terminal import print_json, say, table
-from tuner.text import change, faster, page_size, percent, quantity, shell, si
+from tuner.text import change, exact, faster, page_size, percent, quantity, shell, si
 
 NO_LONGER = 3
 """Exit code: the configuration no longer pays."""
@@ -44,12 +46,14 @@ def check(args: Namespace, path: Path) -> int:
     moved = _drift(plan, args.tolerance)
     advice = _advice(plan, found, moved, Path(args.out), args.tolerance)
     if args.json:
-        print_json(content(path, found) | {"drift": moved.model_dump()} | advice)
+        print_json(content(plan, path, found) | {"drift": moved.model_dump()} | advice)
     else:
-        show(found)
+        show(plan, found)
         _tell_drift(moved, found)
         for line in _advised(found, advice):
             print(line)
+        if found.pays:
+            _tell_next(args, path)
     if found.outcome is Outcome.nothing:
         return 1
     return 0 if found.pays else NO_LONGER
@@ -105,18 +109,24 @@ def measured(plan: Plan, args: Namespace, tolerance: float) -> Standing:
 # --- What is shown --------------------------------------------------------------------------------
 
 
-def content(path: Path, found: Standing) -> dict[str, Any]:
+def content(plan: Plan, path: Path, found: Standing) -> dict[str, Any]:
     """For scripts."""
+    told = {"transfer": _transfer(plan, found)}
     plain = found.model_dump(mode="json", exclude={"replay"})
     failed = found.outcome is Outcome.nothing
     error = as_object("\n".join([found.headline, *found.errors.values()]), 1) if failed else {}
-    return {"configuration": str(path.absolute()), "pays": found.pays, **plain, **error}
+    return {"configuration": str(path.absolute()), "pays": found.pays, **plain, **told, **error}
 
 
-def show(found: Standing) -> None:
+def _transfer(plan: Plan, found: Standing) -> str | None:
+    """What such differences have cost others."""
+    return transfer.sentence(plan.setting, plan.recorded, "") if found.elsewhere else None
+
+
+def show(plan: Plan, found: Standing) -> None:
     """The runs and what they say; on standard error what failed, and what is not as it was."""
     if found.elsewhere:
-        say(f"tune: note: it was tuned for {', '.join(found.elsewhere)}")
+        say(f"tune: note: it was tuned for {', '.join(found.elsewhere)}. {_transfer(plan, found)}")
     verdict, scenario = found.verdict, found.scenario
     what = scenario.show("policy", "workload", "input", "machine", "objective")
     print(f"{what}, {scenario.conditions()}\n")
@@ -166,6 +176,19 @@ def _moved(one: Change) -> str:
     if one.change is None:
         return "-"
     return f"{100 * one.change:+.1f} points" if one.unit == "share" else change(one.change)
+
+
+def _tell_next(args: Namespace, path: Path) -> None:
+    """On standard error, that cron need not send it."""
+    words = ["--config", str(path)]
+    if args.workload is not None:
+        words += ["--workload", args.workload]
+    words += [word for size in args.sizes or () for word in ("--set", size)]
+    fields = {name: value for name, value in settings.given(args).items() if name != "sizes"}
+    conditions = [word for name, value in fields.items() for word in (flag(name), exact(value))]
+    gate = ["tune", "gate", *words, *conditions, "--min-gain", "2%"]
+    say(f"to fail where it gains too little: {shell(gate)}")
+    say(f"how little fast memory is enough: {shell(['tune', 'size', *words])}")
 
 
 # --- What to do -----------------------------------------------------------------------------------

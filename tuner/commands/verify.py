@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,9 +30,11 @@ from tuner.study import best as best_file
 from tuner.study import log
 from tuner.study.best import BestConfiguration
 from tuner.study.commit import commit_of
+from tuner.study.events import Checked
 from tuner.study.log import StudyData, folder_of, missing
+from tuner.study.sessions import ANEW, Runs, sessions_of
 from tuner.study.verdict import Verdict
-from tuner.study.verified import BEST, COLUMNS, FILE, PICTURE, Verified, rows, sentences
+from tuner.study.verified import BEST, COLUMNS, FILE, PICTURE, Verified, rows, sentences, span
 from tuner.terminal import GO_ON, doing, print_json, progress, resumable, say, table
 from tuner.text import shell
 
@@ -54,23 +57,45 @@ def run(args: Namespace) -> int:
         note=doing,
         own_command=own,
     )
+    runs = None
+    if own is not None:
+        runs = Runs(folder, live.conditions(own, plan.setting.scenario), anew=args.anew)
+        say(f"tune: note: {live.as_it_is()}")
+        _tell(verify.earlier(plan, runs), len(list(plan.places())))
+    try:
+        return _measured(args, data, plan, runs)
+    finally:
+        if runs is not None:
+            runs.close()
+
+
+def _tell(earlier: Sequence[Checked], count: int) -> None:
+    """Which runs are not made now."""
+    if earlier:
+        whole = ", ".join(f"{each.runs} from {span(each)} UTC" for each in sessions_of(earlier))
+        say(
+            f"tune: note: of {count} runs {len(earlier)} are there already ({whole}); "
+            f"{ANEW} measures all again"
+        )
+
+
+def _measured(args: Namespace, data: StudyData, plan: Plan, runs: Runs | None) -> int:
+    folder, own = data.directory, plan.live
     count = len(plan.candidates) * plan.layouts
     machines = args.workers or len(os.sched_getaffinity(0))
     workers = pools.open_pool(runner_in(own), workers=1 if own else min(machines, count))
-    kept = f"stopped: each run is kept; {GO_ON}"
-    if own is not None:
-        kept = "stopped: live runs are not kept; the same command begins anew"
-        say(f"tune: note: {live.as_it_is()}")
     try:
         with (
-            resumable(lambda: kept),
+            resumable(lambda: f"stopped: each run is kept; {GO_ON}"),
             progress(f"{count} runs on {plan.machine}") as update,
         ):
-            verify.measure(plan, workers, update)
+            verify.measure(plan, workers, update, runs, lambda line: say(f"tune: note: {line}"))
     finally:
         workers.close()
     found = verify.judge(plan, data, _verdict(data))
     written = _write(found, plan, data)
+    if runs is not None:
+        runs.done()
     if found.simulated is not None:  # the study has ended: its report and MLflow show it, too
         remake(data.directory)
         _track(data.directory, args.mlflow_uri or default_store(data.directory.parent))
@@ -99,7 +124,8 @@ def _live(args: Namespace, policy: PolicyDecl) -> Live | None:
         if args.workers not in (None, 1):
             raise UserError(f"--workers: found {args.workers}; one live trial runs at a time")
         return live.asked(args, policy)
-    for name, dest in {"--command": "trial_command", "--metric": "metric", **LIVE_OPTIONS}.items():
+    options = {"--command": "trial_command", "--metric": "metric", ANEW: "anew", **LIVE_OPTIONS}
+    for name, dest in options.items():
         if getattr(args, dest, None):
             raise UserError(f"{name}: is of --on {LIVE}")
     return None

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What a configuration still gains at another ratio than it was searched at, where that was
-measured: in `results/compare-tuned`, which a checkout has."""
+"""What configurations gain where they were not searched, as far as that is published.
+
+`results/transfer.json` has it for each kind of difference: published configurations, at home and
+elsewhere. `results/compare-tuned`, which a checkout has, tells of another ratio what it was for the
+same policy on the same workload.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +13,71 @@ from dataclasses import replace
 from typing import Any
 
 from tuner.compare import earlier
+from tuner.documents.transfer import Differs, costs, published
 from tuner.files import shipped
-from tuner.scenario import Scenario, declared_defaults
+from tuner.run.settings import Setting
+from tuner.scenario import Scenario, declared_defaults, flag
 from tuner.study.best import BestConfiguration
 from tuner.study.verdict import Contender, Difference, Kind, difference
 from tuner.text import faster
 
-FILE = "compare-tuned/compare.json"
+RATIOS = "compare-tuned/compare.json"
+ASK = "`tune check FILE` measures what it gains here"
 
 
-def sentence(here: Scenario, recorded: BestConfiguration) -> str:
-    """What such a transfer has cost in a comparison; that it is not known, where none has it."""
-    there = recorded.scenario
-    unknown = "What the transfer costs is not known; `tune check FILE` measures what it gains here"
-    path = shipped(f"results/{FILE}", FILE)
-    only = replace(here, ratio=there.ratio).comparable() == there.comparable()
-    if here.ratio == there.ratio or not only or not path.is_file():
-        return unknown
-    gains = measured(earlier.read(path), there, here.ratio)
-    if gains is None:
-        return unknown
+def kinds(here: Setting, recorded: BestConfiguration) -> list[Differs]:
+    """What differs of that for which something is published."""
+    then, prints = recorded.provenance, recorded.provenance.fingerprints
+    now, before = here.scenario.comparable(), recorded.scenario.comparable()
+
+    def other(*names: str) -> bool:
+        return any(now.get(name) != before.get(name) for name in names)
+
+    found = {
+        Differs.ratio: other("ratio", "fast_gib"),
+        Differs.machine: other("machine") or here.machine.fingerprint() != prints.machine,
+        Differs.workload: other("workload", "input", "sizes", "stream_seed")
+        or here.workload.fingerprint() != prints.workload
+        or then.stream_maker not in (None, here.stream_maker),
+        Differs.kernel: here.scenario.substrate != recorded.scenario.substrate
+        or prints.command is not None,
+        Differs.build: then.engine_build != here.engine_build,
+    }
+    return [kind for kind, differs in found.items() if differs]
+
+
+def sentence(here: Setting, recorded: BestConfiguration, ask: str = ASK) -> str:
+    """What such a transfer has cost others, and of which differences nothing is published."""
+    found = kinds(here, recorded)
+    parts = [costs(found)]
+    if Differs.ratio in found:
+        parts += _at_that_ratio(here.scenario, recorded.scenario)
+    unknown = [str(kind) for kind in found if kind not in published().differences]
+    if unknown := [*unknown, *_others(here.scenario, recorded.scenario)]:
+        parts.append(f"What another {' and '.join(unknown)} costs is not published")
+    return ". ".join(filter(None, [*parts, ask]))
+
+
+KNOWN = ("workload", "input", "sizes", "stream_seed", "machine", "ratio", "fast_gib", "substrate")
+
+
+def _others(here: Scenario, there: Scenario) -> list[str]:
+    now, before = here.comparable(), there.comparable()
+    return [flag(name) for name in before if name not in KNOWN and now.get(name) != before[name]]
+
+
+def _at_that_ratio(here: Scenario, there: Scenario) -> list[str]:
+    """What it was on this workload, under these conditions."""
+    path = shipped(f"results/{RATIOS}", RATIOS)
+    if replace(here, ratio=there.ratio).comparable() != there.comparable() or not path.is_file():
+        return []
+    if (gains := measured(earlier.read(path), there, here.ratio)) is None:
+        return []
     at_home, away = (faster(g.gain, g.half_width, there.objective) for g in gains)
-    return (
-        f"Measured with another configuration of {there.policy}, searched at {there.ratio} on this "
-        f"workload: {at_home} than the default there, {away} at {here.ratio} (results/{FILE})"
-    )
+    return [
+        f"Another configuration of {there.policy}, searched at {there.ratio} on this workload: "
+        f"{at_home} than the default there, {away} at {here.ratio} (results/{RATIOS})"
+    ]
 
 
 def measured(

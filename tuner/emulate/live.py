@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import hashlib
 import os
 import re
+import shlex
 import shutil
+import socket
 import statistics
 import time
 from argparse import Namespace
@@ -20,7 +23,7 @@ from typing import Any, ClassVar
 from tuner import foreign, tierd
 from tuner.arguments.options import nodes
 from tuner.declarations import PolicyDecl
-from tuner.documents.reading import read_text
+from tuner.documents.reading import opened, read_text
 from tuner.emulate.plan import How, how, set_words
 from tuner.errors import UserError
 from tuner.limits import EMULATED_DEADLINE_SECONDS, PROCESS
@@ -32,7 +35,8 @@ from tuner.run.metric import Failed
 from tuner.run.pool import without_result
 from tuner.run.runner import median
 from tuner.run.trial import Status, Trial, TrialResult
-from tuner.scenario import LIVE, flag
+from tuner.scenario import LIVE, Scenario, flag
+from tuner.text import gib
 from tuner.tierd import not_tierds
 
 NODES = Path("/sys/devices/system/node")
@@ -202,11 +206,47 @@ def check_objective(live: Live, objective: str) -> None:
 
 def as_it_is() -> str:
     """What no tiering means here: nothing of the kernel's own is turned off for it."""
+    return f"first-touch is this machine as it is ({_tiering()})"
+
+
+def _tiering() -> str:
+    """The kernel's own settings."""
     values = []
     for file in ("/proc/sys/kernel/numa_balancing", "/sys/kernel/mm/numa/demotion_enabled"):
         with contextlib.suppress(UserError, OSError):
             values.append(f"{Path(file).name} {read_text(Path(file)).strip()}")
-    return f"first-touch is this machine as it is ({', '.join(values) or 'without NUMA balancing'})"
+    return ", ".join(values) or "without NUMA balancing"
+
+
+def conditions(live: Live, scenario: Scenario) -> dict[str, str]:
+    """What two runs must have in common to be compared, by what people call it."""
+    nodes = [(tier, node) for tier in ("fast", "slow") for node in getattr(live, tier)]
+    memory = [f"{gib(_mib(node) / 1024)} GiB {tier} (node {node})" for tier, node in nodes]
+    program = shutil.which(live.command[0]) or live.command[0]
+    content = hashlib.sha256()
+    with opened(Path(program)) as file:
+        while part := file.read(1 << 20):
+            content.update(part)
+    return {
+        "this machine": ", ".join([socket.gethostname(), *_processor(), *memory]),
+        "kernel and tierd": live.host,
+        "the kernel's settings": _tiering(),
+        "--command": shlex.join(live.command),
+        "its program": f"{program}, SHA-256 {content.hexdigest()[:16]}",
+        "--metric": live.metric,
+        "--objective of the study": scenario.objective,
+        "--warm-up": f"{live.warm_up_seconds:g} s",
+        "--for": "until it ends" if live.window_seconds is None else f"{live.window_seconds:g} s",
+        "--keep-running": "on" if live.keep_running else "off",
+        "--pin": ",".join(map(str, live.processors)),
+        "--tierd": shlex.join(live.options),
+        "--fast-gib of the study": gib(scenario.fast_gib) if scenario.fast_gib else "none",
+    }
+
+
+def _processor() -> list[str]:
+    said = re.search(r"^model name\s*: (.+)$", read_text(Path("/proc/cpuinfo")), re.MULTILINE)
+    return [said[1]] if said else []
 
 
 # --- Trials ---------------------------------------------------------------------------------------

@@ -475,7 +475,8 @@ def judge(checks: Checks, data: StudyData) -> Verdict:
         stream_seeds=[seed["stream_seed"] for seed in seeds],
         references=found.references,
         untuned=found.untuned,
-        not_run=request.not_run,
+        not_run=[p.name for p in request.alternatives if p.name not in found.untuned]
+        + request.not_run,
         doubts=[*lacking, *request.doubts],
         constraints=_constraints(data),
     )

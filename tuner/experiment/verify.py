@@ -9,7 +9,7 @@ so that one that is stopped early has compared them all, and no drift of a host 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tuner import engine
@@ -25,9 +25,11 @@ from tuner.run.pool import Pool, results_of
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import EMULATED, LIVE, substrate_defaults
+from tuner.study.events import Checked
 from tuner.study.log import StudyData, TrialRecord
+from tuner.study.sessions import Runs, sessions_of
 from tuner.study.verdict import Advice, Kind, Verdict, decide, difference
-from tuner.study.verified import Candidate, Verified, agreement
+from tuner.study.verified import Candidate, Session, Verified, agreement, steady
 from tuner.terminal import say
 from tuner.text import shell
 
@@ -42,6 +44,7 @@ class Plan:
     unset: dict[str, str]
     layouts: int
     results: dict[tuple[int, int], TrialResult] = field(default_factory=dict)
+    sessions: list[Session] = field(default_factory=list)
 
     @property
     def machine(self) -> str:
@@ -222,12 +225,31 @@ def _command(data: StudyData) -> list[str]:
     return [*words, "--budget", str(len(data.done) if request.auto_seconds else request.budget)]
 
 
-def measure(plan: Plan, pool: Pool, done: Callable[[float], None]) -> None:
-    """Runs all, and gives the candidates their values. `done` is told the fraction that has run."""
+def measure(
+    plan: Plan,
+    pool: Pool,
+    done: Callable[[float], None],
+    runs: Runs | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Runs all but what is there from earlier sessions, and gives the candidates their values.
+    `done` is told the fraction that has run, `note` how the first run of the defaults compares with
+    those of earlier sessions: whoever sees that the machine has changed can stop there."""
     wanted = list(plan.places())
     asked = [plan.trial(*each, number) for number, each in enumerate(wanted)]
-    for result in results_of(pool, asked):
-        plan.results[wanted[result.number]] = result
+    made = {} if runs is None else _there(plan, runs)
+    plan.results |= {each: run.result for each, run in made.items()}
+    left = [trial for each, trial in zip(wanted, asked, strict=True) if each not in made]
+    untold = bool(made)
+    for result in results_of(pool, left):
+        each = wanted[result.number]
+        plan.results[each] = result
+        if runs is not None:
+            made[each] = runs.add(asked[result.number], result)
+            default = plan.candidates[each[0]].kind is Kind.untuned
+            if untold and default and result.objective is not None:
+                untold = False
+                note(_compared(plan, made))
         done(len(plan.results) / len(wanted))
     for place, candidate in enumerate(plan.candidates):
         results = [plan.results[place, layout] for layout in range(plan.layouts)]
@@ -237,6 +259,39 @@ def measure(plan: Plan, pool: Pool, done: Callable[[float], None]) -> None:
             for result in results
             if result.status is not Status.success
         ]
+    if runs is not None:
+        _by_session(plan, made)
+
+
+def _there(plan: Plan, runs: Runs) -> dict[tuple[int, int], Checked]:
+    found = {each: runs.find(plan.trial(*each)) for each in plan.places()}
+    return {each: run for each, run in found.items() if run is not None}
+
+
+def earlier(plan: Plan, runs: Runs) -> list[Checked]:
+    """What need not run any more."""
+    return list(_there(plan, runs).values())
+
+
+def _by_session(plan: Plan, made: Mapping[tuple[int, int], Checked]) -> None:
+    plan.sessions[:] = sessions_of(made.values())
+    number = {session.began: place for place, session in enumerate(plan.sessions)}
+    for place, candidate in enumerate(plan.candidates):
+        runs = [made[place, layout] for layout in range(plan.layouts)]
+        candidate.sessions[:] = [number[run.purpose] for run in runs]
+
+
+def _compared(plan: Plan, made: Mapping[tuple[int, int], Checked]) -> str:
+    """What the runs so far say of this session."""
+    sessions = sessions_of(made.values())
+    number = {session.began: place for place, session in enumerate(sessions)}
+    so_far = []
+    for place, candidate in enumerate(plan.candidates):
+        runs = [run for each, run in made.items() if each[0] == place]
+        values = [run.result.objective for run in runs]
+        update = {"values": values, "sessions": [number[run.purpose] for run in runs]}
+        so_far.append(candidate.model_copy(update=update))
+    return steady(so_far, sessions, plan.setting.scenario.objective, len(sessions) - 1)
 
 
 def judge(plan: Plan, data: StudyData, simulated: Verdict | None) -> Verified:
@@ -274,6 +329,7 @@ def judge(plan: Plan, data: StudyData, simulated: Verdict | None) -> Verified:
         winner=None if winner is None else winner.trial,
         tau=tau,
         pairs=pairs,
+        sessions=plan.sessions,
     )
 
 

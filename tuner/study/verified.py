@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
+import statistics
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +23,8 @@ from tuner.model import Model
 from tuner.objective import OBJECTIVES
 from tuner.study import best as best_file
 from tuner.study.log import StudyData
-from tuner.study.verdict import Contender, Difference, Kind, Verdict, difference
-from tuner.text import faster, percent, quantity
+from tuner.study.verdict import Contender, Difference, Kind, Verdict, difference, half_width
+from tuner.text import faster, percent, plural, quantity
 
 FILE = "verified.json"
 BEST = "best-verified.yaml"
@@ -35,7 +38,8 @@ PAGE = 4096
 class Candidate(Model):
     """A configuration, and what both say of it. `trial` is its number in the study, None of no
     tiering. `simulated` is the objective there; `values` are those of the machine by layout of its
-    memory, None where a run failed, which `errors` tells."""
+    memory, None where a run failed, which `errors` tells. `sessions` has the place among those of
+    the verification for each of the values, if there are several."""
 
     name: str
     kind: Annotated[Kind, Field(strict=False)]
@@ -45,6 +49,7 @@ class Candidate(Model):
     simulated: float | None
     values: list[float | None] = Field(default_factory=list)
     errors: list[str] = Field(default_factory=list)
+    sessions: list[int] = Field(default_factory=list)
 
     @property
     def contender(self) -> Contender:
@@ -55,6 +60,14 @@ class Candidate(Model):
         return self.contender.mean
 
 
+class Session(Model):
+    """Live runs without an interruption: when the first began and the last ended (ISO 8601)."""
+
+    began: str
+    ended: str
+    runs: int
+
+
 class Verified(Model):
     """What a verification has found.
 
@@ -62,7 +75,7 @@ class Verified(Model):
     their defaults. `verdict` is on the study's best against its defaults and no tiering in the
     machine, `simulated` on the same three in the simulation; None if the study has no verdict.
     `winner` is the trial to use, if there is one. `tau` is Kendall's, of the candidates' order in
-    the simulation and in the machine, over `pairs`.
+    the simulation and in the machine, over `pairs`. `sessions` are those of live runs, in order.
     """
 
     study: str
@@ -75,6 +88,7 @@ class Verified(Model):
     winner: int | None
     tau: float | None
     pairs: int
+    sessions: list[Session] = Field(default_factory=list)
 
     @property
     def holds(self) -> bool | None:
@@ -229,8 +243,75 @@ def sentences(found: Verified) -> list[str]:
     for reason in dict.fromkeys(found.unset.values()):
         names = ", ".join(name for name, why in found.unset.items() if why == reason)
         lines.append(f"Kept at their defaults: {names} ({reason}).")
+    lines += over_sessions(found)
     for each in found.candidates:
         if each.kind is Kind.tuned and each.simulated is None:
             lines.append(f"{each.name}: not simulated as the machine runs it.")
         lines += [f"{each.name}: {error}" for error in dict.fromkeys(each.errors)]
     return lines
+
+
+# --- Sessions -------------------------------------------------------------------------------------
+
+
+def over_sessions(found: Verified) -> list[str]:
+    """What an interruption does to the comparison; nothing if there was none."""
+    if len(found.sessions) < 2:
+        return []
+    parts = [f"{plural(each.runs, 'run')} from {span(each)}" for each in found.sessions]
+    lines = [f"Measured in {len(parts)} sessions: {'; '.join(parts)} (UTC)."]
+    rounds = zip(*(each.sessions for each in found.candidates), strict=True)
+    shared = [str(number) for number, one in enumerate(rounds, start=1) if len(set(one)) > 1]
+    if shared:
+        lines.append(
+            f"Round {', '.join(shared)}: not all of it is of one session, so what the machine did "
+            "otherwise then is in its differences."
+        )
+    for later in range(1, len(found.sessions)):
+        lines.append(steady(found.candidates, found.sessions, found.objective, later))
+    return lines
+
+
+def span(session: Session) -> str:
+    began, ended = (
+        datetime.fromisoformat(moment).astimezone(UTC) for moment in (session.began, session.ended)
+    )
+    day = "" if began.date() == ended.date() else "%Y-%m-%d "
+    return f"{began:%Y-%m-%d %H:%M} to {ended:{day}%H:%M}"
+
+
+def steady(
+    candidates: Sequence[Candidate], sessions: Sequence[Session], objective: str, later: int
+) -> str:
+    """Whether the defaults ran in a session as in those before it, as far as the runs of each
+    configuration within a session tell what chance does."""
+    default = next(each for each in candidates if each.kind is Kind.untuned)
+    before = _runs(default, range(later))
+    now = _runs(default, [later])
+    since = f"The session of {span(sessions[later])}"
+    if not before or not now:
+        where = "in it" if before else "before it"
+        return (
+            f"{since}: no run of the defaults {where}, so whether the machine was as fast as "
+            "before is not known."
+        )
+    gain = OBJECTIVES[objective].gain(statistics.fmean(now), statistics.fmean(before))
+    said = f"{since}: the defaults ran {faster(gain, None, objective)} than before"
+    groups = [_runs(each, [session]) for each in candidates for session in range(len(sessions))]
+    spread = [v / statistics.fmean(group) - 1 for group in groups for v in group]
+    free = len(spread) - sum(map(bool, groups))
+    if not free:
+        return f"{said}; no configuration ran twice in a session, so chance may be why."
+    error = math.sqrt(sum(each**2 for each in spread) / free * (1 / len(before) + 1 / len(now)))
+    chance = half_width(error, free)
+    if abs(gain) <= chance:
+        return f"{said}, within what chance does ({percent(chance)})."
+    return (
+        f"{said}, and chance does no more than {percent(chance)}: the machine or its load has "
+        "changed. If that matters, measure all again in one session."
+    )
+
+
+def _runs(candidate: Candidate, sessions: Sequence[int]) -> list[float]:
+    both = zip(candidate.values, candidate.sessions, strict=True)
+    return [value for value, session in both if value is not None and session in sessions]
