@@ -302,6 +302,8 @@ def unit(given: Unit) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for contender in args.contenders.split(","):
         name = f"search {contender} {args.budget}"
+        if args.kept and name not in kept:
+            continue
         if name not in kept or contender in args.again.split(","):
             case = case or Case(args, workload, policy)
             same = contender == "no-starts" and not case.starts and f"search ours {args.budget}"
@@ -318,7 +320,7 @@ def unit(given: Unit) -> dict[str, Any]:
             "least": [min(costs[: n + 1]) for n in range(len(costs))],
             "ask_seconds": run["ask_seconds"],
         }
-    best = min(row["least"][-1] for row in found.values())
+    best = min((row["least"][-1] for row in found.values()), default=0.0)
     shown = {name: f"{row['least'][-1] - best:.3f}" for name, row in found.items()}
     print(workload, policy, seed, shown, file=sys.stderr, flush=True)
     return {"workload": workload, "policy": policy, "seed": seed, "found": found}
@@ -364,34 +366,31 @@ def regrets(found: Sequence[Mapping[str, Any]], shown: Sequence[int]) -> list[di
 
 def summary(rows: Sequence[Mapping[str, Any]], shown: Sequence[int]) -> dict[str, Any]:
     """By contender: mean regrets and the share within 2 % of the best known, after so many trials
-    each; and against `ours`, pair by pair."""
-    return {
-        contender: {
-            "regret": [mean(rows, contender, i) for i in range(len(shown))],
-            "within": [
-                cases.share(row["regret"][contender][i] <= WITHIN for row in rows)
-                for i in range(len(shown))
-            ],
-            **({"against_ours": paired(rows, contender, "ours")} if contender != "ours" else {}),
+    each; and against `ours`, pair by pair, with the regret of `ours` in the same pairs."""
+    found: dict[str, Any] = {}
+    for contender in dict.fromkeys(name for row in rows for name in row["regret"]):
+        its = [row["regret"][contender] for row in rows if contender in row["regret"]]
+        found[contender] = {
+            "runs": len(its),
+            "regret": [statistics.fmean(each[i] for each in its) for i in range(len(shown))],
+            "within": [cases.share(each[i] <= WITHIN for each in its) for i in range(len(shown))],
         }
-        for contender in rows[0]["regret"]
-    }
-
-
-def mean(rows: Sequence[Mapping[str, Any]], contender: str, place: int = -1) -> float:
-    return statistics.fmean(row["regret"][contender][place] for row in rows)
+        if contender != "ours":
+            found[contender]["against_ours"] = paired(rows, contender, "ours")
+    return found
 
 
 def paired(rows: Sequence[Mapping[str, Any]], one: str, other: str) -> dict[str, Any]:
-    """Of the regrets at the end: the mean difference, in how many pairs the one is better and
-    worse, and the p of two-sided tests (Wilcoxon's signed ranks; signs)."""
+    """Of the regrets at the end: their means, in how many pairs the one is better and worse, and
+    the p of two-sided tests (Wilcoxon's signed ranks; signs)."""
     from scipy.stats import binomtest, wilcoxon
 
-    apart = [row["regret"][one][-1] - row["regret"][other][-1] for row in rows]
+    both = pairs(rows, one, other)
+    apart = [a - b for a, b in both]
     better, worse = sum(each < 0 for each in apart), sum(each > 0 for each in apart)
     unequal = better + worse
     return {
-        "mean": statistics.fmean(apart),
+        "regrets": [statistics.fmean(column) for column in zip(*both, strict=True)],
         "better": better,
         "worse": worse,
         "p": float(wilcoxon(apart).pvalue) if unequal else 1.0,
@@ -399,19 +398,28 @@ def paired(rows: Sequence[Mapping[str, Any]], one: str, other: str) -> dict[str,
     }
 
 
+def pairs(rows: Sequence[Mapping[str, Any]], *names: str) -> list[list[float]]:
+    """The regrets at the end, where all of them ran."""
+    return [
+        [row["regret"][name][-1] for name in names]
+        for row in rows
+        if all(name in row["regret"] for name in names)
+    ]
+
+
 def on_workers(rows: Sequence[Mapping[str, Any]], contender: str) -> dict[str, Any]:
     """The regret of several workers over that of one, with 95 % of resamples of the pairs."""
-    pairs = np.array([[row["regret"][name][-1] for name in (contender, "ours")] for row in rows])
+    both = np.array(pairs(rows, contender, "ours"))
     rng = np.random.default_rng(0)
-    means = pairs[rng.integers(len(pairs), size=(10_000, len(pairs)))].mean(axis=1)
+    means = both[rng.integers(len(both), size=(10_000, len(both)))].mean(axis=1)
     ratios = means[means[:, 1] > 0]
     low, high = np.percentile(ratios[:, 0] / ratios[:, 1], (2.5, 97.5)) if len(ratios) else (1, 1)
-    one = mean(rows, "ours")
+    several, one = both.mean(axis=0)
     return {
-        "regret": mean(rows, contender),
-        "over_one": mean(rows, contender) / one if one else None,
+        "runs": len(both),
+        "over_one": float(several / one) if one else None,
         "interval": [float(low), float(high)],
-        "against_ours": paired(rows, contender, "ours"),
+        "against_one": paired(rows, contender, "ours"),
     }
 
 
@@ -423,6 +431,9 @@ def main() -> int:
         "--contenders", default="ours,no-starts,random,tpe,smac,gp,workers-4",
         help=", ".join(CONTENDERS),
     )  # fmt: skip
+    parser.add_argument(
+        "--kept", action="store_true", help="figures of what has run already, alone"
+    )
     parser.add_argument("--again", default="", help="contenders that are to search anew")
     args = parser.parse_args()
     args.seeds = args.seeds or (HELD_OUT_SEEDS if args.set == "held-out" else DEVELOPMENT_SEEDS)
@@ -430,7 +441,7 @@ def main() -> int:
         sys.exit(
             "search.py: tpe needs Optuna: pip install --target DIR optuna, then PYTHONPATH=DIR"
         )
-    found = cases.run(unit, cases.units_of(args, CASES))
+    found = [each for each in cases.run(unit, cases.units_of(args, CASES)) if each["found"]]
     shown = [trials for trials in SHOWN if trials < args.budget] + [args.budget]
     rows = regrets(found, shown)
     about = {
@@ -438,12 +449,13 @@ def main() -> int:
         "budget": args.budget,
         "input": args.input,
         "page_bytes": args.page_bytes,
-        "pairs": len(rows),
         "seeds": len({row["seed"] for row in rows}),
     }
     searches = summary(rows, shown)
     for name, row in searches.items():
-        row["ask_seconds"] = statistics.fmean(each["found"][name]["ask_seconds"] for each in found)
+        row["ask_seconds"] = statistics.fmean(
+            each["found"][name]["ask_seconds"] for each in found if name in each["found"]
+        )
     workers = [name for name in searches if name.startswith("W-") or name == "workers-4"]
     versions = {name: metadata.version(name) for name in ("smac", "optuna") if installed(name)}
     figures = about | {"versions": versions, "trials": shown, "within": WITHIN}
