@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import runpy
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sources import ROOT, better, percent, results
@@ -299,6 +299,108 @@ def carried() -> dict[str, Any]:
         "table": (head, rows),
         "studies": {name: found[name]["studies"] for name in sets},
         **{key: found[sets[0]][key] for key in ("runs", "trials", "there")},
+    }
+
+
+CONTENDERS = {
+    "ours": "a study's",
+    "no-starts": "the same without the space's starts",
+    "gp": "the same, every second proposal by a Gaussian process",
+    "smac": "SMAC as it comes",
+    "tpe": "Optuna (TPE) as it comes",
+    "random": "random",
+}
+WORKERS = {
+    "workers-4": "pending trials at the median cost (a study's)",
+    "W-least": "at the least",
+    "W-mean": "at the mean",
+    "W-model": "at what the model says",
+}
+
+
+def searches() -> dict[str, Any]:
+    """The search beside others."""
+    found = results("tuner.json")["search"]
+    sets = {name: found[name] for name in RULE_SETS if name in found}
+    rows = []
+    for name, one in sets.items():
+        for contender in (each for each in CONTENDERS if each in one["contenders"]):
+            row = one["contenders"][contender]
+            rows.append(
+                [
+                    name,
+                    CONTENDERS[contender],
+                    str(row["runs"]),
+                    *(f"{100 * regret:.1f} %" for regret in row["regret"]),
+                    *(percent(part) for part in row["within"]),
+                    *_against(row.get("against_ours")),
+                    f"{1000 * row['ask_seconds']:.0f} ms",
+                ]
+            )
+    trials = next(iter(sets.values()))["trials"]
+    head = ["cases", "search", "runs", *(f"regret at {n}" for n in trials)]
+    head += [*(f"within 2 % at {n}" for n in trials), "better–worse", "p", "a proposal takes"]
+    return {
+        "table": (head, rows),
+        "cases": {
+            name: [f"`{case}`" for case in _cases(one["cases"])] for name, one in sets.items()
+        },
+        "budgets": {one["budget"] for one in sets.values()},
+        "versions": next(iter(sets.values()))["versions"],
+    }
+
+
+def search_workers() -> dict[str, Any]:
+    """What four workers cost a search."""
+    found = results("tuner.json")["workers"]
+    sets = {name: found[name] for name in RULE_SETS if name in found}
+    rows = [
+        [
+            name,
+            WORKERS[contender],
+            str(row["runs"]),
+            f"{row['over_one']:.2f}",
+            " to ".join(f"{end:.2f}" for end in row["interval"]),
+            *_against(row["against_one"]),
+        ]
+        for name, one in sets.items()
+        for contender, row in one["contenders"].items()
+    ]
+    head = ["cases", "", "runs", "regret over one worker's", "95 %", "better–worse", "p"]
+    one = next(iter(sets.values()))
+    return {"table": (head, rows), "workers": one["workers"], "target": one["target"]}
+
+
+def _against(pair: Mapping[str, Any] | None) -> list[str]:
+    return [f"{pair['better']}–{pair['worse']}", f"{pair['p']:.2g}"] if pair else ["", ""]
+
+
+def _cases(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(f"{row['workload']}:{row['policy']}" for row in rows))
+
+
+def edges() -> dict[str, Any]:
+    """Knobs whose best is on an edge of their range, and those without effect."""
+    found = results("tuner.json")["edges"]["published"]
+    rows = [
+        [
+            f"`{row['policy']}`",
+            f"`{row['knob']}`",
+            row["end"],
+            f"{row['on_edge']} of {row['best']}",
+            percent(row["chance"]),
+            f"{row['adjusted']:.2g}",
+            " to ".join(f"{limit:g}" for limit in row["range"]),
+            " to ".join(f"{limit:g}" for limit in row["legal"]),
+        ]
+        for row in found["cases"]
+    ]
+    head = ["policy", "knob", "edge", "on it", "by chance", "p", "range", "limits"]
+    return {
+        "table": (head, rows),
+        "edge": found["edge"],
+        "least": found["least"],
+        "idle": {policy: [f"`{n}`" for n in names] for policy, names in found["idle"].items()},
     }
 
 

@@ -19,6 +19,7 @@ case.
     random     uniform (on log scales where the knob has one)
     tpe        Optuna's default sampler
     smac       SMAC's HyperparameterOptimizationFacade as it comes
+    wide       ours, with wider ranges for knobs whose best is often on an edge (edges.py)
     gp         ours, but every second proposal of the model's by SMAC's Gaussian process
     workers-4  ours on four workers: three trials are pending at each proposal, which are assumed to
                come out at the median
@@ -57,7 +58,7 @@ from cases import Kept, Unit
 from ConfigSpace import CategoricalHyperparameter, ConfigurationSpace, UniformIntegerHyperparameter
 
 from tuner import engine
-from tuner.declarations import KnobValue
+from tuner.declarations import KnobDecl, KnobValue
 from tuner.documents import catalog
 from tuner.experiment import jobs
 from tuner.optimize.optimizer import FAILURE_FACTOR, Optimizer, initial_trials
@@ -77,6 +78,10 @@ BUDGET = 50
 SHOWN = (10, 25, 50)
 WITHIN = math.log1p(0.02)
 WORKERS = 4
+WIDER: dict[str, dict[str, dict[str, float]]] = {
+    "memtis": {"cooling_period": {"max": 1e9}},
+    "unified": {"r_max": {"min": 0.2}},
+}
 WORKERS_TARGET = 1.05
 SIGNIFICANT = 0.05
 
@@ -108,6 +113,7 @@ class Case:
         self.starts = [
             {name: start[name] for name in names} for start in catalog.starts(space, declared)
         ]
+        self.policy = policy
         self.space = Space(self.tuned, self.fixed)
         streams.prepare(self._setting.trial(0, {}).stream)
 
@@ -135,9 +141,10 @@ class Ours:
         initial: int | None = None,
         lag: int = 1,
         starts: bool = True,
+        knobs: Sequence[KnobDecl] | None = None,
     ) -> None:
         self._optimizer = kind(
-            case.tuned, seed=seed, initial=initial or initial_trials(budget), lag=lag,
+            knobs or case.tuned, seed=seed, initial=initial or initial_trials(budget), lag=lag,
             fixed=case.fixed, starts=case.starts if starts else [],
         )  # fmt: skip
 
@@ -146,6 +153,12 @@ class Ours:
 
     def tell(self, cost: float | None) -> None:
         self._optimizer.tell(self._optimizer.asked - 1, cost)
+
+
+def wide(case: Case, seed: int, budget: int) -> Ours:
+    limits = WIDER.get(case.policy, {})
+    knobs = [knob.model_copy(update=limits.get(knob.name, {})) for knob in case.tuned]
+    return Ours(case, seed, budget, knobs=knobs)
 
 
 class Tpe:
@@ -283,6 +296,7 @@ CONTENDERS: dict[str, Made] = {
     "random": lambda case, seed, budget: Ours(case, seed, budget, initial=budget, starts=False),
     "tpe": Tpe,
     "smac": Smac,
+    "wide": wide,
     "gp": lambda case, seed, budget: Ours(case, seed, budget, Alternating),
     "workers-4": lambda case, seed, budget: Ours(case, seed, budget, lag=WORKERS),
     "W-least": lambda case, seed, budget: Ours(case, seed, budget, Least, lag=WORKERS),

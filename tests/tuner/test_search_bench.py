@@ -6,16 +6,20 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import math
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from synthetic import KNOBS
 
+from tuner import engine
 from tuner.declarations import KnobValue
+from tuner.documents import catalog
 from tuner.optimize.space import Space
 
 BENCH = Path(__file__).resolve().parents[1] / "bench"
@@ -92,6 +96,39 @@ def test_pending_trials_are_assumed_as_the_contender_says(bench: Any) -> None:
     assert mean[6] == pytest.approx(math.prod(costs.values()) ** (1 / 6))
     assert set(model) == {6, 7, 8} and len(set(model.values())) > 1
     assert all(min(costs.values()) <= cost <= max(costs.values()) for cost in model.values())
+
+
+def test_wider_ranges_are_legal_and_wider(bench: Any) -> None:
+    for policy, knobs in bench.WIDER.items():
+        declared = engine.policy(policy)
+        legal = {knob.name: knob for knob in declared.knobs}
+        tuned = {k.name: k for k in catalog.tuned_knobs(catalog.space(policy).spec, declared)}
+        for name, limits in knobs.items():
+            for end, value in limits.items():
+                low = end == "min"
+                inner, outer = (getattr(k[name], end) for k in (tuned, legal))
+                assert outer <= value < inner if low else inner < value <= outer
+
+
+def test_edges_are_counted_against_chance(bench: Any) -> None:
+    edges = runpy.run_path(str(BENCH / "edges.py"))
+    space = Space(KNOBS)
+    default = space.default()
+    found = [default | {"period": period} for period in (1, 9_999, 100, 90)]  # 100: the default
+    counts = edges["counted"](space, found)
+    assert counts["period"] == {"all": 3, "low": 1, "high": 1}
+    assert "aol.low" not in counts  # it does not act
+    counts = edges["counted"](space, [default | {"aol": True, "aol.low": 99.0}])
+    assert counts["aol.low"] == {"all": 1, "low": 0, "high": 1}
+
+
+def test_what_a_knob_explains_is_found_on_trials_not_seen(bench: Any) -> None:
+    edges = runpy.run_path(str(BENCH / "edges.py"))
+    space, rng = Space(KNOBS), np.random.default_rng(3)
+    drawn = [space.sample(rng) for _ in range(80)]
+    parts = edges["explained"](space, [(knobs, float(knobs["share"])) for knobs in drawn])
+    assert parts["share"] > 1
+    assert all(abs(part) < edges["LEAST"] * 4 for name, part in parts.items() if name != "share")
 
 
 def run(least: list[float]) -> dict[str, Any]:
