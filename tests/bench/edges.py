@@ -82,7 +82,7 @@ def edges(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for cell in cells:
         if cell["tuned"] and cell["ratio"] == "1:8" and cell["knobs"]:
             best[cell["policy"]].append(cell["knobs"])
-    rows = []
+    rows: list[dict[str, Any]] = []
     for policy, found in sorted(best.items()):
         space = space_of(policy)
         legal = {knob.name: knob for knob in engine.policy(policy).knobs}
