@@ -323,9 +323,14 @@ def searches() -> dict[str, Any]:
     found = results("tuner.json")["search"]
     sets = {name: found[name] for name in RULE_SETS if name in found}
     rows = []
+    beyond_chance: list[str] = []
     for name, one in sets.items():
         for contender in (each for each in CONTENDERS if each in one["contenders"]):
             row = one["contenders"][contender]
+            against = row.get("against_ours")
+            if contender == "no-starts" and not against["better"] + against["worse"]:
+                continue  # no space has starts
+            beyond_chance += [CONTENDERS[contender]] if against and against["p"] < 0.05 else []
             rows.append(
                 [
                     name,
@@ -333,7 +338,7 @@ def searches() -> dict[str, Any]:
                     str(row["runs"]),
                     *(f"{100 * regret:.1f} %" for regret in row["regret"]),
                     *(percent(part) for part in row["within"]),
-                    *_against(row.get("against_ours")),
+                    *_against(against),
                     f"{1000 * row['ask_seconds']:.0f} ms",
                 ]
             )
@@ -346,6 +351,7 @@ def searches() -> dict[str, Any]:
             name: [f"`{case}`" for case in _cases(one["cases"])] for name, one in sets.items()
         },
         "budgets": {one["budget"] for one in sets.values()},
+        "beyond_chance": beyond_chance,
         "versions": next(iter(sets.values()))["versions"],
     }
 
@@ -360,15 +366,26 @@ def search_workers() -> dict[str, Any]:
             WORKERS[contender],
             str(row["runs"]),
             f"{row['over_one']:.2f}",
-            " to ".join(f"{end:.2f}" for end in row["interval"]),
+            # Resamples of very few pairs tell nothing.
+            " to ".join(f"{e:.2f}" for e in row["interval"]) if row["runs"] >= 5 else "–",
             *_against(row["against_one"]),
         ]
         for name, one in sets.items()
         for contender, row in one["contenders"].items()
     ]
-    head = ["cases", "", "runs", "regret over one worker's", "95 %", "better–worse", "p"]
+    head = ["cases", "assumed", "runs", "regret over one worker's", "95 %", "better–worse", "p"]
     one = next(iter(sets.values()))
-    return {"table": (head, rows), "workers": one["workers"], "target": one["target"]}
+    shown = [
+        row["runs"] >= 5 and row["interval"][1] <= one["target"]
+        for name, row in sets.get("held-out", one)["contenders"].items()
+        if name == "workers-4"
+    ]
+    return {
+        "table": (head, rows),
+        "workers": one["workers"],
+        "target": one["target"],
+        "met": all(shown),
+    }
 
 
 def _against(pair: Mapping[str, Any] | None) -> list[str]:
@@ -400,7 +417,10 @@ def edges() -> dict[str, Any]:
         "table": (head, rows),
         "edge": found["edge"],
         "least": found["least"],
-        "idle": {policy: [f"`{n}`" for n in names] for policy, names in found["idle"].items()},
+        "idle": {
+            policy: one | {"knobs": [f"`{name}`" for name in one["knobs"]]}
+            for policy, one in found["idle"].items()
+        },
     }
 
 

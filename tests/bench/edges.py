@@ -113,22 +113,24 @@ def edges(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-def effects(work: Path) -> dict[str, dict[str, float]]:
-    """By policy and knob: what it explains, in the case where that is most."""
+def idle(work: Path) -> dict[str, dict[str, Any]]:
+    """By policy: knobs that explain less than LEAST in all of its cases, and their trials."""
     trials: dict[tuple[str, str], dict[str, tuple[Any, float]]] = defaultdict(dict)
     for path in sorted((work / engine.results_id()).glob("*.jsonl")):
         workload, rest = path.stem.split("-", 1)
         policy = rest.split("-default-")[0]
         for line in path.read_text().splitlines():
-            for run in json.loads(line).values():
+            for run in json.loads(line).values():  # of a contender
                 for knobs, cost in zip(run["knobs"], run["costs"], strict=True):
                     if cost is not None:
                         trials[workload, policy][json.dumps(knobs)] = knobs, math.log(cost)
-    found: dict[str, dict[str, float]] = defaultdict(dict)
+    found: dict[str, dict[str, Any]] = {}
     for (workload, policy), case in sorted(trials.items()):
-        for name, part in explained(space_of(policy), list(case.values())).items():
-            found[policy][name] = max(part, found[policy].get(name, 0.0))
-        print(f"{workload}:{policy}: {len(case)} trials", file=sys.stderr)
+        parts = explained(space_of(policy), list(case.values()))
+        small = {name for name, part in parts.items() if part < LEAST}
+        one = found.setdefault(policy, {"trials": {}, "knobs": sorted(small)})
+        one["trials"][workload] = len(case)
+        one["knobs"] = [name for name in one["knobs"] if name in small]
     return found
 
 
@@ -164,12 +166,7 @@ def main() -> int:
     args = parser.parse_args()
     args.set = "published"
     compared = json.loads((ROOT / "results/compare-tuned/compare.json").read_text())
-    parts = effects(args.work)
-    idle = {
-        policy: sorted(name for name, part in knobs.items() if part < LEAST)
-        for policy, knobs in parts.items()
-    }
-    figures = {"edge": EDGE, "least": LEAST, "idle": idle}
+    figures = {"edge": EDGE, "least": LEAST, "idle": idle(args.work)}
     cases.publish(args, "edges", figures, edges(compared["cells"]))
     return 0
 
