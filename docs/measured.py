@@ -329,7 +329,7 @@ def searches() -> dict[str, Any]:
             row = one["contenders"][contender]
             against = row.get("against_ours")
             if contender == "no-starts" and not against["better"] + against["worse"]:
-                continue  # no space has starts
+                continue  # they make no difference
             beyond_chance += [CONTENDERS[contender]] if against and against["p"] < 0.05 else []
             rows.append(
                 [
@@ -352,6 +352,12 @@ def searches() -> dict[str, Any]:
         },
         "budgets": {one["budget"] for one in sets.values()},
         "beyond_chance": beyond_chance,
+        "not_run": {
+            name: [
+                said for contender, said in CONTENDERS.items() if contender not in one["contenders"]
+            ]
+            for name, one in sets.items()
+        },
         "versions": next(iter(sets.values()))["versions"],
     }
 
