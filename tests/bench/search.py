@@ -33,6 +33,11 @@ is less than that of `ours`, with p < .05; so does the best of W-* on developmen
 once with HELD_OUT_SEEDS, from the first on, as many as there is time for, whatever they show; a
 contender with fewer seeds than `ours` is compared on those. DEVELOPMENT_SEEDS are free to use.
 
+What changed after the first start, for want of processor time: eight held-out cases became five
+when `ours` had run on one that stayed (silo:freqtier), its result unread; and when that case's
+results had been seen, `ours`, `random` and `tpe` were put before the other contenders, which have
+run on fewer cases or none. `wide` was added then.
+
 Trials are kept in the cache of runs, and what each contender tried in --work: the same command goes
 on where one was stopped. --again has contenders search anew, after a change of theirs.
 """
