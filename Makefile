@@ -142,8 +142,9 @@ bench: setup ## Measure all speed figures, beside a native build; writes results
 	@$(BIN)/python tests/bench/run.py --build build/bench --native build/bench-native \
 	  --out results/bench.json $(ARGS)
 
-bench-tuner: setup ## Compare ways to choose what holds near the search's conditions; adds to results/tuner.json
+bench-tuner: setup ## Compare ways to choose what holds near the search's conditions; adds to results/tuner.json. And a sample of searches
 	@$(BIN)/python tests/bench/robust.py --out results/tuner.json $(ARGS)
+	@$(BIN)/python tests/bench/search.py --set development --seeds 0 --budget 25 --contenders ours,random,workers-4
 
 wheel: $(VENV)/.pip ## Build dist/*.whl, which runs without compiler and checkout
 	@$(BIN)/python -m pip wheel --disable-pip-version-check --no-deps --wheel-dir dist .

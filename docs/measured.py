@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import runpy
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sources import ROOT, better, percent, results
@@ -324,6 +324,134 @@ def transfer() -> dict[str, Any]:
         for name in ("workloads", "policies")
     }
     return {"table": (head, rows), **ran}
+
+
+CONTENDERS = {
+    "ours": "a study's",
+    "no-starts": "the same without the space's starts",
+    "gp": "the same, every second proposal by a Gaussian process",
+    "smac": "SMAC as it comes",
+    "tpe": "Optuna (TPE) as it comes",
+    "random": "random",
+}
+WORKERS = {
+    "workers-4": "pending trials at the median cost (a study's)",
+    "W-least": "at the least",
+    "W-mean": "at the mean",
+    "W-model": "at what the model says",
+}
+
+
+def searches() -> dict[str, Any]:
+    """The search beside others."""
+    found = results("tuner.json")["search"]
+    sets = {name: found[name] for name in RULE_SETS if name in found}
+    rows = []
+    beyond_chance: list[str] = []
+    for name, one in sets.items():
+        for contender in (each for each in CONTENDERS if each in one["contenders"]):
+            row = one["contenders"][contender]
+            against = row.get("against_ours")
+            if contender == "no-starts" and not against["better"] + against["worse"]:
+                continue  # they make no difference
+            beyond_chance += [CONTENDERS[contender]] if against and against["p"] < 0.05 else []
+            rows.append(
+                [
+                    name,
+                    CONTENDERS[contender],
+                    str(row["runs"]),
+                    *(f"{100 * regret:.1f} %" for regret in row["regret"]),
+                    *(percent(part) for part in row["within"]),
+                    *_against(against),
+                    f"{1000 * row['ask_seconds']:.0f} ms",
+                ]
+            )
+    trials = next(iter(sets.values()))["trials"]
+    head = ["cases", "search", "runs", *(f"regret at {n}" for n in trials)]
+    head += [*(f"within 2 % at {n}" for n in trials), "better–worse", "p", "a proposal takes"]
+    return {
+        "table": (head, rows),
+        "cases": {
+            name: [f"`{case}`" for case in _cases(one["cases"])] for name, one in sets.items()
+        },
+        "budgets": {one["budget"] for one in sets.values()},
+        "beyond_chance": beyond_chance,
+        "not_run": {
+            name: [
+                said for contender, said in CONTENDERS.items() if contender not in one["contenders"]
+            ]
+            for name, one in sets.items()
+        },
+        "versions": next(iter(sets.values()))["versions"],
+    }
+
+
+def search_workers() -> dict[str, Any]:
+    """What four workers cost a search."""
+    found = results("tuner.json")["workers"]
+    sets = {name: found[name] for name in RULE_SETS if name in found}
+    rows = [
+        [
+            name,
+            WORKERS[contender],
+            str(row["runs"]),
+            f"{row['over_one']:.2f}",
+            # Resamples of very few pairs tell nothing.
+            " to ".join(f"{e:.2f}" for e in row["interval"]) if row["runs"] >= 5 else "–",
+            *_against(row["against_one"]),
+        ]
+        for name, one in sets.items()
+        for contender, row in one["contenders"].items()
+    ]
+    head = ["cases", "assumed", "runs", "regret over one worker's", "95 %", "better–worse", "p"]
+    one = next(iter(sets.values()))
+    shown = [
+        row["runs"] >= 5 and row["interval"][1] <= one["target"]
+        for name, row in sets.get("held-out", one)["contenders"].items()
+        if name == "workers-4"
+    ]
+    return {
+        "table": (head, rows),
+        "workers": one["workers"],
+        "target": one["target"],
+        "met": all(shown),
+    }
+
+
+def _against(pair: Mapping[str, Any] | None) -> list[str]:
+    return [f"{pair['better']}–{pair['worse']}", f"{pair['p']:.2g}"] if pair else ["", ""]
+
+
+def _cases(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(f"{row['workload']}:{row['policy']}" for row in rows))
+
+
+def edges() -> dict[str, Any]:
+    """Knobs whose best is on an edge of their range, and those without effect."""
+    found = results("tuner.json")["edges"]["published"]
+    rows = [
+        [
+            f"`{row['policy']}`",
+            f"`{row['knob']}`",
+            row["end"],
+            f"{row['on_edge']} of {row['best']}",
+            percent(row["chance"]),
+            f"{row['adjusted']:.2g}",
+            " to ".join(f"{limit:g}" for limit in row["range"]),
+            " to ".join(f"{limit:g}" for limit in row["legal"]),
+        ]
+        for row in found["cases"]
+    ]
+    head = ["policy", "knob", "edge", "on it", "by chance", "p", "range", "limits"]
+    return {
+        "table": (head, rows),
+        "edge": found["edge"],
+        "least": found["least"],
+        "idle": {
+            policy: one | {"knobs": [f"`{name}`" for name in one["knobs"]]}
+            for policy, one in found["idle"].items()
+        },
+    }
 
 
 def stands_for() -> Table:

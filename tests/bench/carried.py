@@ -19,15 +19,15 @@ more often. Then the held-out cases are run once, with it, `top-1` and `none`.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from robust import HOME, WIDE, Bed, Knobs, options, share, units_of, unlike
+import cases
+from cases import share
+from robust import CASES, HOME, WIDE, Bed, Knobs, options, unlike
 
 from tuner import engine
 from tuner.optimize.optimizer import Optimizer, initial_trials
@@ -156,10 +156,7 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=8)
     parser.add_argument("--there", type=int, default=100, help="trials of the search of its own")
     args = parser.parse_args()
-    units = units_of(args)
-    (args.work / "there").mkdir(parents=True, exist_ok=True)
-    with ProcessPoolExecutor(args.processes) as executor:
-        found = list(executor.map(unit, units))
+    found = cases.run(unit, cases.units_of(args, CASES))
     rules = {
         rule: {
             "regret": statistics.fmean(case["regret"][rule] for case in found),
@@ -173,11 +170,7 @@ def main() -> int:
         "there": args.there, "input": args.input, "page_bytes": args.page_bytes,
         "studies": len(found), "rules": rules,
     }  # fmt: skip
-    print(json.dumps(figures, indent=1))
-    if args.out:
-        before = json.loads(args.out.read_text()) if args.out.exists() else {}
-        carried = before.get("carried", {}) | {args.set: figures | {"cases": found}}
-        args.out.write_text(json.dumps(before | {"carried": carried}, indent=1) + "\n")
+    cases.publish(args, "carried", figures, found)
     return 0
 
 

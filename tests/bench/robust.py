@@ -27,12 +27,12 @@ import math
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
+import cases
 import numpy as np
+from cases import Kept, share
 
 from tuner import engine
 from tuner.declarations import KnobValue
@@ -42,7 +42,6 @@ from tuner.model import content_hash
 from tuner.optimize.optimizer import Optimizer, initial_trials
 from tuner.run import runner, settings, streams
 
-ROOT = Path(__file__).resolve().parents[2]
 CASES = {
     "development": (
         "gups:freqtier,gups:hemem,cachelib:hybridtier,cachelib:memtis,silo:freqtier,silo:hemem,"
@@ -75,9 +74,7 @@ def main() -> int:
     parser.add_argument("--rules", default="seed,near", help=", ".join(RULES))
     parser.add_argument("--again", default="", help="rules that are to choose anew")
     args = parser.parse_args()
-    units = units_of(args)
-    with ProcessPoolExecutor(args.processes) as executor:
-        found = list(executor.map(unit, units))
+    found = cases.run(unit, cases.units_of(args, CASES))
     figures = {
         "engine_build": engine.results_id(),
         "runs": args.runs,
@@ -88,34 +85,14 @@ def main() -> int:
         "kept": KEPT,
         **summary(found),
     }
-    print(json.dumps(figures, indent=1))
-    if args.out:
-        before = json.loads(args.out.read_text()) if args.out.exists() else {}
-        robust = before.get("robust", {}) | {args.set: figures | {"cases": found}}
-        args.out.write_text(json.dumps(before | {"robust": robust}, indent=1) + "\n")
+    cases.publish(args, "robust", figures, found)
     return 0
 
 
 def options(parser: argparse.ArgumentParser, *, runs: int) -> None:
-    """Those of all comparisons of cases."""
-    parser.add_argument("--set", choices=CASES, default="held-out")
-    parser.add_argument("--cases", help="WORKLOAD:POLICY,... in place of a set")
-    parser.add_argument("--seeds", default="0")
+    """Those of comparisons on these cases."""
+    cases.options(parser, CASES, seeds="0", input="smoke", work="robust")
     parser.add_argument("--runs", type=int, default=runs, help="of a study (default: %(default)s)")
-    parser.add_argument("--input", default="smoke", help="of the workloads; default: their own")
-    parser.add_argument("--page-bytes", type=int, default=4096)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--work", type=Path, default=ROOT / "build/robust")
-    parser.add_argument("--out", type=Path, help="of the figures: results/tuner.json, for one")
-
-
-def units_of(args: argparse.Namespace) -> list[tuple[argparse.Namespace, str, str, int]]:
-    """A case with a seed each."""
-    return [
-        (args, *case.split(":"), int(seed))
-        for seed in args.seeds.split(",")
-        for case in (args.cases or CASES[args.set]).split(",")
-    ]
 
 
 # --- One case -------------------------------------------------------------------------------------
@@ -145,25 +122,10 @@ class Bed:
         ]
         self._changes: dict[str, dict[str, Any]] = {HOME: {}}
         self._changes |= dict(zip(ELSEWHERE, neighbours(self.setting).values(), strict=True))
-        folder = args.work / engine.results_id()
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f"{workload}-{policy}-{args.input}-{args.page_bytes}-{seed}.jsonl"
-        self._known: dict[str, Any] = {}
-        if self._path.exists():
-            for line in self._path.read_text().splitlines():
-                self._known |= json.loads(line)
+        self.kept = Kept((args, workload, policy, seed))
         self.used: set[str] = set()
         self._searched: list[tuple[Knobs, float]] = []
         self._optimizer: Optimizer | None = None
-
-    def keep(self, key: str, value: Any) -> Any:
-        self._known[key] = value
-        with self._path.open("a") as file:
-            file.write(json.dumps({key: value}) + "\n")
-        return value
-
-    def known(self, key: str) -> Any:
-        return self._known.get(key)
 
     def cost(self, knobs: Knobs, place: str, seed: int = 0, stream: int = 0) -> float | None:
         """The log of it; None if the run fails."""
@@ -175,13 +137,13 @@ class Bed:
         )
         key = content_hash([scenario.named(), dict(knobs)])
         self.used.add(key)
-        if key not in self._known:
+        if key not in self.kept:
             setting = self.setting.model_copy(update={"scenario": scenario})
             trial = setting.trial(0, knobs)
             streams.prepare(trial.stream)
             cost = runner.run(trial).cost
-            self.keep(key, None if cost is None else math.log(cost))
-        value: float | None = self._known[key]
+            self.kept.keep(key, None if cost is None else math.log(cost))
+        value: float | None = self.kept.get(key)
         return value
 
     def gain(self, knobs: Knobs, place: str, seed: int = 0, stream: int = 0) -> float:
@@ -211,9 +173,9 @@ class Bed:
         while len(self._searched) < trials:
             number = len(self._searched)
             name = f"search {self.runs} {number}"
-            knobs = self.known(name)
+            knobs = self.kept.get(name)
             if knobs is None:
-                knobs = self.keep(name, optimizer.ask().knobs)
+                knobs = self.kept.keep(name, optimizer.ask().knobs)
             else:
                 optimizer.replay(number, knobs)
             cost = self.cost(knobs, HOME)
@@ -231,11 +193,11 @@ def unit(given: tuple[argparse.Namespace, str, str, int]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for rule in args.rules.split(","):
         name = f"rule {rule} {args.runs}"
-        chosen = bed.known(name)
+        chosen = bed.kept.get(name)
         if chosen is None or rule in args.again.split(","):
             bed.used.clear()
             knobs = RULES[rule](bed)
-            chosen = bed.keep(name, {"knobs": dict(knobs), "runs": len(bed.used)})
+            chosen = bed.kept.keep(name, {"knobs": dict(knobs), "runs": len(bed.used)})
         knobs = chosen["knobs"]
         tests = range(FRESH, FRESH + TESTS)
         gains = {p: statistics.fmean(bed.gain(knobs, p, test) for test in tests) for p in PLACES}
@@ -414,11 +376,6 @@ def summary(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 "worse": sum(each < -0.002 for each in apart),
             }
     return {"studies": len(found), "rules": out}
-
-
-def share(values: Any) -> float | None:
-    listed = list(values)
-    return sum(listed) / len(listed) if listed else None
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from tuner.declarations import KnobCondition, KnobDecl, KnobValue
 from tuner.errors import UserError
 from tuner.optimize import optimizer
 from tuner.optimize.optimizer import Optimizer, Proposal, SpaceExhausted, initial_trials
-from tuner.optimize.search import MOST_LEARNED, _Forest, instructive, suggest
+from tuner.optimize.search import MOST_LEARNED, Forest, instructive, suggest
 from tuner.optimize.space import Space
 
 AOL_LOW = KNOBS[-1]
@@ -379,7 +379,7 @@ def test_the_forest_is_that_of_smac_to_the_bit(digits: int) -> None:
     drawn = [space.configuration(space.sample(rng)) for _ in range(150)]
     points = np.array([one.get_array() for one in drawn if one is not None])
     costs = np.log(np.round(100 * (1 + rng.random(len(points))), digits))[:, None]
-    ours, theirs = _Forest(space.configspace, 3), _Forest(space.configspace, 3)
+    ours, theirs = Forest(space.configspace, 3), Forest(space.configspace, 3)
     ours.train(points, costs)
     RandomForest._train(theirs, points, costs)
     assert ours._rf is not None and theirs._rf is not None

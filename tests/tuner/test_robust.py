@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import runpy
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -210,6 +211,7 @@ def test_a_study_that_was_ended_without_it_is_recalled_without_it(tmp_path: Path
     assert best_file.read(study.directory / best_file.FILE).knobs == SHARP
 
 
+sys.path.append(str(ROOT / "tests/bench"))  # where it finds cases.py
 BENCH = runpy.run_path(str(ROOT / "tests/bench/robust.py"))
 
 

@@ -166,6 +166,12 @@ class Optimizer:
 
     def _ask_model(self, number: int, seed: int) -> dict[str, KnobValue] | None:
         """SMAC's choice given all that is known, or None if it has none."""
+        known = self._known(number, seed)
+        found = suggest(self.space.configspace, known, seed) if known else None
+        return None if found is None else self.space.knobs(found)
+
+    def _known(self, number: int, seed: int) -> list[tuple[Configuration, float]]:
+        """What the model learns for this trial."""
         default = self._costs.get(0)
         known = [(each, default * over) for each, over in self._prior] if default else []
         known += [
@@ -173,10 +179,7 @@ class Optimizer:
             for index, cost in self._known_costs(number, seed).items()
             if (configuration := self._configuration(index)) is not None
         ]
-        if not known:
-            return None
-        found = suggest(self.space.configspace, known, seed)
-        return None if found is None else self.space.knobs(found)
+        return known
 
     def _configuration(self, index: int) -> Configuration | None:
         """Of a proposed trial, made once: a long study has many."""
@@ -203,5 +206,9 @@ class Optimizer:
             return {}
         failed = FAILURE_FACTOR * max(good)
         known = {index: failed if cost is None else cost for index, cost in finished.items()}
-        assumed = float(np.median(list(known.values())))
-        return known | dict.fromkeys(range(max(0, number - self.lag + 1), number), assumed)
+        return known | self._assumed(range(max(0, number - self.lag + 1), number), known, seed)
+
+    def _assumed(
+        self, pending: Sequence[int], known: Mapping[int, float], seed: int
+    ) -> dict[int, float]:
+        return dict.fromkeys(pending, float(np.median(list(known.values()))))

@@ -7,7 +7,7 @@ way, though, which a study does not need, and whose time grows with the square o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,9 +36,13 @@ TRIES = 16
 
 
 def suggest(
-    space: ConfigurationSpace, known: Sequence[tuple[Configuration, float]], seed: int
+    space: ConfigurationSpace,
+    known: Sequence[tuple[Configuration, float]],
+    seed: int,
+    model: Callable[[ConfigurationSpace, int], Any] | None = None,
 ) -> Configuration | None:
     """The most promising new configuration, given the costs of others; None if none was found.
+    `model` makes another model of SMAC's than the forest, of a space and a seed.
 
     The model learns plain log costs: what SMAC's facade for hyperparameters does by default, to
     stretch the scale towards the best cost, makes the search polish differences of a thousandth
@@ -51,10 +55,10 @@ def suggest(
     learned = instructive(list(seen.values()))
     vectors = np.array([configuration.get_array() for configuration, _ in learned])
     costs = np.array([cost for _, cost in learned])
-    model = _Forest(space, seed)
-    model.train(vectors, np.log(costs)[:, None])
+    fitted = (model or Forest)(space, seed)
+    fitted.train(vectors, np.log(costs)[:, None])
     improvement = _Improvement(xi=0.0, log=True)
-    improvement.update(model=model, eta=_least(model, vectors))
+    improvement.update(model=fitted, eta=_least(fitted, vectors))
     for vector in _climb(_Cube(space), improvement, vectors, seed):
         configuration = Configuration(space, vector=vector)
         if _values(configuration) not in seen:
@@ -82,7 +86,7 @@ def _values(configuration: Configuration) -> Values:
     return tuple(dict(configuration).items())
 
 
-def _least(model: _Forest, vectors: Floats) -> float:
+def _least(model: Any, vectors: Floats) -> float:
     """The least cost that the model predicts where it knows one. Asked one by one, as SMAC does:
     numpy adds up a row of its own in another order, and the last bit decides between equals."""
     means = model.predict_marginalized(vectors)[0][:, 0]
@@ -90,7 +94,7 @@ def _least(model: _Forest, vectors: Floats) -> float:
     return min(float(model.predict_marginalized(row[None, :])[0][0, 0]) for row in near)
 
 
-class _Forest(RandomForest):  # type: ignore[misc]
+class Forest(RandomForest):  # type: ignore[misc]
     """SMAC's random forest on log costs, with more trees and a quick way to ask them.
 
     The builder reserves `max_leaf_nodes` nodes per tree: SMAC's default of 2^20 costs a second per
@@ -106,7 +110,7 @@ class _Forest(RandomForest):  # type: ignore[misc]
             min_samples_leaf=1, max_leaf_nodes=1024, n_jobs=1, seed=seed,
         )  # fmt: skip
 
-    def _train(self, X: Floats, y: Floats) -> _Forest:
+    def _train(self, X: Floats, y: Floats) -> Forest:
         """As SMAC does, whose loop over all leaves takes as long as growing them: most have one
         trial, or a few, and numpy adds up less than eight one after the other."""
         points, costs = self._impute_inactive(X), y.flatten()
