@@ -7,6 +7,7 @@ import re
 
 PROCESS, CONTAINER = "process", "container"
 CONTAINER_GIB, CONTAINER_CPUS = 4.0, 1.0
+OPTUNA, SMAC3 = "optuna", "smac3"
 RIVALS = NONE, FEW, ALL = "none", "few", "all"
 NEIGHBOURS = "neighbours"
 TOGETHER = WORST, GEOMEAN = "worst", "geomean"
