@@ -27,9 +27,7 @@ COLUMNS = (
     *("metrics.`default`", "params.`objective`", "params.`policy`", "params.`machine`"),
     *("params.`ratio`", "metrics.`trials`"),
 )
-NAME = "attributes.`Run Name`"
-"""MLflow's own column, which it would cut off before a study's name tells studies apart."""
-WIDTHS = {NAME: 430, COLUMNS[0]: 420}  # pixels
+VERDICT_WIDTH = 420  # pixels
 
 
 def lacking(study: StudyData, client: MlflowClient) -> str | None:
@@ -73,8 +71,8 @@ def view() -> str:
     shown = {
         "searchFilter": f"tags.`{STUDY_TAG}` != ''",
         "selectedColumns": COLUMNS,
-        "columnOrder": (NAME, *COLUMNS),
-        "columnWidths": WIDTHS,
+        "columnOrder": COLUMNS,
+        "columnWidths": {COLUMNS[0]: VERDICT_WIDTH},
     }
     return json.dumps(shown)
 
