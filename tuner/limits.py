@@ -7,8 +7,12 @@ import re
 
 PROCESS, CONTAINER = "process", "container"
 CONTAINER_GIB, CONTAINER_CPUS = 4.0, 1.0
+OPTUNA, SMAC3 = "optuna", "smac3"
 RIVALS = NONE, FEW, ALL = "none", "few", "all"
-ROBUST = NEIGHBOURS, NONE = "neighbours", "none"
+NEIGHBOURS = "neighbours"
+TOGETHER = WORST, GEOMEAN = "worst", "geomean"
+"""How one cost is made of those of several workloads."""
+ROBUST = (NEIGHBOURS, NONE, *TOGETHER)
 DEADLINE_SECONDS, EMULATED_DEADLINE_SECONDS = 600.0, 3600.0
 """Of a trial, unless it is given."""
 MOST_SECONDS = 1e9

@@ -108,6 +108,19 @@ def test_any_tar_reads_it(packed: Path) -> None:
     ]  # fmt: skip
 
 
+def test_the_front_is_in_it(study: Path, tmp_path: Path) -> None:
+    """It is made again from the log where it is unpacked, as best.yaml is."""
+    (study / best.FRONT).mkdir()
+    for name in ("trial-0001.yaml", "trial-12345.yaml", "notes.yaml"):
+        (study / best.FRONT / name).write_text("# not looked at\n")
+    archive.pack(study, tmp_path / "s.tar.gz")
+    names = [f"study/{best.front_file(number)}" for number in (1, 12345)]
+    assert [name for name in members(tmp_path / "s.tar.gz") if best.FRONT in name] == names
+    place, manifest = archive.unpack(tmp_path / "s.tar.gz", tmp_path / "new")
+    assert set(manifest.files) >= {best.front_file(1), best.front_file(12345)}
+    assert not (place / best.FRONT).exists()
+
+
 def with_verification(folder: Path) -> Verified:
     """Gives the study a verification of which trial 1 is the winner."""
     wanted = log.load(folder).header.request

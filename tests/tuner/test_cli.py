@@ -119,7 +119,8 @@ def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ("arguments", "message"),
     [
         (["fly"], "invalid choice: 'fly'"),
-        (["run"], "the following arguments are required: --workload/-w"),
+        (["run"], "one of the arguments --workload/-w --workloads is required"),
+        (["run", "-w", "a", "--workloads", "b,c"], "not allowed with argument --workload/-w"),
         (["run", "-w", "x", "--budget", "0"], "argument --budget: found 0; must be at least 1"),
         (["run", "-w", "x", "--budget", "ten"], "argument --budget: invalid integer value: 'ten'"),
         (["run", "-w", "x", "--deadline", "-1"], "--deadline: found -1; must be more than 0"),
@@ -144,7 +145,7 @@ def test_every_command_has_help(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["record", "--set-up", "1e300", "x"], "--set-up: found 1e300; must be at most 1,000,000"),
         (["ui", "--port", "65536"], "argument --port: found 65536; must be at most 65,535"),
         (["sim", "--config", "a", "--policy", "b"], "not allowed with argument --config"),
-        (["run", "--work", "x"], "required: --workload"),
+        (["run", "--work", "x"], "one of the arguments --workload/-w --workloads is required"),
     ],
 )
 def test_wrong_arguments_exit_with_2(
@@ -530,7 +531,7 @@ def test_an_error_is_an_object(run: Any, fake: FakeNative, words: list[str], mes
     [
         (["fly", "--json"], "argument COMMAND: invalid choice: 'fly'"),
         (["--json", "machines"], "--json belongs after the command, or with --version"),
-        (["run", "--json"], "the following arguments are required: --workload/-w"),
+        (["run", "--json"], "one of the arguments --workload/-w --workloads is required"),
         (["run", "-w", "x", "--json", "--budget", "0"], "argument --budget: found 0; must be at "),
         (["workload", "show", "--json"], "the following arguments are required: W"),
         (["machines", "--json", "--wrong"], "unrecognized arguments: --wrong"),

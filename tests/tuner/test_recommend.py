@@ -12,6 +12,7 @@ import pytest
 from synthetic import answer
 
 from tuner import cli, engine
+from tuner.commands import recommend as command
 from tuner.commands.run import study_request
 from tuner.declarations import KnobValue
 from tuner.documents import catalog, portfolio
@@ -191,7 +192,7 @@ def test_a_published_workload_is_no_evidence_for_itself(small: Portfolio) -> Non
         done(recommend.plan("gups", ratio="1:3"), lambda trial: seconds_of(trial, 50.0, 70.0))
     )
     assert found.evidence == portfolio.left(fast_share("1:3"), without="gups")
-    assert found.unlike[0] == "measured at 1:2"
+    assert found.unlike[0] == "measured at 1:2, and not at 1:3"
     assert "gups had a part in choosing the portfolio" in found.unlike[1]
 
 
@@ -221,6 +222,38 @@ def test_the_shipped_configurations_are_legal_today() -> None:
         assert set(rows) <= set(workloads)
         for row in rows.values():
             assert max(map(int, row.family)) == len(found.portfolio)
+
+
+@pytest.mark.parametrize(
+    ("policy", "knobs", "profile", "server"),
+    [
+        ("soar", {}, True, True),
+        ("unified", {"placement": "profile"}, True, True),
+        ("unified", {"placement": "first-touch"}, False, False),
+        ("memtis", {}, False, False),
+        ("pact", {}, False, True),
+    ],
+)
+def test_what_advice_needs_before_it_can_be_used_is_said(
+    small: Portfolio, policy: str, knobs: dict[str, KnobValue], profile: bool, server: bool
+) -> None:
+    taken = Configuration(policy=policy, knobs=knobs)
+    plan = done(recommend.plan("gups", [policy]), lambda trial: 50.0)
+    found = recommend.judge(plan).model_copy(update={"configuration": taken})
+    told = "\n".join(command._needs(found))
+    words = f"tune profile gups --policy {policy} --input default --machine pmem-large"
+    assert (words in told) == profile
+    assert ("server     no target of `tune apply` runs it: " in told) == server
+    content = command._content(plan, found, None)
+    assert content["profile"] == (words if profile else None)
+    if profile:  # it is a command that is there
+        assert cli.arguments_of(words.split()[1:]).policy == policy
+
+
+def test_first_touch_needs_nothing(small: Portfolio) -> None:
+    plan = done(recommend.plan("gups", ["soar"]), lambda trial: 50.0)
+    found = recommend.judge(plan).model_copy(update={"configuration": None})
+    assert command._needs(found) == []
 
 
 @pytest.mark.slow  # makes a stream, and runs the engine

@@ -364,6 +364,7 @@ OURS = {
     "run/metric.py": "an answer of our own process",
     "run/host.py": "/proc and /sys",
     "compare/earlier.py": "what it has just written itself",
+    "optimize/viewers.py": "what it has just written itself",
 }
 """What a module reads without `tuner/documents/reading.py`, which bounds time and memory."""
 

@@ -111,6 +111,8 @@ def test_ui_becomes_mlflow_and_links_the_runs(
         *("--artifacts-destination", f"{tmp_path / 'mlartifacts'}"),
         *("--host", "127.0.0.1", "--port", port),
     ]
+    first = next(word for word in outcome.err.split() if word.startswith("http"))
+    assert "/runs?" in first  # and not MLflow's own first page
     links = [line for line in outcome.err.splitlines() if line.startswith("  ")]
     assert links == [
         "  tiertune-synthetic: "

@@ -38,7 +38,14 @@ def run(parser: argparse.ArgumentParser) -> None:
         "other policies' defaults first, then a Bayesian search. Ends with what to do: use the "
         "best configuration, keep the defaults, use another policy, or leave tiering off."
     )
-    group = scenario(parser, required=("workload",), but=("policy",))
+    group = scenario(parser, but=("workload", "policy"))
+    which = group.add_mutually_exclusive_group(required=True)
+    scenario_option(which, "workload")
+    which.add_argument(
+        "--workloads",
+        metavar="W,W[,W]",
+        help="one configuration for several workloads (W or W:INPUT), as --robust says",
+    )
     group.add_argument(
         "--policy",
         metavar="P[,P...]",
@@ -98,7 +105,8 @@ def run(parser: argparse.ArgumentParser) -> None:
         choices=ROBUST,
         help="which trial is called best: `neighbours`, of the best few the one that gains most on "
         "a fresh seed and with half and twice the fast memory; `none`, the best on the study's "
-        "seed (default: neighbours, where trials are simulated)",
+        "seed; of --workloads: `worst` or `geomean`, by the worst cost over the defaults' or the "
+        "geometric mean (default: neighbours, where trials are simulated; of --workloads: worst)",
     )
     parser.add_argument(
         "--objectives",

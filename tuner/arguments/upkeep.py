@@ -12,6 +12,7 @@ from tuner.arguments.options import (
     mlflow_uri,
     out,
 )
+from tuner.limits import OPTUNA, SMAC3
 
 
 def export(parser: argparse.ArgumentParser) -> None:
@@ -19,14 +20,22 @@ def export(parser: argparse.ArgumentParser) -> None:
         "Writes a study (its request, log, time series, best configuration, report and pictures) "
         "to one file, which `tune unpack` reads. The same study gives the same bytes. Recordings "
         "and documents of your own are not included: their contents are noted, but --resume needs "
-        "the files; the command names them. A study that a process is writing is refused."
+        "the files; the command names them. A study that a process is writing is refused. With "
+        "--format it writes a copy of the trials for other viewers, of a running study as well."
     )
     parser.add_argument("study", metavar="STUDY", help="name, or path of its folder")
     parser.add_argument(
         "--output",
         "-o",
         metavar="FILE",
-        help="file to write (default: STUDY.tar.gz in the current folder)",
+        help="file to write (default: STUDY.tar.gz in the current folder; by --format "
+        "STUDY.optuna.db, or the folder STUDY.smac3)",
+    )
+    parser.add_argument(
+        "--format",
+        choices=(OPTUNA, SMAC3),
+        help="what other viewers read: `optuna`, an SQLite storage for optuna-dashboard; `smac3`, "
+        "the folder of a SMAC3 run for DeepCAVE (default: the study as one file)",
     )
     parser.add_argument("--force", action="store_true", help="replace an existing file")
     out(parser)

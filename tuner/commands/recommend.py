@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner import engine
+from tuner.apply import daemon, targets
 from tuner.commands import compare
 from tuner.documents import portfolio
 from tuner.errors import as_object
@@ -77,6 +78,7 @@ def _content(plan: Plan, found: Recommendation, file: Path | None) -> dict[str, 
         **found.model_dump(mode="json"),
         "file": None if file is None else str(file.absolute()),
         "run": shell(_study(plan, found, file)),
+        "profile": shell(needed) if (needed := _profile(found)) else None,
         "source": known.source,
         "source_build": known.engine_build,
     }
@@ -90,6 +92,36 @@ def _study(plan: Plan, found: Recommendation, file: Path | None) -> list[str]:
     words = replace(setting.scenario, placement="").command_line(usual | {"policy": ""})
     start = file is not None and found.configuration and found.configuration.knobs
     return ["tune", "run", *words, *(["--from", str(file)] if start else [])]
+
+
+def _profile(found: Recommendation) -> list[str] | None:
+    """The command that has to run before what is advised can be used; None if there is none."""
+    taken = found.configuration
+    if taken is None:
+        return None
+    policy = engine.policy(taken.policy)
+    if not policy.goes_by_placement(engine.resolve(policy.name, dict(taken.knobs))):
+        return None
+    scenario = found.scenario
+    words = ["--policy", policy.name, "--input", scenario.input, "--machine", scenario.machine]
+    return ["tune", "profile", scenario.workload, *words]
+
+
+def _needs(found: Recommendation) -> list[str]:
+    """What has to be there before what is advised can be used, and whether a server can run it."""
+    lines = []
+    if (profile := _profile(found)) is not None:
+        lines = [
+            f"needs      a profile of the workload, before it is used: {shell(profile)}",
+            "           simulated runs make one by themselves, and the gain is with it",
+        ]
+    if found.configuration is not None:
+        policy = engine.policy(found.configuration.policy)
+        knobs = engine.resolve(policy.name, dict(found.configuration.knobs))
+        if not targets.fitting(policy.name, knobs):
+            why = daemon.fits(policy.name, knobs)
+            lines.append(f"server     no target of `tune apply` runs it: {why}")
+    return lines
 
 
 # --- What is shown --------------------------------------------------------------------------------
@@ -119,6 +151,8 @@ def _show(plan: Plan, found: Recommendation, file: Path | None) -> None:
         print(f"{verdict.uncovered}")
     print(_measured(plan, found))
     for line in _more(plan, found, file):
+        print(line)
+    for line in _needs(found):
         print(line)
     if file is not None:
         print(f"file       {file}")

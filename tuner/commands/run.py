@@ -28,6 +28,7 @@ from tuner.limits import (
     MOST_AUTO,
     NEIGHBOURS,
     NONE,
+    TOGETHER,
 )
 from tuner.report import comparison, conclusion
 from tuner.report.importance import METHODS
@@ -51,6 +52,10 @@ ALL_GO_ON = "continue with all policies: the same command with --resume"
 
 def run(args: Namespace) -> int:
     """Exit code 0 when every study is complete and at least one trial of it succeeded."""
+    if args.workloads is not None:
+        from tuner.commands import together
+
+        return together.run(args, study_request)
     names = _policies(args.policy)
     if len(names) > 1:
         return _compare(args, names)
@@ -297,6 +302,8 @@ def study_request(args: Namespace) -> StudyRequest:
         raise UserError(
             f"--rivals {args.rivals}: other policies run beside simulated trials only; leave it out"
         )
+    if args.robust in TOGETHER:
+        raise UserError(f"--robust {args.robust}: is of several workloads, --workloads A,B")
     if args.robust == NEIGHBOURS and not simulated:
         raise UserError(
             f"--robust {NEIGHBOURS}: other sizes of fast memory are simulated only; leave it out"

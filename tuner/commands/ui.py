@@ -32,9 +32,11 @@ def run(args: Namespace) -> int:
     _refuse_taken(args.host, args.port)
     found = experiments(uri, out)
     server = f"http://{args.host}:{args.port}"
-    say(f"MLflow UI of {uri} on {server} (Ctrl-C ends it)")
+    say(f"the studies of {uri} in MLflow, once it has started (Ctrl-C ends it):")
     for name, identity, tags in found:
         say(f"  {name}: {page(server, identity, studies=VIEW_TAG in tags)}")
+    if not found:
+        say(f"  none yet: {server}")
     watch = shell(["tune", "report", "STUDY", "--watch", "--out", str(out.absolute())])
     say(f"a study that is running, as one page: {watch}")
     sys.stderr.flush()

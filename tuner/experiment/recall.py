@@ -18,6 +18,7 @@ from tuner.study import log
 from tuner.study.explanation import Explanation
 from tuner.study.front import Front
 from tuner.study.log import StudyData, StudyLog
+from tuner.study.together import said
 from tuner.study.verdict import Elsewhere
 
 
@@ -43,7 +44,9 @@ def recall(study: StudyLog) -> Conclusion | None:
     except _Unfinished:
         return None
     near, on_front = _elsewhere(checks, data), _front(checks, data)
-    verdict = verdict.model_copy(update={"elsewhere": near, "front": on_front})
+    verdict = verdict.model_copy(
+        update={"elsewhere": near, "front": on_front} | said(request, verdict)
+    )
     explanation: Explanation | None = None
     if request.explain:
         try:

@@ -307,7 +307,8 @@ def _evidence(plan: Plan) -> tuple[Left | None, list[str]]:
     found = portfolio.left(share, without=own)
     unlike = []
     if share != fast_share(found.ratio):
-        unlike.append(f"measured at {found.ratio}")
+        here = f"{scenario.fast_gib:g} GiB fast" if scenario.fast_gib else scenario.ratio
+        unlike.append(f"measured at {found.ratio}, and not at {here}")
     if scenario.objective not in ("runtime", "throughput"):
         unlike.append(f"measured for run times and throughputs, not for {scenario.objective}")
     if scenario.page_bytes != BASE_PAGE_BYTES:

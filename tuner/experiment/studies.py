@@ -38,12 +38,13 @@ from tuner.study.explanation import Explanation
 from tuner.study.front import Front, Point
 from tuner.study.log import StudyHeader, StudyLog, TrialRecord
 from tuner.study.request import StudyRequest, StudySummary
+from tuner.study.together import said
 from tuner.study.verdict import Verdict
 from tuner.terminal import say
 from tuner.text import clock, plural
 
 if TYPE_CHECKING:
-    from tuner.optimize.optimizer import Optimizer
+    from tuner.optimize.optimizer import Costs, Optimizer, Proposer
     from tuner.report.conclusion import Conclusion
 
 PROSE = {
@@ -92,7 +93,7 @@ class OpenStudy:
             self.standing.add(trial, replayed=True)
         # Asked for in an earlier run, and never finished.
         self._waiting = deque(trial for trial in self.log.data.trials if trial.result is None)
-        self._optimizer: Optimizer | None = None
+        self._optimizer: Proposer | None = None
 
     def __enter__(self) -> OpenStudy:
         return self
@@ -107,18 +108,16 @@ class OpenStudy:
         budget = self.log.data.asked if self.ended else self.budget
         return self.standing.done >= budget
 
-    def begin(self) -> None:
-        """Makes the optimizer, as it was when the last event was written."""
-        from tuner.optimize.costs import Costs
+    def optimizer(self, costs: Costs | None) -> Optimizer:
+        """One that has proposed nothing. `costs`: what it learns, if not the objective alone."""
         from tuner.optimize.optimizer import Optimizer
 
-        self._began = time.monotonic()
         request, data = self.request, self.log.data
         starts = list(request.starts)
         if not request.prior:  # which began with them
             starts += catalog.starts(request.space, request.policy)
         tuned = [knob.name for knob in request.tuned]
-        self._optimizer = optimizer = Optimizer(
+        return Optimizer(
             request.tuned,
             seed=request.scenario.seed,
             initial=data.header.initial,
@@ -126,8 +125,19 @@ class OpenStudy:
             fixed=request.policy.others(request.tuned),
             starts=[{name: start[name] for name in tuned} for start in starts],
             prior=[(known.knobs, known.over) for known in request.prior],
-            costs=Costs(data) if Costs.needed(request) else None,
+            costs=costs,
         )
+
+    def begin(self, proposer: Proposer | None = None) -> None:
+        """Brings the optimizer, its own or one that it shares, to where it was when the last event
+        was written."""
+        from tuner.optimize.costs import Costs
+
+        self._began = time.monotonic()
+        data = self.log.data
+        if proposer is None:
+            proposer = self.optimizer(Costs(data) if Costs.needed(self.request) else None)
+        self._optimizer = optimizer = proposer
         for number in range(data.asked):
             trial = data.trial(number)
             if trial is None:  # its record is damaged
@@ -200,9 +210,12 @@ class OpenStudy:
 
     def write_best(self, verdict: Verdict | None = None) -> None:
         """best.yaml of what is known, if a trial succeeded; the verdict is, once the study has
-        ended."""
+        ended. One that shares its configurations has none before: its own best is not what is
+        looked for."""
         trial = self.log.data.best
-        if trial is not None and trial.result is not None:
+        if self.request.together and self.log.data.chosen is None:
+            (self.log.directory / best.FILE).unlink(missing_ok=True)
+        elif trial is not None and trial.result is not None:
             found = self._configuration(trial, trial.knobs, trial.result, verdict)
             best.write(found, self.log.directory / best.FILE)
 
@@ -277,7 +290,9 @@ class OpenStudy:
             partial(front, checks, data),
             partial(self._explain, checks),
         )
-        verdict = verdict.model_copy(update={"elsewhere": near, "front": found})
+        verdict = verdict.model_copy(
+            update={"elsewhere": near, "front": found} | said(data.header.request, verdict)
+        )
         self.write_best(verdict)
         self._write_front(found)
         self._write_minimal(verdict, explanation, minimal)
@@ -451,7 +466,7 @@ def _depends_on(request: StudyRequest) -> dict[str, Any]:
     """What the results depend on: the scenario with its documents instead of their names, the tuned
     knobs, and the engine."""
     fields = {"workload", "policy", "machine", "space", "tuned", "engine_build", "stream_maker"}
-    fields |= {"constraints", "objectives"}
+    fields |= {"constraints", "objectives", "together"}
     content = request.scenario.plain() | request.model_dump(include=fields)
     return content | {
         "emulated": request.emulated,

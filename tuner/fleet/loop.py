@@ -69,7 +69,7 @@ def run_fleet(
     with ExitStack() as stack:
         studies = [stack.enter_context(OpenStudy(request)) for request in requests]
         everybody = requests[0].model_copy(update={"workers": workers})
-        tracking = stack.enter_context(_Tracking())
+        tracking = stack.enter_context(Tracking())
         workers_of_all = stack.enter_context(Workers(everybody, runner))
         fleet = _Fleet(name, studies, budget, workers_of_all, tracking)
 
@@ -82,7 +82,7 @@ def run_fleet(
             return fleet.conclude()
 
 
-class _Tracking:
+class Tracking:
     """Trackers of the studies that have trials, on one thread: a store takes one thing at a time.
     A study without a conclusion has ended early."""
 
@@ -104,7 +104,7 @@ class _Tracking:
         self._of(study).conclude(conclusion, files)
         self._concluded.add(study.request.study)
 
-    def __enter__(self) -> _Tracking:
+    def __enter__(self) -> Tracking:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -122,7 +122,7 @@ class _Fleet:
         studies: Sequence[OpenStudy],
         budget: int,
         workers: Workers,
-        tracking: _Tracking,
+        tracking: Tracking,
     ) -> None:
         self._name, self._studies, self._budget, self._workers = name, studies, budget, workers
         self._tracking = tracking

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from ConfigSpace import Configuration
@@ -47,6 +47,17 @@ class Proposal:
     number: int
     knobs: dict[str, KnobValue]
     origin: Origin
+
+
+class Proposer(Protocol):
+    """What a study needs of an `Optimizer`, which it may share (`tuner.optimize.shared`)."""
+
+    @property
+    def asked(self) -> int: ...
+    def ready(self) -> bool: ...
+    def ask(self, *, again: bool = False) -> Proposal: ...
+    def replay(self, number: int, knobs: Mapping[str, KnobValue]) -> None: ...
+    def tell(self, number: int, cost: float | None) -> None: ...
 
 
 AUTO_INITIAL = 10

@@ -65,7 +65,10 @@ series."""
 FILES = (*KEPT, best.FILE, best.MINIMAL, page.PAGE, page.BARS, verified.PICTURE)
 """With what is made from those, and is not taken from somebody else."""
 
-ALLOWED = re.compile(f"{'|'.join(map(re.escape, FILES))}|{log.SERIES}/[0-9]{{4,7}}\\.json")
+ALLOWED = re.compile(
+    f"{'|'.join(map(re.escape, FILES))}|{log.SERIES}/[0-9]{{4,7}}\\.json"
+    f"|{best.FRONT}/trial-[0-9]{{4,7}}\\.yaml"
+)
 
 LARGEST = events.LARGEST_LOG
 """Bytes of a file."""
@@ -147,7 +150,9 @@ def _contents(data: StudyData) -> Iterator[tuple[str, tuple[Source, int]]]:
     """Each file's name, where its content is, and how much of that counts."""
     files = (log.series_file(data.directory, trial) for trial in data.with_series)
     series = [f"{log.SERIES}/{file.name}" for file in files]
-    for name in (*FILES, *series):
+    made = sorted((data.directory / best.FRONT).glob("trial-*.yaml"))
+    front = [name for path in made if ALLOWED.fullmatch(name := f"{best.FRONT}/{path.name}")]
+    for name in (*FILES, *front, *series):
         path = data.directory / name
         if not os.path.lexists(path):
             continue

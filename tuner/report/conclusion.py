@@ -253,9 +253,11 @@ def nearby(study: StudyData, verdict: Verdict) -> list[str]:
     if best and top and best.number != top.number and best.objective and top.objective:
         gain = OBJECTIVES[name].gain(top.objective, best.objective)
         ahead = faster(gain, None, name) if gain >= SEEN else "as good"
+        shared = study.header.request.together
+        elsewhere = "on the mean of a fresh one and of the sizes below"
         lines.append(
             f"trial {best.number}, not {top.number}: that one is {ahead} on the study's seed, "
-            "but gains less on the mean of a fresh one and of the sizes below"
+            f"but gains less {f'by {shared.by}' if shared else elsewhere}"
         )
     for place in verdict.elsewhere:
         told = [

@@ -11,7 +11,7 @@ from tuner.report import svg
 from tuner.report.conclusion import UNTUNED, rows
 from tuner.report.svg import BEST, BOUND, DEFAULT, INK, MUTED, OTHER, Picture, better
 from tuner.study.log import StudyData
-from tuner.study.verdict import Contender, Kind, Verdict, chosen, interval
+from tuner.study.verdict import Contender, Difference, Kind, Verdict, chosen, interval
 from tuner.text import change, page_size, quantity
 
 
@@ -172,7 +172,17 @@ def elsewhere(study: StudyData, verdict: Verdict) -> Picture | None:
     home = study.header.request.scenario.ratio
     places = [(f"{home} (here)", verdict.gain, verdict.over_first_touch)]
     places += [(each.where, each.gain, each.over_first_touch) for each in verdict.elsewhere]
-    if not verdict.elsewhere or all(gain is None and off is None for _, gain, off in places):
+    if not verdict.elsewhere:
+        return None
+    title = "what it is worth with other amounts of fast memory"
+    return gains(places, "elsewhere", title)
+
+
+def gains(
+    places: Sequence[tuple[str, Difference | None, Difference | None]], name: str, title: str
+) -> Picture | None:
+    """The gain of one configuration at several places, over the default and over no tiering."""
+    if all(gain is None and off is None for _, gain, off in places):
         return None
     figure = svg.figure(0.9 + 0.42 * len(places))
     axes = figure.subplots()
@@ -197,4 +207,4 @@ def elsewhere(study: StudyData, verdict: Verdict) -> Picture | None:
     axes.set_xlabel("gain of the best configuration")
     axes.grid(axis="y", visible=False)
     figure.legend(loc="outside upper left", ncols=2)
-    return Picture("elsewhere", "what it is worth with other amounts of fast memory", figure, {})
+    return Picture(name, title, figure, {})

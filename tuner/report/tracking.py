@@ -412,6 +412,7 @@ class _Store:
             "mlflow.note.content": "\n\n".join(filter(None, [verdict.headline, verdict.uncovered])),
             "not_run": ", ".join(verdict.not_run),
             "constraints": verdict.constraints.text if verdict.constraints else "",
+            "together": self._request.together.by if self._request.together else "",
             "importance_forest.method": forest.method,
             "importance_forest.reliability": forest.reliability,
         }

@@ -22,6 +22,7 @@ from tuner.study import front, log
 from tuner.study.constraint import Constraint, listed, shown
 from tuner.study.moved import scenario_in
 from tuner.study.request import Fingerprints, StudyRequest
+from tuner.study.together import Together
 from tuner.study.verdict import Verdict
 from tuner.text import shell
 
@@ -70,7 +71,8 @@ class BestConfiguration(Model):
     `knobs` holds every knob of the policy at full scale. Together with the documents that the
     scenario names it reproduces `objective.value` exactly. The verdict is there once the study has
     ended. The study called nothing best that breaks one of the `constraints`. Of several
-    `objectives` the values are there on the study's seed; `on_front` has a file of `FRONT`.
+    `objectives` the values are there on the study's seed; `on_front` has a file of `FRONT`. One
+    that was chosen for several workloads names their studies.
     """
 
     scenario: Scenario
@@ -79,6 +81,7 @@ class BestConfiguration(Model):
     constraints: list[Constraint] | None = None
     objectives: dict[str, float] | None = None
     on_front: bool | None = None
+    together: Together | None = None
     provenance: Provenance
     verdict: Verdict | None = None
     minimal: Minimal | None = None
@@ -106,6 +109,7 @@ class BestConfiguration(Model):
             objective=BestObjective(value=result.objective, default_value=default_value),
             constraints=request.constraints or None,
             objectives=front.values(request, request.objectives, result) or None,
+            together=request.together,
             provenance=Provenance(
                 study=request.study,
                 trial=trial.number,
@@ -137,6 +141,8 @@ def render(best: BestConfiguration, name: str | None = None) -> str:
         lines.append(f"{best.verdict.uncovered}.")
     if best.constraints:
         lines.append(f"Constrained by {listed(best.constraints)}.")
+    if best.together:
+        lines.append(f"The one configuration for {', '.join(best.together.workloads)}.")
     if minimal:
         lines.append(
             f"The fewest changes found, which have {100 * minimal.kept:.0f} % of the gain of trial "

@@ -19,6 +19,7 @@ from tuner.run.settings import Setting
 from tuner.scenario import Scenario
 from tuner.study.constraint import Constraint
 from tuner.study.explanation import Explanation
+from tuner.study.together import Together
 from tuner.study.verdict import Verdict
 
 Address = Annotated[str, AfterValidator(stored)]
@@ -61,7 +62,8 @@ class StudyRequest(Setting):
     with more and less fast memory. `starts` are what is tried right after the default, with values
     of all tuned knobs, and `prior` is what the model knows of an earlier study (`Optimizer`). What
     breaks one of the `constraints` is not called best. `objectives` are all that are improved, the
-    scenario's first, where there are several; else empty.
+    scenario's first, where there are several; else empty. `together` names the studies with which
+    it shares its configurations, and the choice of the best.
     """
 
     out: str
@@ -82,6 +84,7 @@ class StudyRequest(Setting):
     prior: list[Known] = Field(default_factory=list)
     constraints: list[Constraint] = Field(default_factory=list)
     objectives: list[str] = Field(default_factory=list)
+    together: Together | None = None
     importance: str = "default-slice"  # method of `tuner.report.importance`
     workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)]
     resume: bool = False
