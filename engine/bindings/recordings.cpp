@@ -57,7 +57,7 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
                    const std::string& workload, const std::string& input,
                    const std::string& parameters, const nb::list& classes, bool wall_time,
                    double block_ms, double nominal_latency_ns, double set_up_s,
-                   const nb::object& progress) {
+                   double offered_per_s, const nb::object& progress) {
   tt::trace::StreamInfo info{.workload = workload, .input = input, .parameters = parameters};
   for (const auto& item : classes) {
     const auto [name, mlp, issue_ns, store_fill, prefetched, translation] =
@@ -75,7 +75,8 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
                                              .wall_time = wall_time,
                                              .nominal_latency_ns = nominal_latency_ns,
                                              .consume = true,
-                                             .set_up_s = set_up_s};
+                                             .set_up_s = set_up_s,
+                                             .offered_per_s = offered_per_s};
   tt::record::SpoolSummary summary;
   watched(progress, [&](const auto& watch) {
     info = tt::record::assemble(folder, path, std::move(info), options, summary, watch);
@@ -87,6 +88,10 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
   seen["threads"] = summary.threads;
   seen["sampled"] = summary.sampled;
   seen["error_share"] = summary.error_share;
+  seen["operations"] = summary.operations;
+  seen["abandoned"] = summary.abandoned;
+  seen["unbegun"] = summary.unbegun;
+  seen["probes"] = summary.probes;
   seen["disk_full"] = summary.disk_full;
   seen["cut_short"] = summary.cut_short;
   return nb::make_tuple(to_python(info), seen);
@@ -291,7 +296,7 @@ nb::dict restate(const std::filesystem::path& from, const std::filesystem::path&
 void tt::bind_recordings(nb::module_& m) {
   m.def("assemble", &assemble, "folder"_a, "path"_a, nb::kw_only(), "workload"_a, "input"_a,
         "parameters"_a, "classes"_a, "wall_time"_a, "block_ms"_a, "nominal_latency_ns"_a,
-        "set_up_s"_a = 0.0, "progress"_a = nb::none(),
+        "set_up_s"_a = 0.0, "offered_per_s"_a = 0.0, "progress"_a = nb::none(),
         "Turns the spools of a recording into a stream, and uses them up; classes are (name, mlp, "
         "issue_ns, store_fill, prefetched, translation). Returns the stream's description and what "
         "the spools say of "

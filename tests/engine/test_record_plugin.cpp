@@ -461,3 +461,49 @@ TEST("observer: a recording that is used up gives the same stream and its disk s
   CHECK(before > 2 * tt::record::spool_piece_bytes - 1);
   CHECK(blocks() <= before - tt::record::spool_piece_bytes);
 }
+
+TEST("observer: an operation has its own misses, and more than enough are a sample") {
+  Recording recording;
+  Memory memory(8 << 20);
+  constexpr std::uint64_t count = 100'000;
+  {
+    Observer observer(recording.options);
+    ObservedThread thread;
+    ObservedThread other;
+    observer.begin(thread);
+    observer.begin(other, &thread);
+    observer.map(thread, memory.address(), memory.size(), "table");
+    observer.begin_operation(other);  // under way all the time, and given up by its thread's end
+    const auto lines = memory.size() / line;
+    tt::Rng rng{3};
+    for (std::uint64_t i = 0; i < count; ++i) {
+      observer.begin_operation(thread);
+      observer.load(other, memory.address(rng.below(lines) * line));
+      for (int k = 0; k < 3; ++k) observer.load(thread, memory.address(rng.below(lines) * line));
+      observer.instructions(thread, 100);
+      observer.end_operation(thread);
+      observer.load(thread, memory.address(rng.below(lines) * line));
+    }
+    observer.end_thread(other);
+    observer.finish(&thread);
+  }
+  const auto seen = recording.read();
+  CHECK_EQ(seen.summary.operations, count);
+  CHECK_EQ(seen.summary.abandoned, 1U);
+  CHECK_EQ(seen.info.operations, count);
+  const tt::trace::Reader reader(recording.scratch.file("out.tts"));
+  tt::trace::Block block;
+  std::uint64_t kept = 0;
+  double misses = 0;
+  for (std::uint64_t i = 0; i < seen.info.blocks; ++i) {
+    reader.read(i, block);
+    for (const auto& operation : block.sampled) {
+      ++kept;
+      CHECK_NEAR(operation.compute_ns, 100 * 0.5 / 2.2, 1e-9);
+      for (const auto& access : operation.accesses) misses += access.count;
+    }
+  }
+  CHECK(kept >= 20'000 && kept <= 40'000);
+  // Behind a cache of an eighth of the memory.
+  CHECK_NEAR(misses / static_cast<double>(kept), 3 * 7 / 8.0, 0.1);
+}

@@ -16,6 +16,8 @@ from tuner.arguments.options import (
     scenario_option,
     seconds,
     stands_for,
+    usdt,
+    within,
 )
 from tuner.limits import MOST_SCALE, MOST_THREADS
 
@@ -78,6 +80,25 @@ def record(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         metavar="S",
         help="treat the first S seconds (on the sampler's clock) as set-up: replayed, not timed",
+    )
+    parser.add_argument(
+        "--operation-usdt",
+        type=usdt,
+        metavar="P:BEGIN[,END]",
+        help="operations of the program are from one USDT probe of provider P to the other (with "
+        "one: from each time to the next); without it, those that it marks (--header)",
+    )
+    parser.add_argument(
+        "--offered-load",
+        type=within(1e-3, 1e12),
+        metavar="N",
+        help="clients ask for N operations per second: the program is idle for the rest of the "
+        "time (default: as many as it can answer)",
+    )
+    parser.add_argument(
+        "--header",
+        action="store_true",
+        help="print tiertune.h, by which a C or C++ program marks its operations, and exit",
     )
     parser.add_argument(
         "--json",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,22 @@ from tuner.record import workload as recorded
 from tuner.record.process import Ended
 from tuner.record.samplers import Sampler
 from tuner.record.stand_in import Made
+from tuner.scenario import flag
 from tuner.terminal import print_json, progress, say
 from tuner.text import percent, plural, shell, size
+
+HEADER = Path(recorded.__file__).with_name("tiertune.h")
+"""By which a program marks its operations."""
 
 
 def run(args: Namespace) -> int:
     """The program's exit status (128 + N when signal N killed it); 1 when it has succeeded, but
     nothing was recorded."""
+    if args.header:
+        print(HEADER.read_text("utf-8"), end="")
+        return 0
     if args.pid or args.cgroup is not None:
+        _need_operations(args, "damon", sees=False)
         from tuner.commands import attach
 
         return attach.run(args)
@@ -44,7 +52,9 @@ def run(args: Namespace) -> int:
     stand_in.check(args)
     kind = samplers.find(args.sampler or samplers.names()[0])
     given = stand_in.options(args, kind.options, machine) | samplers.numbers(args.set)
+    _need_operations(args, kind.name, sees=kind.operations)
     sampler = kind(given, machine)
+    sampler.usdt = args.operation_usdt
     if reason := sampler.unavailable():
         raise UserError(f"sampler {sampler.name}: {reason}")
     trace = recorded.output(args.output, args.force)
@@ -62,8 +72,17 @@ def run(args: Namespace) -> int:
     if args.json:
         print_json(summary | {"exit_status": status})
     else:
-        _tell(summary, made, sampler)
+        _tell(summary, made, sampler, args.offered_load)
     return status
+
+
+def _need_operations(args: Namespace, sampler: str, *, sees: bool) -> None:
+    """UserError for options of operations where the sampler cannot see any."""
+    for option in ("operation_usdt", "offered_load"):
+        if not sees and getattr(args, option) is not None:
+            raise UserError(
+                f"{flag(option)}: sampler {sampler} sees no operations; --sampler emulation does"
+            )
 
 
 def _program(words: Sequence[str]) -> list[str]:
@@ -110,6 +129,7 @@ def _assemble(
                         "sampler": sampler.name,
                         "options": sampler.values,
                         "set_up": args.set_up,
+                        **_of_operations(args),
                     }
                 ),
                 classes=[astuple(c) for c in sampler.classes],
@@ -117,6 +137,7 @@ def _assemble(
                 block_ms=args.block_ms,
                 nominal_latency_ns=machine.fast.latency_ns,
                 set_up_s=args.set_up,
+                offered_per_s=args.offered_load or 0.0,
                 progress=watch,
             )
         except (RuntimeError, OSError) as error:
@@ -135,6 +156,8 @@ def _assemble(
         outlived=ended.outlived,
         signal=ended.signal,
     )
+    if args.offered_load is not None and args.stands_for is None:
+        info = stand_in.cut(trace)
     made = stand_in.enlarge(args, trace, sampling, seen["threads"], info)
     document, footprint = recorded.document(
         trace,
@@ -144,6 +167,7 @@ def _assemble(
         machine=machine,
         sampling=made.sampling,
         scale=made.scale,
+        operation=info["op_kinds"][0] if info["operations"] else None,
     )
     stands_for = made.sampling.stands_for
     summary = {
@@ -157,6 +181,10 @@ def _assemble(
         "recorded_bytes": round(footprint / (stands_for.factor if stands_for else 1)),
         "footprint_bytes": footprint,
         "objects": len(info["objects"]),
+        "operations": made.info["operations"],
+        "operations_abandoned": seen["abandoned"],
+        "operations_unbegun": seen["unbegun"],
+        "usdt_probes": seen["probes"],
         "blocks": made.info["blocks"],
         "nominal_seconds": made.info["nominal_seconds"],
         "trace_bytes": trace.stat().st_size,
@@ -176,7 +204,38 @@ def _probability(info: Mapping[str, Any], seen: Mapping[str, Any]) -> float:
     return float(min(1.0, max(seen["sampled"], 1) / info["accesses"]))
 
 
-def _tell(summary: Mapping[str, Any], made: Made, sampler: Sampler) -> None:
+def _of_operations(args: Namespace) -> dict[str, Any]:
+    """What was asked of operations; part of the stream's description."""
+    given = {name: getattr(args, name) for name in ("operation_usdt", "offered_load")}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _operations(
+    summary: Mapping[str, Any], made: Made, sampler: Sampler, offered: float | None
+) -> Iterator[str]:
+    """What is known of the program's operations, and what is not."""
+    if count := summary["operations"]:
+        rate = count * made.scale / summary["nominal_seconds"]
+        yield (
+            f"{count:,} from the first to the last, {rate:,.4g} per second on fast memory; what "
+            "came before and after is not timed"
+        )
+        if offered is not None and rate < 0.99 * offered:
+            yield f"the {offered:,.4g} per second of --offered-load are more than it can answer"
+    elif sampler.usdt or offered is not None:
+        why = "the program marks none (--header)"
+        if sampler.usdt:
+            found = summary["usdt_probes"]
+            why = f"{plural(found, 'place')} of {sampler.usdt} in the files that it mapped"
+            why += ", and it came by none from the first to the last" if found else ""
+        yield f"none: {why}; run time is the only objective"
+    if lost := summary["operations_abandoned"]:
+        yield f"{lost:,} more had not ended when their thread began another, or ended: not counted"
+    if lost := summary["operations_unbegun"]:
+        yield f"{lost:,} ended that their thread had not begun: not counted"
+
+
+def _tell(summary: Mapping[str, Any], made: Made, sampler: Sampler, offered: float | None) -> None:
     """The summary for people, on standard error."""
     sampling = made.sampling
     error = summary["error_share"]
@@ -194,6 +253,8 @@ def _tell(summary: Mapping[str, Any], made: Made, sampler: Sampler) -> None:
         f"{summary['nominal_seconds']:.3g} s when replayed on fast memory)\n"
         f"  uncertainty  {uncertainty}"
     )
+    for text in _operations(summary, made, sampler, offered):
+        say(f"  operations   {text}")
     for heading, text in made.told():
         say(f"  {heading:<12} {text}")
     for text in sampling.missing:

@@ -68,6 +68,15 @@ void on_block(unsigned vcpu, void* instructions) {
   guest->observer->instructions(thread_of(vcpu), reinterpret_cast<std::uintptr_t>(instructions));
 }
 
+void on_operation(unsigned vcpu, void* edge) {
+  GuestThread& thread = thread_of(vcpu);
+  const auto what = static_cast<Edge>(reinterpret_cast<std::uintptr_t>(edge));
+  // The first time at which one would end and another begin is a beginning alone.
+  if (what == Edge::end || (what == Edge::next && guest->observer->in_operation(thread)))
+    guest->observer->end_operation(thread);
+  if (what != Edge::end) guest->observer->begin_operation(thread);
+}
+
 /// What to tell of an instruction's accesses. Behind prefixes, E8 and FF /2 are near calls, C2 and
 /// C3 near returns.
 qemu_plugin_vcpu_mem_cb_t callback_of(const std::uint8_t* code, std::size_t size) {
@@ -90,12 +99,18 @@ void on_translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
                     qemu_plugin_insn_vaddr(insn);
       guest->base_known = true;
       guest->observer->adopt(guest->base);
+      guest->probes.adopt(guest->base);
     }
     const std::size_t size = qemu_plugin_insn_size(insn);
     const auto behind = static_cast<std::uintptr_t>(qemu_plugin_insn_vaddr(insn) + size);
-    qemu_plugin_register_vcpu_mem_cb(
-        insn, callback_of(static_cast<const std::uint8_t*>(qemu_plugin_insn_data(insn)), size),
-        QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, reinterpret_cast<void*>(behind));
+    const auto* const code = static_cast<const std::uint8_t*>(qemu_plugin_insn_data(insn));
+    if (const Edge edge = guest->probes.edge(qemu_plugin_insn_vaddr(insn), code, size);
+        edge != Edge::none)
+      qemu_plugin_register_vcpu_insn_exec_cb(
+          insn, on_operation, QEMU_PLUGIN_CB_NO_REGS,
+          reinterpret_cast<void*>(static_cast<std::uintptr_t>(edge)));
+    qemu_plugin_register_vcpu_mem_cb(insn, callback_of(code, size), QEMU_PLUGIN_CB_NO_REGS,
+                                     QEMU_PLUGIN_MEM_RW, reinterpret_cast<void*>(behind));
   }
   qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS,
                                        reinterpret_cast<void*>(count));
@@ -141,11 +156,13 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
     return -1;
   }
   ObserverOptions options;
+  std::string usdt;
   for (int i = 0; i < argc; ++i) {
     const std::string_view word(argv[i]);
     const auto equals = word.find('=');
     const std::string_view name = word.substr(0, equals);
     const std::string value(equals == word.npos ? "" : word.substr(equals + 1));
+    if (name == "usdt") usdt = value;
     if (name == "folder") options.folder = value;
     if (name == "llc_mib") options.llc_mib = std::strtod(value.c_str(), nullptr);
     if (name == "ghz") options.ghz = std::strtod(value.c_str(), nullptr);
@@ -157,6 +174,7 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
     if (name == "dependent") options.mlp[2] = std::strtod(value.c_str(), nullptr);
   }
   guest = new Guest;
+  guest->probes.look_for(usdt);
   guest->observer = std::make_unique<Observer>(options);
   guest->emulator = emulator_words();
   ::pthread_atfork([] { guest->observer->before_fork(); },

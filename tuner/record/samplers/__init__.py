@@ -143,6 +143,10 @@ class Sampler(ABC):
     options: ClassVar[tuple[Option, ...]] = ()
     classes: ClassVar[tuple[StreamClass, ...]]
     wall_time: ClassVar[bool]
+    operations: ClassVar[bool] = False
+    """It sees where operations of the program begin and end: at marks of `tiertune.h`, or at the
+    USDT probes of `usdt`."""
+    usdt: str | None = None
     attaches: ClassVar[bool] = False
     """It watches processes that run (`tune record --pid`), and does not start any."""
 

@@ -51,6 +51,7 @@ class Emulation(Sampler):
     # In the order of the observer's patterns.
     classes = (RANDOM, SEQUENTIAL, DEPENDENT, RESIDENT)
     wall_time = False
+    operations = True
 
     def from_machine(self, name: str, machine: MachineSpec) -> float:
         return {
@@ -71,6 +72,8 @@ class Emulation(Sampler):
         emulator = shutil.which(EMULATOR) or EMULATOR
         options: dict[str, object] = {"folder": folder, **self.values}
         options |= {c.name: c.mlp for c in self.classes if c.store_fill > 0}
+        if self.usdt:
+            options["usdt"] = self.usdt.replace(",", ":")  # commas are between options
         plugin = ",".join([str(library(PLUGIN)), *(f"{name}={options[name]}" for name in options)])
         return Launch([emulator, "-cpu", "max", "-plugin", plugin, *_interpreted(command)])
 
