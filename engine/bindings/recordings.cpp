@@ -93,7 +93,7 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
   seen["unbegun"] = summary.unbegun;
   seen["probes"] = summary.probes;
   seen["disk_full"] = summary.disk_full;
-  seen["cut_short"] = summary.cut_short;
+  seen["open"] = nb::cast(summary.open);
   return nb::make_tuple(to_python(info), seen);
 }
 

@@ -160,7 +160,7 @@ trace::StreamInfo assemble(const std::filesystem::path& folder, const std::files
     summary.disk_full |= state == SpoolState::disk_full;
     // One without records is of a process that ended while its sampler was starting.
     if ((state == SpoolState::open || state == SpoolState::failed) && spool->size() > 0)
-      ++summary.cut_short;
+      summary.open.push_back(header.pid);
   }
   summary.threads = most_threads(spools);
   if (options.threads == 0) options.threads = static_cast<double>(summary.threads);

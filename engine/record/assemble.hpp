@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <vector>
 
 #include "record/assembler.hpp"
 #include "trace/stream.hpp"
@@ -24,7 +25,8 @@ struct SpoolSummary {
   std::uint64_t unbegun = 0;    // ends of operations that had not begun
   std::uint64_t probes = 0;  // USDT probes at which operations begin or end, where code was mapped
   bool disk_full = false;
-  std::uint64_t cut_short = 0;  // processes that died, or lost their spool, before they closed it
+  /// Processes that died, or lost their spool, before they closed it, or that still have it open.
+  std::vector<std::uint32_t> open;
 };
 
 /// Of a recorded program's operations there is one kind.

@@ -275,7 +275,7 @@ TEST("spool: of a killed process is readable") {
   CHECK_EQ(info.accesses, 600'000U);
   CHECK_EQ(info.objects[0].site, std::string("a call site longer than one record's sixteen bytes"));
   CHECK_EQ(summary.threads, 3U);
-  CHECK_EQ(summary.cut_short, 1U);
+  CHECK_EQ(summary.open.size(), 1U);
   CHECK(!summary.disk_full);
   const Played got = play(scratch.file("t.tts"));
   CHECK_EQ(got.pages.at(4).second, 600U);
@@ -315,7 +315,7 @@ TEST("spools: one that is taken away while it grows counts as cut short") {
   CHECK(kept.header()->state.load() == static_cast<std::uint32_t>(SpoolState::failed));
   SpoolSummary summary;
   assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
-  CHECK_EQ(summary.cut_short, 1U);
+  CHECK_EQ(summary.open.size(), 1U);
   CHECK(!summary.disk_full);
 }
 
@@ -329,7 +329,7 @@ TEST("spools: a process that ended before it had anything to record is not cut s
   busy.close(SpoolState::closed);
   SpoolSummary summary;
   assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
-  CHECK_EQ(summary.cut_short, 0U);
+  CHECK_EQ(summary.open.size(), 0U);
 }
 
 TEST("spools: of several processes are merged by time") {
@@ -352,7 +352,7 @@ TEST("spools: of several processes are merged by time") {
   const trace::StreamInfo info =
       assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
   CHECK_EQ(summary.processes, 2U);
-  CHECK_EQ(summary.cut_short, 0U);
+  CHECK_EQ(summary.open.size(), 0U);
   CHECK_EQ(info.blocks, 4U);
   CHECK_EQ(info.objects.size(), 2U);  // the same address in each is a page of its own
   const trace::Reader reader{scratch.file("t.tts")};

@@ -257,7 +257,7 @@ TEST("observer: the clock is instructions and stalls, and blocks end by it") {
   CHECK_NEAR(seen.compute_ns, 100e6, 1);
   CHECK_EQ(seen.summary.threads, 1u);
   CHECK_EQ(seen.summary.error_share, 0.0);
-  CHECK_EQ(seen.summary.cut_short, 0U);
+  CHECK_EQ(seen.summary.open.size(), 0U);
 }
 
 TEST("observer: threads that run side by side share the time, one after the other add up") {
@@ -381,7 +381,7 @@ TEST(
   CHECK_EQ(seen.summary.processes, 2u);
   CHECK_EQ(seen.info.accesses, (64u << 10) / line + (128u << 10) / line);
   CHECK_EQ(seen.pages.size(), (64u << 10) / page + (128u << 10) / page);
-  CHECK_EQ(seen.summary.cut_short, 0U);
+  CHECK_EQ(seen.summary.open.size(), 0U);
 }
 
 TEST("observer: a process that is killed leaves all but the last sixteenth") {
@@ -406,7 +406,7 @@ TEST("observer: a process that is killed leaves all but the last sixteenth") {
   const std::uint64_t lines = memory.size() / line;
   CHECK(seen.info.accesses <= lines);
   CHECK(seen.info.accesses > lines * 9 / 10);
-  CHECK_EQ(seen.summary.cut_short, 1U);
+  CHECK_EQ(seen.summary.open.size(), 1U);
 }
 
 TEST("observer: after the end nothing is recorded, and no door is closed") {

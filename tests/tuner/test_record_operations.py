@@ -105,7 +105,7 @@ def simulated(folder: Path, *options: str) -> dict[str, Any]:
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
-    return found["metrics"] | {"latency": found["latency"]["operation"]}
+    return {**found["metrics"], "latency": found["latency"]["operation"]}
 
 
 def check_store(result: dict[str, Any], requests: int) -> None:

@@ -56,10 +56,11 @@ def record(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--for",
+        "--duration",
         type=duration,
         dest="seconds",
         metavar="S",
-        help="with --pid and --cgroup: watch for so many seconds",
+        help="end the recording after so many seconds; the program goes on, not recorded",
     )
     parser.add_argument(
         "--after",

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +46,8 @@ def run(args: Namespace) -> int:
         from tuner.commands import attach
 
         return attach.run(args)
-    for option, given in (("--for", args.seconds), ("--after", args.after)):
-        if given is not None:
-            raise UserError(f"{option}: belongs to --pid and --cgroup")
+    if args.after is not None:
+        raise UserError("--after: belongs to --pid and --cgroup")
     command = _program(args.program)
     machine = catalog.machine(args.machine).spec
     stand_in.check(args)
@@ -58,22 +59,54 @@ def run(args: Namespace) -> int:
     if reason := sampler.unavailable():
         raise UserError(f"sampler {sampler.name}: {reason}")
     trace = recorded.output(args.output, args.force)
+    written: list[tuple[dict[str, Any], Made]] = []
+    errors: list[UserError] = []
     with process.spools_beside(trace) as spools:
-        ended = process.run(sampler, command, spools, quiet=args.json)
-        status = ended.status
-        (spools / "reserve").unlink(missing_ok=True)
-        try:
-            summary, made = _assemble(sampler, command, ended, spools, trace, machine, args)
-        except UserError as error:
-            if args.json:
-                print_json(as_object(str(error), status or 1))
-            say(f"tune: error: {error}")
-            return status or 1
+
+        def write(ended: Ended | None) -> None:
+            """The program's end, or None: it goes on."""
+            (spools / "reserve").unlink(missing_ok=True)
+            try:
+                found = _assemble(sampler, command, ended, spools, trace, machine, args)
+            except UserError as error:
+                errors.append(error)
+                say(f"tune: error: {error}")
+                return
+            found[0]["slowdown"] = meanwhile.slowdown
+            written.append(found)
+            if not args.json:
+                _tell(*found, sampler, args.offered_load)
+
+        meanwhile = process.Meanwhile(
+            sampler, spools, args.seconds, over=lambda: write(None), slowed=partial(_slow, args)
+        )
+        ended = process.run(sampler, command, spools, meanwhile, quiet=args.json)
+        if not meanwhile.ended:
+            write(ended)
+    status = ended.status or (1 if errors else 0)
     if args.json:
-        print_json(summary | {"exit_status": status})
-    else:
-        _tell(summary, made, sampler, args.offered_load)
+        print_json(
+            as_object(str(errors[0]), status) if errors else written[0][0] | {"exit_status": status}
+        )
     return status
+
+
+def _slow(args: Namespace, slowdown: float) -> None:
+    """Where somebody watches: what it will take, and what would be quicker."""
+    if not sys.stderr.isatty():
+        return
+    if args.seconds is None:
+        quicker = ["--for 60s ends the recording then, and the program goes on"]
+    else:
+        quicker = [f"--for {args.seconds:g} records about {args.seconds / slowdown:.2g} s of it"]
+    if samplers.find("pebs").unavailable() is None:
+        quicker.append("--sampler pebs hardly slows it")
+    quicker.append("--pid P watches it at full speed")
+    quicker.append("a smaller input may stand for this one (--stands-for)")
+    say(
+        f"tune: recorded, the program is about {slowdown:.2g} times as slow as by itself: a minute "
+        f"of it takes {slowdown:.2g} minutes. {'; '.join(quicker)}"
+    )
 
 
 def _need_operations(args: Namespace, sampler: str, *, sees: bool) -> None:
@@ -98,13 +131,14 @@ def _program(words: Sequence[str]) -> list[str]:
 def _assemble(
     sampler: Sampler,
     command: Sequence[str],
-    ended: Ended,
+    ended: Ended | None,
     spools: Path,
     trace: Path,
     machine: MachineSpec,
     args: Namespace,
 ) -> tuple[dict[str, Any], Made]:
-    """Writes the trace and its workload document; returns the summary."""
+    """Writes the trace and its workload document; returns the summary. `ended` None: the recording
+    has ended, and the program goes on."""
     if not any(spools.glob("*.spool")):
         raise UserError(
             f"{shell(command)}: nothing was recorded: the program ended too early, or "
@@ -151,10 +185,11 @@ def _assemble(
         dropped=seen["dropped"],
         dropped_share=seen["dropped"] / max(1, seen["dropped"] + seen["records"]),
         disk_full=seen["disk_full"],
-        cut_short=seen["cut_short"],
+        cut_short=sum(ended is not None or not Path(f"/proc/{p}").exists() for p in seen["open"]),
         unseen=process.unseen(spools),
-        outlived=ended.outlived,
-        signal=ended.signal,
+        outlived=ended.outlived if ended else 0,
+        signal=ended.signal if ended else None,
+        **({} if ended else {"ended_after": args.seconds}),
     )
     if args.offered_load is not None and args.stands_for is None:
         info = stand_in.cut(trace)
@@ -190,6 +225,7 @@ def _assemble(
         "trace_bytes": trace.stat().st_size,
         "samples": seen["sampled"],
         "error_share": seen["error_share"],
+        "ended_after": sampling.ended_after,
         "complete": not sampling.missing,
         **{name: getattr(sampling, name) for name in sampling.MISSING},
         **made.summary(),
@@ -253,6 +289,10 @@ def _tell(summary: Mapping[str, Any], made: Made, sampler: Sampler, offered: flo
         f"{summary['nominal_seconds']:.3g} s when replayed on fast memory)\n"
         f"  uncertainty  {uncertainty}"
     )
+    if (slowdown := summary["slowdown"]) is not None:
+        say(f"  cost         about {slowdown:.2g} times as slow as the program by itself")
+    if sampling.ended_after is not None:
+        say(f"  ended        after {sampling.ended_after:g} s; the program goes on, not recorded")
     for text in _operations(summary, made, sampler, offered):
         say(f"  operations   {text}")
     for heading, text in made.told():

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,7 +44,8 @@ T* sparse(std::size_t count) {
   return static_cast<T*>(at);
 }
 
-/// A page that all processes of the recording share. The recorder has made it for those that may
+/// A page that all processes of the recording share: how far it is, and what their threads have
+/// taken in all, in ns. The recorder has made it for those that may
 /// create no file that others own (sysctl fs.protected_regular).
 std::atomic<std::uint64_t>* shared_clock(const std::string& folder) {
   const std::string path = folder + "/clock";
@@ -73,7 +75,7 @@ Observer::Observer(ObserverOptions options)
         options_.latency_ns / options_.mlp[kind / 2] * (kind % 2 == 0 ? 1.0 : trace::store_stall);
   unseen_.open(options_.folder.c_str());
   clock_ = shared_clock(options_.folder);
-  if (clock_ == nullptr) clock_ = sparse<std::atomic<std::uint64_t>>(1);
+  if (clock_ == nullptr) clock_ = sparse<std::atomic<std::uint64_t>>(2);
   start_ns_ = *clock_;
   interval_begin_ns_ = static_cast<double>(start_ns_);
   roots_ = sparse<std::uint32_t*>(root_count);
@@ -161,8 +163,22 @@ void Observer::waited(ObservedThread& thread) {
 }
 
 void Observer::drain(ObservedThread& thread) {
-  const std::lock_guard hold(lock_);
-  drain_locked(thread);
+  {
+    const std::lock_guard hold(lock_);
+    drain_locked(thread);
+    if (finished_ || !past_end()) return;
+    finish_locked();
+  }
+  if (options_.ended != nullptr) options_.ended();
+}
+
+bool Observer::past_end() const {
+  if (options_.until_ns == 0) return false;
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+             static_cast<std::uint64_t>(now.tv_nsec) >=
+         options_.until_ns;
 }
 
 // -------------------------------------------------------------------------------- all threads
@@ -206,6 +222,7 @@ void Observer::drain_locked(ObservedThread& thread) {
   thread.clock_ns_ += computed + stalled;
   compute_ns_ += computed;
   thread_ns_ += computed + stalled;
+  clock_[1] += static_cast<std::uint64_t>(computed + stalled);
   const auto reached = static_cast<std::uint64_t>(thread.clock_ns_);
   std::uint64_t now = *clock_;
   while (now < reached && !clock_->compare_exchange_weak(now, reached)) {
@@ -350,6 +367,10 @@ void Observer::finish(ObservedThread* thread) {
   const std::lock_guard hold(lock_);
   if (finished_) return;
   if (thread != nullptr) drain_locked(*thread);
+  finish_locked();
+}
+
+void Observer::finish_locked() {
   write_interval();
   finished_ = true;
   operations_.under_way.clear();

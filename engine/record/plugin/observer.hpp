@@ -64,6 +64,8 @@ struct ObserverOptions {
   double cpi = 0.5;
   double latency_ns = 90;
   double interval_ms = 5;
+  std::uint64_t until_ns = 0;  // of CLOCK_MONOTONIC: the recording's end; 0: the program's
+  void (*ended)() = nullptr;   // called once, when that has come
   /// Of each Pattern but `resident`, for which no thread waits.
   std::array<double, pattern_count - 1> mlp = {
       trace::random_pattern.mlp, trace::sequential_pattern.mlp, trace::dependent_pattern.mlp};
@@ -204,6 +206,8 @@ class Observer {
   /// This process is about to execute a program that is not recorded (true), or could not (false).
   void unseen(bool leaving) { leaving ? unseen_.count() : unseen_.take_back(); }
   [[nodiscard]] std::uint64_t now_ns() const;
+  /// Whether the recording's end has come.
+  [[nodiscard]] bool past_end() const;
 
   /// Around fork(): nobody writes while the process is copied; the child gets a spool of its own,
   /// in which all mappings are written again.
@@ -232,6 +236,7 @@ class Observer {
   // All that follows needs the lock.
   void drain_locked(ObservedThread& thread);
   void write_interval();
+  void finish_locked();
   void give_up_operation(ObservedThread& thread);
   void write_operation(ObservedThread& thread);
   bool open_spool();
@@ -252,7 +257,7 @@ class Observer {
   Unseen unseen_;
   SpoolWriter* spool_ = nullptr;  // made when there is something to write
   bool finished_ = false;
-  std::atomic<std::uint64_t>* clock_ = nullptr;  // shared by all processes of the recording
+  std::atomic<std::uint64_t>* clock_ = nullptr;  // two words, of all processes
   std::uint64_t start_ns_ = 0;                   // of this process
   double interval_begin_ns_ = 0;
   double compute_ns_ = 0;  // of all threads, not written yet

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -34,6 +35,11 @@ namespace {
 
 using namespace tt::record;
 
+/// The recording has ended and the program has not: what it translates from now on is not
+/// instrumented, and what it executes is not put under us. QEMU's own way to end it,
+/// qemu_plugin_reset(), lets other threads run into callbacks that are gone (QEMU 7.2).
+std::atomic<bool> over = false;
+
 /// Whether an access reaches into the next line. Vector accesses come in parts of 8 bytes.
 bool crosses(qemu_plugin_meminfo_t info, std::uint64_t address) {
   if ((address & 7) == 0 || (address & 63) <= 56) [[likely]]
@@ -43,6 +49,8 @@ bool crosses(qemu_plugin_meminfo_t info, std::uint64_t address) {
 
 // One callback for both kinds: QEMU 7.2 mistakes loads for stores in the filter by kind.
 void on_access(unsigned vcpu, qemu_plugin_meminfo_t info, std::uint64_t address, void*) {
+  if (over.load(std::memory_order_relaxed)) [[unlikely]]
+    return;
   GuestThread& thread = thread_of(vcpu);
   Observer& observer = *guest->observer;
   const bool store = qemu_plugin_mem_is_store(info);
@@ -91,6 +99,7 @@ qemu_plugin_vcpu_mem_cb_t callback_of(const std::uint8_t* code, std::size_t size
 }
 
 void on_translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
+  if (over) return;
   const std::size_t count = qemu_plugin_tb_n_insns(block);
   for (std::size_t i = 0; i < count; ++i) {
     qemu_plugin_insn* const insn = qemu_plugin_tb_get_insn(block, i);
@@ -169,20 +178,31 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
     if (name == "cpi") options.cpi = std::strtod(value.c_str(), nullptr);
     if (name == "latency_ns") options.latency_ns = std::strtod(value.c_str(), nullptr);
     if (name == "interval_ms") options.interval_ms = std::strtod(value.c_str(), nullptr);
+    if (name == "until_ns") options.until_ns = std::strtoull(value.c_str(), nullptr, 10);
     if (name == "random") options.mlp[0] = std::strtod(value.c_str(), nullptr);
     if (name == "sequential") options.mlp[1] = std::strtod(value.c_str(), nullptr);
     if (name == "dependent") options.mlp[2] = std::strtod(value.c_str(), nullptr);
   }
+  options.ended = [] { over = true; };
   guest = new Guest;
   guest->probes.look_for(usdt);
   guest->observer = std::make_unique<Observer>(options);
   guest->emulator = emulator_words();
+  if (guest->observer->past_end()) return 0;
   ::pthread_atfork([] { guest->observer->before_fork(); },
                    [] { guest->observer->after_fork_in_parent(); }, on_child);
   qemu_plugin_register_vcpu_init_cb(id, on_thread);
   qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
-  qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
-  qemu_plugin_register_vcpu_syscall_ret_cb(id, on_return);
+  qemu_plugin_register_vcpu_syscall_cb(
+      id, [](qemu_plugin_id_t own, unsigned vcpu, std::int64_t number, std::uint64_t a,
+             std::uint64_t b, std::uint64_t c, std::uint64_t d, std::uint64_t e, std::uint64_t f,
+             std::uint64_t g, std::uint64_t h) {
+        if (!over) on_syscall(own, vcpu, number, a, b, c, d, e, f, g, h);
+      });
+  qemu_plugin_register_vcpu_syscall_ret_cb(
+      id, [](qemu_plugin_id_t own, unsigned vcpu, std::int64_t number, std::int64_t result) {
+        if (!over) on_return(own, vcpu, number, result);
+      });
   qemu_plugin_register_atexit_cb(
       id, [](qemu_plugin_id_t, void*) { guest->observer->finish(nullptr); }, nullptr);
   return 0;
