@@ -160,10 +160,13 @@ nb::tuple import_requests(const nb::callable& read, const std::string& name,
                           const std::string& workload, const std::string& input,
                           const std::string& parameters, double scale, double threads,
                           double llc_bytes, double block_ms, double nominal_latency_ns,
-                          double cache_bytes, double lru_refresh_s, double op_ns, double client_ns,
-                          bool touch_value, bool populate, std::optional<bool> look_aside,
-                          const nb::object& progress) {
+                          const std::string& store, double cache_bytes, double lru_refresh_s,
+                          double op_ns, double client_ns, bool touch_value, bool populate,
+                          std::optional<bool> look_aside, const nb::object& progress) {
+  using tt::kernels::AnsweringStore;
   using tt::kernels::StoreOperation;
+  if (store != "cachelib" && store != "redis")
+    throw nb::value_error(("no store '" + store + "' (known: cachelib, redis)").c_str());
   bool failed = false;
   tt::kernels::ReplayOptions options{
       .info = {.workload = workload, .input = input, .parameters = parameters},
@@ -173,6 +176,7 @@ nb::tuple import_requests(const nb::callable& read, const std::string& name,
       .llc_bytes = static_cast<std::uint64_t>(llc_bytes),
       .block_ms = block_ms,
       .nominal_latency_ns = nominal_latency_ns,
+      .store = store == "redis" ? AnsweringStore::redis : AnsweringStore::cachelib,
       .cache_bytes = cache_bytes,
       .refresh_seconds = lru_refresh_s,
       .op_ns = op_ns,
@@ -320,10 +324,10 @@ void tt::bind_recordings(nb::module_& m) {
       "RuntimeError as stream_info.");
   m.def("import_requests", &import_requests, "read"_a, nb::kw_only(), "name"_a, "path"_a,
         "columns"_a, "workload"_a, "input"_a, "parameters"_a, "scale"_a, "threads"_a, "llc_bytes"_a,
-        "block_ms"_a, "nominal_latency_ns"_a, "cache_bytes"_a, "lru_refresh_s"_a, "op_ns"_a,
-        "client_ns"_a, "touch_value"_a, "populate"_a, "look_aside"_a.none(),
+        "block_ms"_a, "nominal_latency_ns"_a, "store"_a, "cache_bytes"_a, "lru_refresh_s"_a,
+        "op_ns"_a, "client_ns"_a, "touch_value"_a, "populate"_a, "look_aside"_a.none(),
         "progress"_a = nb::none(),
-        "Makes a stream of the requests in a cache's trace, answered by CacheLib's store. "
+        "Makes a stream of the requests in a cache's trace, answered by a store. "
         "read(size) yields the next bytes of the trace; look_aside None: if nothing else inserts. "
         "Returns the stream's description and a summary. RuntimeError names line, found and "
         "expected; ValueError an impossible size.");

@@ -141,7 +141,7 @@ def import_(parser: argparse.ArgumentParser) -> None:
         type=count(MOST_THREADS),
         metavar="N",
         help="threads of the program (default: those in the busiest second of perf-script, 16 that "
-        "answer requests, else 1)",
+        "answer requests, or 8 with Redis, else 1)",
     )
     parser.add_argument(
         "--scale",
@@ -150,6 +150,11 @@ def import_(parser: argparse.ArgumentParser) -> None:
         metavar="R",
         help="keep one page (of requests: one key) in R, which stands for all of them: for what is "
         "too large to simulate whole",
+    )
+    parser.add_argument(
+        "--store",
+        choices=("cachelib", "redis"),
+        help="of requests: what answers them (default: cachelib)",
     )
     parser.add_argument(
         "--columns",
