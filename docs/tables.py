@@ -58,6 +58,7 @@ PARTS: dict[str, Callable[[], Table | dict[str, Any]]] = {
     "recorded-studies": measured.recorded_studies,
     "recorded-curves": measured.recorded_curves,
     "recorded-programs": measured.recorded_programs,
+    "recorded-verdicts": measured.recorded_verdicts,
     "recorded-hint-fault": measured.recorded_hint_fault,
     "service": listings.service,
     "emulated": kernels.emulated,

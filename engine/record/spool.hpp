@@ -51,9 +51,9 @@ enum class RecordType : std::uint8_t {
   operations = 13,  // value: so many have ended since the last such record
 };
 
-/// An operation's level is how often a hash of its number can be halved. A process keeps whole those
-/// of at least some level, which rises as there are more of them, so that any level tells a sample
-/// in which all have the same chance.
+/// An operation's level is how often a hash of its number can be halved. A process keeps whole
+/// those of at least some level, which rises as there are more of them, so that any level tells a
+/// sample in which all have the same chance.
 inline constexpr std::uint32_t abandoned_operation = 127;
 
 struct Record {

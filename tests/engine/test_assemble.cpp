@@ -527,7 +527,7 @@ TEST("assembler: an offered load leaves the rest of the time idle, bursts includ
   to.operations_begin();
   for (std::uint64_t i = 1; i <= 4; ++i) {
     to.access(100 * mib, AccessKind::load, 0, 1);
-    to.compute(i == 2 ? 60e6 : 2e6);  // the second takes longer than clients wait for the next
+    to.compute(i == 2 ? 30e6 : 2e6);  // the second takes longer than clients wait for the next
     to.operations(100);
     to.time(i * 20 * ms);
   }

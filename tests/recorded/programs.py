@@ -485,18 +485,10 @@ def recorded(program: Program, place: Place, sampler: str) -> dict[str, Any]:
 
 def verdict(place: Place, workload: Path) -> dict[str, Any]:
     """Of a study of the default policy."""
-    words = [
-        "run",
-        "--workload",
-        str(workload),
-        "--budget",
-        str(BUDGET),
-        "--workers",
-        "1",
-        "--json",
-    ]
+    asked = ["--workload", str(workload), "--budget", str(BUDGET), "--workers", "1", "--json"]
+    words = [sys.executable, "-m", "tuner", "run", *asked, "--quiet"]
     done = subprocess.run(
-        [sys.executable, "-m", "tuner", *words, "--quiet", "--out", str(place.work / "studies")],
+        [*words, "--out", str(place.work / "studies")],
         capture_output=True,
         check=False,
         text=True,
@@ -507,6 +499,7 @@ def verdict(place: Place, workload: Path) -> dict[str, Any]:
     except (ValueError, KeyError) as error:
         raise Unmeasured(f"no verdict: {done.stderr.strip()[-300:]}") from error
     over = found["over_first_touch"]
+    lines = [line.strip() for line in done.stderr.splitlines() if "too coarse" in line]
     return {
         "policy": study["policy"],
         "ratio": study["ratio"],
@@ -516,18 +509,11 @@ def verdict(place: Place, workload: Path) -> dict[str, Any]:
         "gain": over and over["gain"],
         "half_width": over and over["half_width"],
         "doubts": found["doubts"],
-        "failed": next(
-            (line.strip() for line in done.stderr.splitlines() if "too coarse" in line), None
-        ),
+        "failed": " ".join(lines[-1:]) if found["advice"] == "no-result" else "",
     }
 
 
-def measure(
-    program: Program,
-    folder: Path,
-    samplers: list[str],
-    kept: dict[str, Any],
-) -> None:
+def measure(program: Program, folder: Path, samplers: list[str], kept: dict[str, Any]) -> None:
     """Adds to `kept` what it lacks, and saves it after each step."""
     debian, pip, version = fetched(program, folder)
     if kept.get("version") != version or kept.get("does") != program.does:
