@@ -339,6 +339,7 @@ struct Assembler::Impl {
   }
 
   void operation(std::uint32_t slot, std::uint32_t level, double compute_ns) {
+    check_operations();
     if (!(compute_ns >= 0 && compute_ns <= 1e18))
       throw std::invalid_argument("an operation of " + std::to_string(compute_ns) + " ns");
     auto found = under_way.extract(number_of(slot));
@@ -346,9 +347,13 @@ struct Assembler::Impl {
     blocks.sampled(compute_ns, found ? std::move(found.mapped()) : std::vector<trace::OpAccess>{});
   }
 
-  void operations(std::uint64_t count) {
+  void check_operations() const {
     if (!options.operations)
-      throw std::invalid_argument("operations, of which the header knows nothing");
+      throw std::invalid_argument("an operation, and the header knows of none");
+  }
+
+  void operations(std::uint64_t count) {
+    check_operations();
     blocks.operations(count);
     done += count;
   }

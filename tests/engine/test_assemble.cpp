@@ -511,6 +511,16 @@ TEST("spools: operations of all processes are a sample in which all have the sam
   const PlayedOperations got = play_operations(scratch.file("t.tts"));
   CHECK(got.kept % 2 == 0);  // the same of both
   CHECK_NEAR(static_cast<double>(got.kept), 2 * 4096 / 8.0, 120);
+  // A header that knows of none is not that of a spool with operations.
+  SpoolWriter spool;
+  CHECK_EQ(spool.open(scratch.file("3.spool").c_str(), "test", 0), 0);
+  spool.header()->operations = 0;
+  spool.operation(1, 5, 10);
+  spool.close(SpoolState::closed);
+  std::filesystem::remove(scratch.file("1.spool"));
+  std::filesystem::remove(scratch.file("2.spool"));
+  CHECK_THROWS(assemble(scratch.path, scratch.file("u.tts"), description(), {}, summary),
+               "an operation, and the header knows of none");
 }
 
 TEST("assembler: an offered load leaves the rest of the time idle, bursts included") {
