@@ -147,7 +147,7 @@ def test_a_study_of_a_recording_improves_a_latency(tmp_path: Path) -> None:
     body = "int main(void) { open_store(16 * MIB); serve((void *)30000l); }"
     record(tmp_path, build(tmp_path, body))
     done = tune(
-        *("run", "--workload", "./mine.yaml", "--objective", "p99", "--policy", "hemem"),
+        *("run", "--workload", "./mine.yaml", "--objective", "p99", "--policy", "hybridtier"),
         *("--budget", "3", "--workers", "1", "--out", str(tmp_path), "--json"),
         cwd=tmp_path,
     )
