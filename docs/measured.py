@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -592,6 +593,22 @@ def recorded_emulator() -> Table:
         rows.append((name, program["does"], *times, *slower))
     head = ("program", "does", "native", "emulator alone", "recorded")
     return (*head, "recorded : native", "recorded : emulator alone"), rows
+
+
+def recorded_verdicts() -> Table:
+    rows = []
+    for name, program in results("recorded/programs.json")["programs"].items():
+        found = next((run["verdict"] for run in program["runs"] if "verdict" in run), None)
+        if found is None:
+            rows.append((name, "none yet", "", ""))
+            continue
+        over = ""
+        if found["gain"] is not None:
+            over = f"{100 * found['gain']:+.1f} ± {100 * (found['half_width'] or 0):.1f} %"
+        said = [re.split(r"[:;]", doubt)[0] for doubt in found["doubts"]]
+        failed = [found["failed"].partition(". ")[0]] if found["advice"] == "no-result" else []
+        rows.append((name, found["headline"], over, "; ".join(said + failed) or "none"))
+    return ("program", "verdict", "best trial over first-touch", "warnings"), rows
 
 
 def recorded_hint_fault() -> Table:

@@ -63,6 +63,7 @@ PARTS: dict[str, Callable[[], Table | dict[str, Any]]] = {
     "recorded-curves": measured.recorded_curves,
     "recorded-programs": measured.recorded_programs,
     "recorded-emulator": measured.recorded_emulator,
+    "recorded-verdicts": measured.recorded_verdicts,
     "recorded-hint-fault": measured.recorded_hint_fault,
     "service": listings.service,
     "emulated": kernels.emulated,

@@ -57,7 +57,7 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
                    const std::string& workload, const std::string& input,
                    const std::string& parameters, const nb::list& classes, bool wall_time,
                    double block_ms, double nominal_latency_ns, double set_up_s,
-                   const nb::object& progress) {
+                   double offered_per_s, const nb::object& progress) {
   tt::trace::StreamInfo info{.workload = workload, .input = input, .parameters = parameters};
   for (const auto& item : classes) {
     const auto [name, mlp, issue_ns, store_fill, prefetched, translation] =
@@ -75,7 +75,8 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
                                              .wall_time = wall_time,
                                              .nominal_latency_ns = nominal_latency_ns,
                                              .consume = true,
-                                             .set_up_s = set_up_s};
+                                             .set_up_s = set_up_s,
+                                             .offered_per_s = offered_per_s};
   tt::record::SpoolSummary summary;
   watched(progress, [&](const auto& watch) {
     info = tt::record::assemble(folder, path, std::move(info), options, summary, watch);
@@ -87,8 +88,12 @@ nb::tuple assemble(const std::filesystem::path& folder, const std::filesystem::p
   seen["threads"] = summary.threads;
   seen["sampled"] = summary.sampled;
   seen["error_share"] = summary.error_share;
+  seen["operations"] = summary.operations;
+  seen["abandoned"] = summary.abandoned;
+  seen["unbegun"] = summary.unbegun;
+  seen["probes"] = summary.probes;
   seen["disk_full"] = summary.disk_full;
-  seen["cut_short"] = summary.cut_short;
+  seen["open"] = nb::cast(summary.open);
   return nb::make_tuple(to_python(info), seen);
 }
 
@@ -155,10 +160,13 @@ nb::tuple import_requests(const nb::callable& read, const std::string& name,
                           const std::string& workload, const std::string& input,
                           const std::string& parameters, double scale, double threads,
                           double llc_bytes, double block_ms, double nominal_latency_ns,
-                          double cache_bytes, double lru_refresh_s, double op_ns, double client_ns,
-                          bool touch_value, bool populate, std::optional<bool> look_aside,
-                          const nb::object& progress) {
+                          const std::string& store, double cache_bytes, double lru_refresh_s,
+                          double op_ns, double client_ns, bool touch_value, bool populate,
+                          std::optional<bool> look_aside, const nb::object& progress) {
+  using tt::kernels::AnsweringStore;
   using tt::kernels::StoreOperation;
+  if (store != "cachelib" && store != "redis")
+    throw nb::value_error(("no store '" + store + "' (known: cachelib, redis)").c_str());
   bool failed = false;
   tt::kernels::ReplayOptions options{
       .info = {.workload = workload, .input = input, .parameters = parameters},
@@ -168,6 +176,7 @@ nb::tuple import_requests(const nb::callable& read, const std::string& name,
       .llc_bytes = static_cast<std::uint64_t>(llc_bytes),
       .block_ms = block_ms,
       .nominal_latency_ns = nominal_latency_ns,
+      .store = store == "redis" ? AnsweringStore::redis : AnsweringStore::cachelib,
       .cache_bytes = cache_bytes,
       .refresh_seconds = lru_refresh_s,
       .op_ns = op_ns,
@@ -291,7 +300,7 @@ nb::dict restate(const std::filesystem::path& from, const std::filesystem::path&
 void tt::bind_recordings(nb::module_& m) {
   m.def("assemble", &assemble, "folder"_a, "path"_a, nb::kw_only(), "workload"_a, "input"_a,
         "parameters"_a, "classes"_a, "wall_time"_a, "block_ms"_a, "nominal_latency_ns"_a,
-        "set_up_s"_a = 0.0, "progress"_a = nb::none(),
+        "set_up_s"_a = 0.0, "offered_per_s"_a = 0.0, "progress"_a = nb::none(),
         "Turns the spools of a recording into a stream, and uses them up; classes are (name, mlp, "
         "issue_ns, store_fill, prefetched, translation). Returns the stream's description and what "
         "the spools say of "
@@ -315,10 +324,10 @@ void tt::bind_recordings(nb::module_& m) {
       "RuntimeError as stream_info.");
   m.def("import_requests", &import_requests, "read"_a, nb::kw_only(), "name"_a, "path"_a,
         "columns"_a, "workload"_a, "input"_a, "parameters"_a, "scale"_a, "threads"_a, "llc_bytes"_a,
-        "block_ms"_a, "nominal_latency_ns"_a, "cache_bytes"_a, "lru_refresh_s"_a, "op_ns"_a,
-        "client_ns"_a, "touch_value"_a, "populate"_a, "look_aside"_a.none(),
+        "block_ms"_a, "nominal_latency_ns"_a, "store"_a, "cache_bytes"_a, "lru_refresh_s"_a,
+        "op_ns"_a, "client_ns"_a, "touch_value"_a, "populate"_a, "look_aside"_a.none(),
         "progress"_a = nb::none(),
-        "Makes a stream of the requests in a cache's trace, answered by CacheLib's store. "
+        "Makes a stream of the requests in a cache's trace, answered by a store. "
         "read(size) yields the next bytes of the trace; look_aside None: if nothing else inserts. "
         "Returns the stream's description and a summary. RuntimeError names line, found and "
         "expected; ValueError an impossible size.");

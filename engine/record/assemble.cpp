@@ -68,6 +68,21 @@ class Player {
           case RecordType::phase:
             to.phase(record.value != 0);
             break;
+          case RecordType::operations_begin:
+            to.operations_begin();
+            break;
+          case RecordType::operation_access:
+            to.operation_access(static_cast<std::uint32_t>(record.value >> 32), record.address(),
+                                record.store() ? AccessKind::store : AccessKind::load,
+                                record.stream_class(), static_cast<std::uint32_t>(record.value));
+            break;
+          case RecordType::operation:
+            to.operation(static_cast<std::uint32_t>(record.address()), record.stream_class(),
+                         std::bit_cast<double>(record.value));
+            break;
+          case RecordType::operations:
+            to.operations(record.value);
+            break;
           default:
             throw std::invalid_argument("of an unknown type");
         }
@@ -136,13 +151,21 @@ trace::StreamInfo assemble(const std::filesystem::path& folder, const std::files
     summary.dropped += header.dropped;
     summary.sampled += plausible(header.sampled, 1e18);
     summary.error_share = std::max(summary.error_share, plausible(header.error_share, 1e6));
+    summary.operations += header.operations;
+    summary.abandoned += header.operations_abandoned;
+    summary.unbegun += header.operations_unbegun;
+    summary.probes += header.probes;
+    options.last_operation_ns = std::max(options.last_operation_ns, header.last_operation_ns);
+    options.operation_level = std::max(options.operation_level, header.operation_level);
     summary.disk_full |= state == SpoolState::disk_full;
     // One without records is of a process that ended while its sampler was starting.
     if ((state == SpoolState::open || state == SpoolState::failed) && spool->size() > 0)
-      ++summary.cut_short;
+      summary.open.push_back(header.pid);
   }
   summary.threads = most_threads(spools);
   if (options.threads == 0) options.threads = static_cast<double>(summary.threads);
+  options.operations = summary.operations > 0;
+  if (options.operations) info.op_kinds = {{operation_kind}};
 
   Assembler to{file, std::move(info), options};
   std::vector<Player> players;
@@ -162,7 +185,7 @@ trace::StreamInfo assemble(const std::filesystem::path& folder, const std::files
     if (!players[i].done())
       waiting.emplace(players[i].time(), i);
     else if (!waiting.empty())
-      to.unmap(0, Record::address_mask);  // the process is over, the recording is not
+      to.ended();  // the process is over, the recording is not
     std::uint64_t played = 0;
     for (const auto& spool : spools) played += spool->position();
     if (progress &&

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <vector>
 
 #include "record/assembler.hpp"
 #include "trace/stream.hpp"
@@ -19,9 +20,17 @@ struct SpoolSummary {
   std::uint64_t threads = 0;  // most at the same time, over all processes
   double sampled = 0;
   double error_share = 0;  // worst of the processes
+  std::uint64_t operations = 0;
+  std::uint64_t abandoned = 0;  // operations that did not end before the thread began another
+  std::uint64_t unbegun = 0;    // ends of operations that had not begun
+  std::uint64_t probes = 0;  // USDT probes at which operations begin or end, where code was mapped
   bool disk_full = false;
-  std::uint64_t cut_short = 0;  // processes that died, or lost their spool, before they closed it
+  /// Processes that died, or lost their spool, before they closed it, or that still have it open.
+  std::vector<std::uint32_t> open;
 };
+
+/// Of a recorded program's operations there is one kind.
+inline constexpr char operation_kind[] = "operation";
 
 /// Reads all *.spool of a folder, merges them by time, and writes the stream. Pages of different
 /// processes are different, unless they map the same memory shared. Throws std::runtime_error

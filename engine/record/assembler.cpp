@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/rng.hpp"
+#include "record/blocks.hpp"
 #include "record/spool.hpp"
 #include "trace/overlap.hpp"
-#include "trace/recorder.hpp"
 
 namespace tt::record {
 namespace {
@@ -35,21 +35,9 @@ struct Range {
   std::uint32_t site = 0;
   bool whole = true;  // placed as one; else it may be mostly unused, and is placed in pieces
   bool placed = false;
-  trace::Address place = 0;
+  std::uint32_t place = 0;
   std::uint64_t stands_for = 0;  // not 0: the page of shared memory that the first page is
 };
-
-trace::RecorderOptions recorder_options(const AssemblerOptions& options) {
-  trace::RecorderOptions out;
-  out.scale = options.scale;
-  out.block_ms = 1e12;  // blocks end by the observation's clock
-  out.threads = options.threads;
-  out.llc_bytes = 0;  // what was observed has missed already; nothing passes the filter
-  out.nominal_latency_ns = options.nominal_latency_ns;
-  out.op_sample_probability = 0;
-  out.seed = options.seed;
-  return out;
-}
 
 }  // namespace
 
@@ -58,13 +46,16 @@ struct Assembler::Impl {
       : options(given),
         classes(info.classes),
         name(file.string()),
-        recorder(std::move(file), std::move(info), recorder_options(given)),
+        blocks(std::move(file), std::move(info),
+               {given.scale, given.threads, given.nominal_latency_ns}),
         rng(mix64(given.seed) ^ 0x617373656d626c65ULL),
         block_ns(given.block_ms * 1e6) {
+    if (!std::isfinite(options.offered_per_s) || options.offered_per_s < 0)
+      throw std::invalid_argument("assembler: offered_per_s is not negative");
     if (!std::isfinite(options.block_ms) || options.block_ms <= 0)
       throw std::invalid_argument("assembler: block_ms is positive");
-    set_up = options.set_up_s > 0;
-    if (set_up) recorder.set_timed(false);
+    set_up = options.set_up_s > 0 || options.operations;
+    if (set_up) blocks.set_timed(false);
   }
 
   using Ranges = std::map<std::uint64_t, Range>;
@@ -91,7 +82,7 @@ struct Assembler::Impl {
     if (before == 0 || before >= front.pages) return;
     Range rest = front;
     rest.pages -= before;
-    rest.place += before * trace::base_page_bytes;
+    rest.place += static_cast<std::uint32_t>(before);
     if (rest.stands_for != 0) rest.stands_for += before;
     front.pages = before;
     ranges.emplace_hint(std::next(at), page, rest);
@@ -240,17 +231,24 @@ struct Assembler::Impl {
         at = ranges.find(from);
       }
       Range& range = at->second;
-      range.place = recorder.map(sites[range.site], range.pages * trace::base_page_bytes);
+      range.place = blocks.map(sites[range.site], range.pages * trace::base_page_bytes);
       range.placed = true;
     }
     cached = at;
     return at;
   }
 
-  void access(std::uint64_t address, AccessKind kind, std::uint32_t stream_class, double count) {
+  [[nodiscard]] static std::uint32_t place_of(Ranges::iterator at, std::uint64_t page) {
+    return at->second.place + static_cast<std::uint32_t>(page - at->first);
+  }
+  void check_class(std::uint32_t stream_class) const {
     if (stream_class >= classes.size())
       throw std::invalid_argument("class " + std::to_string(stream_class) + " of " +
                                   std::to_string(classes.size()) + " that the stream has");
+  }
+
+  void access(std::uint64_t address, AccessKind kind, std::uint32_t stream_class, double count) {
+    check_class(stream_class);
     if (!(count >= 0 && count <= 1e12))
       throw std::invalid_argument("an access stands for " + std::to_string(count) +
                                   " accesses; allowed are 0 to 1e12");
@@ -260,8 +258,7 @@ struct Assembler::Impl {
     if (whole == 0) return;
     std::uint64_t page = key(address);
     const auto at = find(page);
-    recorder.miss(stream_class, kind,
-                  at->second.place + (page - at->first) * trace::base_page_bytes, whole);
+    blocks.miss(stream_class, kind, place_of(at, page), whole);
     observed += whole;
     const trace::StreamClass& from = classes[stream_class];
     const double waits = kind == AccessKind::load ? 1.0 : trace::store_stall * from.store_fill;
@@ -272,25 +269,93 @@ struct Assembler::Impl {
   void time(std::uint64_t ns) {
     if (ns <= now) return;
     now = ns;
-    if (set_up && static_cast<double>(now) >= options.set_up_s * 1e9) {
+    if (set_up && options.set_up_s > 0 && static_cast<double>(now) >= options.set_up_s * 1e9)
+      begin_timed();
+    if (options.operations && options.set_up_s == 0 && !set_up && !over &&
+        now > options.last_operation_ns) {
       end_block();
-      recorder.set_timed(true);
-      set_up = false;
+      blocks.set_timed(false);
+      over = true;
     }
     if (static_cast<double>(now - block_start) >= block_ns) end_block();
+  }
+
+  void begin_timed() {
+    end_block();
+    blocks.set_timed(true);
+    set_up = false;
   }
 
   void end_block() {
     if (options.wall_time) {
       const double elapsed =
           static_cast<double>(now - block_start) * options.threads / options.scale;
-      if (elapsed > stall_ns) recorder.compute(0, elapsed - stall_ns);
+      if (elapsed > stall_ns) blocks.compute(elapsed - stall_ns);
     }
-    recorder.end_block();
+    if (options.offered_per_s > 0 && !set_up && !over) idle();
+    blocks.end_block();
     block_start = now;
     stall_ns = 0;
-    for (const auto& [place, count] : freed) recorder.unmap(place, count);
-    freed.clear();
+    // An operation is told in the block in which it ends, when its memory must be there.
+    std::vector<std::uint32_t> needed;
+    if (!freed.empty())
+      for (const auto& [number, accesses] : under_way)
+        for (const trace::OpAccess& access : accesses) needed.push_back(access.page);
+    std::ranges::sort(needed);
+    const auto used = [&](const auto& range) {
+      const auto at = std::ranges::lower_bound(needed, range.first);
+      return at != needed.end() && *at - range.first < range.second;
+    };
+    const auto gone = std::ranges::stable_partition(freed, used);
+    for (const auto& [place, count] : gone) blocks.unmap(place, count);
+    freed.erase(gone.begin(), gone.end());
+  }
+
+  /// As long as it takes until clients have asked for what has been done.
+  void idle() {
+    busy_ns += blocks.nominal_ns();
+    const double asked_ns = static_cast<double>(done) * options.scale / options.offered_per_s * 1e9;
+    if (asked_ns <= busy_ns) return;
+    blocks.compute((asked_ns - busy_ns) * options.threads / options.scale);
+    busy_ns = asked_ns;
+  }
+
+  // ------------------------------------------------------------------------------ operations
+
+  /// Numbers of operations that are under way are a process's own.
+  [[nodiscard]] std::pair<std::uint64_t, std::uint32_t> number_of(std::uint32_t slot) const {
+    return {base, slot};
+  }
+
+  void operation_access(std::uint32_t slot, std::uint64_t address, AccessKind kind,
+                        std::uint32_t stream_class, std::uint32_t count) {
+    check_class(stream_class);
+    if (count == 0 || count > trace::Coalesced::max_count)
+      throw std::invalid_argument("an operation's access of " + std::to_string(count));
+    std::uint64_t page = key(address);
+    const auto at = find(page);
+    under_way[number_of(slot)].push_back({place_of(at, page), static_cast<std::uint16_t>(count),
+                                          static_cast<std::uint8_t>(stream_class), kind});
+  }
+
+  void operation(std::uint32_t slot, std::uint32_t level, double compute_ns) {
+    check_operations();
+    if (!(compute_ns >= 0 && compute_ns <= 1e18))
+      throw std::invalid_argument("an operation of " + std::to_string(compute_ns) + " ns");
+    auto found = under_way.extract(number_of(slot));
+    if (level < options.operation_level || level == abandoned_operation) return;
+    blocks.sampled(compute_ns, found ? std::move(found.mapped()) : std::vector<trace::OpAccess>{});
+  }
+
+  void check_operations() const {
+    if (!options.operations)
+      throw std::invalid_argument("an operation, and the header knows of none");
+  }
+
+  void operations(std::uint64_t count) {
+    check_operations();
+    blocks.operations(count);
+    done += count;
   }
 
   trace::StreamInfo finish() {
@@ -300,13 +365,13 @@ struct Assembler::Impl {
     if (observed == 0)
       throw std::runtime_error(name + ": no access was observed; there is nothing to play");
     end_block();
-    return recorder.finish();
+    return blocks.finish();
   }
 
   AssemblerOptions options;
   std::vector<trace::StreamClass> classes;
   std::string name;
-  trace::Recorder recorder;
+  Blocks blocks;
   Rng rng;
   double block_ns;
 
@@ -317,12 +382,17 @@ struct Assembler::Impl {
   std::map<std::uint64_t, std::uint64_t> mapped;          // pages, by number of shared memory
   std::vector<std::string> sites;
   std::map<std::string, std::uint32_t, std::less<>> site_numbers;
-  std::vector<std::pair<trace::Address, std::uint64_t>> freed;  // at the end of the block
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> freed;  // pages, at the end of the block
+  /// What operations that are under way have accessed so far, by process and slot.
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<trace::OpAccess>> under_way;
 
   bool set_up = false;
+  bool over = false;  // the last operation has ended
   std::uint64_t now = 0;
   std::uint64_t block_start = 0;
-  double stall_ns = 0;  // thread time that the open block's accesses explain
+  std::uint64_t done = 0;  // operations
+  double busy_ns = 0;      // nominal time of the timed part, idle time included
+  double stall_ns = 0;     // thread time that the open block's accesses explain
   std::uint64_t observed = 0;
 };
 
@@ -350,11 +420,27 @@ void Assembler::access(std::uint64_t address, AccessKind kind, std::uint32_t str
 void Assembler::compute(double thread_ns) {
   if (!(thread_ns >= 0 && thread_ns <= 1e18))
     throw std::invalid_argument("a compute time of " + std::to_string(thread_ns) + " ns");
-  impl_->recorder.compute(0, thread_ns / impl_->options.scale);
+  impl_->blocks.compute(thread_ns / impl_->options.scale);
 }
 void Assembler::phase(bool timed) {
   impl_->end_block();
-  impl_->recorder.set_timed(timed);
+  impl_->blocks.set_timed(timed);
+}
+void Assembler::operations_begin() {
+  if (impl_->set_up && impl_->options.set_up_s == 0) impl_->begin_timed();
+}
+void Assembler::operation_access(std::uint32_t slot, std::uint64_t address, AccessKind kind,
+                                 std::uint32_t stream_class, std::uint32_t count) {
+  impl_->operation_access(slot, address, kind, stream_class, count);
+}
+void Assembler::operation(std::uint32_t slot, std::uint32_t level, double compute_ns) {
+  impl_->operation(slot, level, compute_ns);
+}
+void Assembler::operations(std::uint64_t count) { impl_->operations(count); }
+void Assembler::ended() {
+  std::erase_if(impl_->under_way,
+                [&](const auto& each) { return each.first.first == impl_->base; });
+  impl_->unmap(0, Record::address_mask);
 }
 trace::StreamInfo Assembler::finish() { return impl_->finish(); }
 

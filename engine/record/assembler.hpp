@@ -35,6 +35,12 @@ struct AssemblerOptions {
   double nominal_latency_ns = 90;
   bool consume = false;  // of assemble(): a spool's disk space is given back as it is read
   double set_up_s = 0;   // of the observation's clock: what came before is not timed
+  /// The program has operations: without `set_up_s`, what came before the first and after the last
+  /// is not timed.
+  bool operations = false;
+  std::uint64_t last_operation_ns = 0;
+  std::uint32_t operation_level = 0;  // those below are left out (spool.hpp)
+  double offered_per_s = 0;  // operations that clients ask for; what is left of the time is idle
   std::uint64_t seed = 0;
 };
 
@@ -63,6 +69,20 @@ class Assembler {
   void access(std::uint64_t address, AccessKind kind, std::uint32_t stream_class, double count);
   void compute(double thread_ns);
   void phase(bool timed);
+
+  // Operations. Those under way have a slot each, of their process.
+  /// The first one begins now.
+  void operations_begin();
+  /// What the operation in that slot has just done. std::invalid_argument as access().
+  void operation_access(std::uint32_t slot, std::uint64_t address, AccessKind kind,
+                        std::uint32_t stream_class, std::uint32_t count);
+  /// It has ended, or was given up (`abandoned_operation`), after so much computation.
+  void operation(std::uint32_t slot, std::uint32_t level, double compute_ns);
+  /// So many have ended, those with a slot among them.
+  void operations(std::uint64_t count);
+
+  /// The process is over: its memory is gone, and the operations that were under way.
+  void ended();
   /// std::runtime_error when nothing was observed: there is nothing to replay.
   trace::StreamInfo finish();
 

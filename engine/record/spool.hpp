@@ -43,7 +43,18 @@ enum class RecordType : std::uint8_t {
   phase = 8,    // value: 1 timed, 0 set-up
   shared = 9,   // address: offset in bytes, value: identity. The next map is of that part of memory
                 // which other processes may map, too
+  operations_begin = 10,  // the first operation of the process begins
+  // What an operation under way that is kept whole has accessed: address, class and kind as
+  // `access`; value: its slot << 32 | count. A thread has the same slot for all its operations.
+  operation_access = 11,
+  operation = 12,  // it has ended; address: slot, class: level; value: a double, thread ns computed
+  operations = 13,  // value: so many have ended since the last such record
 };
+
+/// An operation's level is how often a hash of its number can be halved. A process keeps whole
+/// those of at least some level, which rises as there are more of them, so that any level tells a
+/// sample in which all have the same chance.
+inline constexpr std::uint32_t abandoned_operation = 127;
 
 struct Record {
   std::uint64_t word;  // address in bits 0-47, type in 48-55, stream class << 1 | store in 56-63
@@ -75,6 +86,13 @@ struct SpoolHeader {
   double error_share;                // sampler's own estimate of the relative standard error of
                                      // a page's count, 0: exact
   char sampler[32];
+  // Operations of the program.
+  std::uint64_t operations;
+  std::uint64_t operations_abandoned;  // did not end before their thread began another, or ended
+  std::uint64_t operations_unbegun;    // ends without a beginning
+  std::uint64_t probes;                // USDT probes at which operations begin or end
+  std::uint64_t last_operation_ns;     // when the last one ended, on the recording's clock
+  std::uint32_t operation_level;       // those below are not all here
 };
 static_assert(sizeof(SpoolHeader) <= spool_header_bytes);
 
@@ -163,6 +181,16 @@ class SpoolWriter {
   void compute(double thread_ns) {
     put(RecordType::compute, 0, 0, std::bit_cast<std::uint64_t>(thread_ns));
   }
+  void operations_begin() { put(RecordType::operations_begin, 0, 0, 0); }
+  void operation_access(std::uint32_t slot, std::uint64_t address, bool store,
+                        std::uint32_t stream_class, std::uint32_t count) {
+    put(RecordType::operation_access, address, stream_class << 1 | (store ? 1U : 0U),
+        std::uint64_t{slot} << 32 | count);
+  }
+  void operation(std::uint32_t slot, std::uint32_t level, double compute_ns) {
+    put(RecordType::operation, slot, level << 1, std::bit_cast<std::uint64_t>(compute_ns));
+  }
+  void operations(std::uint64_t count) { put(RecordType::operations, 0, 0, count); }
   void phase(bool timed) { put(RecordType::phase, 0, 0, timed ? 1 : 0); }
 
   void close(SpoolState state) {

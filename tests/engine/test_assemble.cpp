@@ -5,12 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cmath>
 #include <csignal>
 #include <fstream>
 #include <map>
 
 #include "check.hpp"
+#include "core/rng.hpp"
 #include "record/assemble.hpp"
 #include "record/spool.hpp"
 #include "scratch.hpp"
@@ -273,7 +275,7 @@ TEST("spool: of a killed process is readable") {
   CHECK_EQ(info.accesses, 600'000U);
   CHECK_EQ(info.objects[0].site, std::string("a call site longer than one record's sixteen bytes"));
   CHECK_EQ(summary.threads, 3U);
-  CHECK_EQ(summary.cut_short, 1U);
+  CHECK_EQ(summary.open.size(), 1U);
   CHECK(!summary.disk_full);
   const Played got = play(scratch.file("t.tts"));
   CHECK_EQ(got.pages.at(4).second, 600U);
@@ -313,7 +315,7 @@ TEST("spools: one that is taken away while it grows counts as cut short") {
   CHECK(kept.header()->state.load() == static_cast<std::uint32_t>(SpoolState::failed));
   SpoolSummary summary;
   assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
-  CHECK_EQ(summary.cut_short, 1U);
+  CHECK_EQ(summary.open.size(), 1U);
   CHECK(!summary.disk_full);
 }
 
@@ -327,7 +329,7 @@ TEST("spools: a process that ended before it had anything to record is not cut s
   busy.close(SpoolState::closed);
   SpoolSummary summary;
   assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
-  CHECK_EQ(summary.cut_short, 0U);
+  CHECK_EQ(summary.open.size(), 0U);
 }
 
 TEST("spools: of several processes are merged by time") {
@@ -350,7 +352,7 @@ TEST("spools: of several processes are merged by time") {
   const trace::StreamInfo info =
       assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
   CHECK_EQ(summary.processes, 2U);
-  CHECK_EQ(summary.cut_short, 0U);
+  CHECK_EQ(summary.open.size(), 0U);
   CHECK_EQ(info.blocks, 4U);
   CHECK_EQ(info.objects.size(), 2U);  // the same address in each is a page of its own
   const trace::Reader reader{scratch.file("t.tts")};
@@ -397,3 +399,148 @@ TEST("spools: that are none are named") {
 }
 
 }  // namespace
+
+namespace {
+
+/// Operations of a stream: how many, those that are kept whole, and whether their memory was there.
+struct PlayedOperations {
+  std::uint64_t all = 0, timed = 0, kept = 0, accesses = 0;
+  double compute_ns = 0;
+  bool dangling = false;
+};
+PlayedOperations play_operations(const std::filesystem::path& file) {
+  const trace::Reader reader{file};
+  reader.verify();
+  PlayedOperations out;
+  std::vector<bool> gone(reader.info().pages);
+  trace::Block block;
+  for (std::uint64_t b = 0; b < reader.info().blocks; ++b) {
+    reader.read(b, block);
+    for (const trace::Event& event : block.events)
+      if (event.type == trace::EventType::unmap)
+        for (std::uint32_t p = 0; p < event.count; ++p) gone[event.first + p] = true;
+    for (const std::uint64_t count : block.operations) {
+      out.all += count;
+      out.timed += block.timed ? count : 0;
+    }
+    for (const trace::Operation& operation : block.sampled) {
+      ++out.kept;
+      out.compute_ns += operation.compute_ns;
+      for (const trace::OpAccess& access : operation.accesses) {
+        out.accesses += access.count;
+        out.dangling = out.dangling || gone[access.page];
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST("assembler: an operation has the memory that it freed before it ended") {
+  const Scratch scratch;
+  AssemblerOptions options;
+  options.block_ms = 1;
+  options.operations = true;
+  options.last_operation_ns = 9 * ms;
+  trace::StreamInfo info = description();
+  info.op_kinds = {{"operation"}};
+  Assembler to{scratch.file("t.tts"), info, options};
+  to.map(100 * mib, 8 * page, "its own");
+  to.map(200 * mib, 8 * page, "of others");
+  to.access(200 * mib, AccessKind::load, 0, 100);
+  to.time(1 * ms);
+  to.operations_begin();
+  to.access(100 * mib, AccessKind::store, 1, 3);
+  to.operation_access(1, 100 * mib, AccessKind::store, 1, 3);
+  to.unmap(100 * mib, 8 * page);
+  to.time(3 * ms);
+  to.access(200 * mib, AccessKind::load, 1, 2);
+  to.operation_access(1, 200 * mib, AccessKind::load, 1, 2);
+  to.time(5 * ms);
+  to.operation_access(2, 200 * mib, AccessKind::load, 1, 7);
+  to.operation(2, abandoned_operation, 0);
+  to.operation(1, 0, 1e3);
+  to.operations(1);
+  to.compute(1e6);
+  to.time(8 * ms);
+  to.access(200 * mib, AccessKind::load, 0, 100);
+  to.time(12 * ms);
+  CHECK_THROWS((to.operation_access(1, 200 * mib, AccessKind::load, 9, 1), 0), "class 9");
+  const trace::StreamInfo written = to.finish();
+  const PlayedOperations got = play_operations(scratch.file("t.tts"));
+  CHECK_EQ(got.all, 1U);
+  CHECK_EQ(got.timed, 1U);
+  CHECK_EQ(got.kept, 1U);
+  CHECK_EQ(got.accesses, 5U);
+  CHECK_EQ(got.compute_ns, 1e3);
+  CHECK(!got.dangling);
+  CHECK_EQ(play(scratch.file("t.tts")).unmaps.size(), 1U);
+  // What came before the first operation is not timed.
+  const double stall_ns = 90.0 / 2;
+  CHECK_NEAR(written.nominal_seconds * 1e9, 1e6 + 2 * stall_ns + 3 * stall_ns / 4 + 100 * 90.0 / 8,
+             2 * stall_ns);
+}
+
+TEST("spools: operations of all processes are a sample in which all have the same chance") {
+  const Scratch scratch;
+  const auto write = [&](const char* name, std::uint32_t level) {
+    SpoolWriter spool;
+    CHECK_EQ(spool.open(scratch.file(name).c_str(), "test", 0), 0);
+    spool.map(100 * mib, page, "table");
+    spool.operations_begin();
+    constexpr std::uint64_t count = 4096;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const auto own = static_cast<std::uint32_t>(std::countr_zero(mix64(i)));
+      if (own >= level) spool.operation(1, own, 10);
+    }
+    spool.access(100 * mib, false, 0, 1);
+    spool.operations(count);
+    spool.header()->operations = count;
+    spool.header()->operation_level = level;
+    spool.header()->last_operation_ns = ms;
+    spool.time(ms);
+  };
+  write("1.spool", 0);
+  write("2.spool", 3);
+  SpoolSummary summary;
+  const trace::StreamInfo info =
+      assemble(scratch.path, scratch.file("t.tts"), description(), {}, summary);
+  CHECK_EQ(summary.operations, 2U * 4096);
+  CHECK_EQ(info.operations, 2U * 4096);
+  const PlayedOperations got = play_operations(scratch.file("t.tts"));
+  CHECK(got.kept % 2 == 0);  // the same of both
+  CHECK_NEAR(static_cast<double>(got.kept), 2 * 4096 / 8.0, 120);
+  // A header that knows of none is not that of a spool with operations.
+  SpoolWriter spool;
+  CHECK_EQ(spool.open(scratch.file("3.spool").c_str(), "test", 0), 0);
+  spool.header()->operations = 0;
+  spool.operation(1, 5, 10);
+  spool.close(SpoolState::closed);
+  std::filesystem::remove(scratch.file("1.spool"));
+  std::filesystem::remove(scratch.file("2.spool"));
+  CHECK_THROWS(assemble(scratch.path, scratch.file("u.tts"), description(), {}, summary),
+               "an operation, and the header knows of none");
+}
+
+TEST("assembler: an offered load leaves the rest of the time idle, bursts included") {
+  const Scratch scratch;
+  AssemblerOptions options;
+  options.operations = true;
+  options.threads = 2;
+  options.last_operation_ns = 100 * ms;
+  options.offered_per_s = 10'000;
+  trace::StreamInfo info = description();
+  info.op_kinds = {{"operation"}};
+  Assembler to{scratch.file("t.tts"), info, options};
+  to.map(100 * mib, page, "table");
+  to.operations_begin();
+  for (std::uint64_t i = 1; i <= 4; ++i) {
+    to.access(100 * mib, AccessKind::load, 0, 1);
+    to.compute(i == 2 ? 30e6 : 2e6);  // the second takes longer than clients wait for the next
+    to.operations(100);
+    to.time(i * 20 * ms);
+  }
+  const trace::StreamInfo written = to.finish();
+  CHECK_NEAR(written.nominal_seconds, 400 / 10'000.0, 1e-6);
+}

@@ -288,7 +288,7 @@ TEST("observer: the clock is instructions and stalls, and blocks end by it") {
   CHECK_NEAR(seen.compute_ns, 100e6, 1);
   CHECK_EQ(seen.summary.threads, 1u);
   CHECK_EQ(seen.summary.error_share, 0.0);
-  CHECK_EQ(seen.summary.cut_short, 0U);
+  CHECK_EQ(seen.summary.open.size(), 0U);
 }
 
 TEST("observer: threads that run side by side share the time, one after the other add up") {
@@ -412,7 +412,7 @@ TEST(
   CHECK_EQ(seen.summary.processes, 2u);
   CHECK_EQ(seen.info.accesses, (64u << 10) / line + (128u << 10) / line);
   CHECK_EQ(seen.pages.size(), (64u << 10) / page + (128u << 10) / page);
-  CHECK_EQ(seen.summary.cut_short, 0U);
+  CHECK_EQ(seen.summary.open.size(), 0U);
 }
 
 TEST("observer: a process that is killed leaves all but the last sixteenth") {
@@ -437,7 +437,7 @@ TEST("observer: a process that is killed leaves all but the last sixteenth") {
   const std::uint64_t lines = memory.size() / line;
   CHECK(seen.info.accesses <= lines);
   CHECK(seen.info.accesses > lines * 9 / 10);
-  CHECK_EQ(seen.summary.cut_short, 1U);
+  CHECK_EQ(seen.summary.open.size(), 1U);
 }
 
 TEST("observer: after the end nothing is recorded, and no door is closed") {
@@ -491,4 +491,50 @@ TEST("observer: a recording that is used up gives the same stream and its disk s
   CHECK(consumed.pages == kept.pages);
   CHECK(before > 2 * tt::record::spool_piece_bytes - 1);
   CHECK(blocks() <= before - tt::record::spool_piece_bytes);
+}
+
+TEST("observer: an operation has its own misses, and more than enough are a sample") {
+  Recording recording;
+  Memory memory(8 << 20);
+  constexpr std::uint64_t count = 100'000;
+  {
+    Observer observer(recording.options);
+    ObservedThread thread;
+    ObservedThread other;
+    observer.begin(thread);
+    observer.begin(other, &thread);
+    observer.map(thread, memory.address(), memory.size(), "table");
+    observer.begin_operation(other);  // under way all the time, and given up by its thread's end
+    const auto lines = memory.size() / line;
+    tt::Rng rng{3};
+    for (std::uint64_t i = 0; i < count; ++i) {
+      observer.begin_operation(thread);
+      observer.load(other, memory.address(rng.below(lines) * line));
+      for (int k = 0; k < 3; ++k) observer.load(thread, memory.address(rng.below(lines) * line));
+      observer.instructions(thread, 100);
+      observer.end_operation(thread);
+      observer.load(thread, memory.address(rng.below(lines) * line));
+    }
+    observer.end_thread(other);
+    observer.finish(&thread);
+  }
+  const auto seen = recording.read();
+  CHECK_EQ(seen.summary.operations, count);
+  CHECK_EQ(seen.summary.abandoned, 1U);
+  CHECK_EQ(seen.info.operations, count);
+  const tt::trace::Reader reader(recording.scratch.file("out.tts"));
+  tt::trace::Block block;
+  std::uint64_t kept = 0;
+  double misses = 0;
+  for (std::uint64_t i = 0; i < seen.info.blocks; ++i) {
+    reader.read(i, block);
+    for (const auto& operation : block.sampled) {
+      ++kept;
+      CHECK_NEAR(operation.compute_ns, 100 * 0.5 / 2.2, 1e-9);
+      for (const auto& access : operation.accesses) misses += access.count;
+    }
+  }
+  CHECK(kept >= 20'000 && kept <= 40'000);
+  // Behind a cache of an eighth of the memory.
+  CHECK_NEAR(misses / static_cast<double>(kept), 3 * 7 / 8.0, 0.1);
 }

@@ -6,7 +6,10 @@
 The programs come from Debian and PyPI by name, into a private folder; nothing is installed. Each
 runs once without a sampler and once under each, behind a cache of 1 MiB. What is known of a
 recording goes to results/recorded/programs.json at once: an interrupted run goes on where it was,
-and a program, version or command that has changed is measured again. `make docs` writes the table.
+and a program, version or command that has changed is measured again. `make docs` writes the tables.
+
+Each recording is also the subject of a study of the default policy with 20 trials: what its verdict
+says, and its doubts. A recording is not kept: where a verdict is missing, one is made for it.
 
 `cpu_seconds` is the processor time of the program's processes, in steps of 10 ms, the kernel's
 included; that of a run also has the sampler's share in them.
@@ -40,6 +43,7 @@ HERE = Path(__file__).parent
 LLC_MIB = 1.0
 LIMIT_SECONDS = 1500.0
 PORT = 7791
+BUDGET = 20
 
 
 @dataclass(frozen=True)
@@ -460,6 +464,7 @@ def recorded(program: Program, place: Place, sampler: str) -> dict[str, Any]:
     shown = json.loads(out.stdout)["characteristics"]
     from tuner.documents.workload import Sampling
 
+    ruled = verdict(place, trace.with_suffix(".yaml"))
     names = set(Sampling.MISSING) & set(summary)
     lacks = {name: summary[name] for name in sorted(names) if summary[name]}
     return {
@@ -474,6 +479,37 @@ def recorded(program: Program, place: Place, sampler: str) -> dict[str, Any]:
         "error_share": summary["error_share"],
         "complete": summary["complete"],
         "lacks": lacks,
+        "verdict": ruled,
+    }
+
+
+def verdict(place: Place, workload: Path) -> dict[str, Any]:
+    """Of a study of the default policy."""
+    asked = ["--workload", str(workload), "--budget", str(BUDGET), "--workers", "1", "--json"]
+    words = [sys.executable, "-m", "tuner", "run", *asked, "--quiet"]
+    done = subprocess.run(
+        [*words, "--out", str(place.work / "studies")],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    try:
+        study = json.loads(done.stdout)
+        found = study["verdict"]
+    except (ValueError, KeyError) as error:
+        raise Unmeasured(f"no verdict: {done.stderr.strip()[-300:]}") from error
+    over = found["over_first_touch"]
+    lines = [line.strip() for line in done.stderr.splitlines() if "too coarse" in line]
+    return {
+        "policy": study["policy"],
+        "ratio": study["ratio"],
+        "advice": found["advice"],
+        "headline": found["headline"],
+        "best_untuned": found["best_untuned"],
+        "gain": over and over["gain"],
+        "half_width": over and over["half_width"],
+        "doubts": found["doubts"],
+        "failed": " ".join(lines[-1:]) if found["advice"] == "no-result" else "",
     }
 
 
@@ -484,7 +520,8 @@ def measure(program: Program, folder: Path, samplers: list[str], kept: dict[str,
         kept.clear()
         kept |= {"version": version, "origin": program.origin, "does": program.does, "runs": []}
     for sampler in ["", *samplers]:
-        if sampler and any(row["sampler"] == sampler for row in kept["runs"]):
+        rows = [row for row in kept["runs"] if row["sampler"] == sampler]
+        if rows and ("verdict" in rows[0] or "failed" in rows[0]):
             continue
         if not sampler and "cpu_seconds" in kept:
             continue
@@ -495,7 +532,9 @@ def measure(program: Program, folder: Path, samplers: list[str], kept: dict[str,
             try:
                 if program.set_up is not None:
                     program.set_up(place)
-                if sampler:
+                if rows:
+                    rows[0]["verdict"] = recorded(program, place, sampler)["verdict"]
+                elif sampler:
                     kept["runs"].append(recorded(program, place, sampler))
                 else:
                     kept["cpu_seconds"] = timed(program, place, [])[0]
@@ -503,6 +542,8 @@ def measure(program: Program, folder: Path, samplers: list[str], kept: dict[str,
                 print(f"{program.name}: {error}", file=sys.stderr, flush=True)
                 if not sampler:
                     return  # it does not run here at all
+                if rows:
+                    continue
                 kept["runs"].append({"sampler": sampler, "failed": " ".join(str(error).split())})
         save(program.name, kept)
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 from conftest import python_path, started
-from spools import ACCESS, CLOSED, MAP, PAGE, TIME, UNMAP, entry, spool, two_arrays
+from spools import ACCESS, CLOSED, MAP, OPEN, PAGE, TIME, UNMAP, entry, spool, two_arrays
 
 from tuner import cli, engine
 from tuner.documents import catalog
@@ -123,6 +123,27 @@ def test_a_recording_is_a_trace_and_a_workload_that_can_be_tuned(
     assert "every access was seen" in shown.err and "scripted to the end" in shown.err
     assert shown.err.rstrip().endswith("next: tune run --workload ./mine.yaml")
     assert leftovers(tmp_path) == []
+
+
+def test_a_recording_ends_when_it_was_asked_to_and_the_program_goes_on(
+    scripted: type[Scripted], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a sampler outside of the program: it is detached, once, before the spools are read."""
+    detached: list[bool] = []
+    monkeypatch.setattr(scripted, "state", OPEN)  # that the process 77 lives, it does not know
+    monkeypatch.setattr(scripted, "detach", lambda _: detached.append(Path("mine.yaml").exists()))
+    until = "until [ -e mine.yaml ]; do :; done; echo goes on; exit 5"
+    assert tune_record("-o", "mine.tts", "--for", "0.3", "--json", "--", "sh", "-c", until) == 5
+    shown = capfd.readouterr()
+    assert detached[0] is False
+    summary = json.loads(shown.out)
+    assert (summary["exit_status"], summary["ended_after"], summary["accesses"]) == (5, 0.3, 81)
+    assert "goes on" in shown.err  # its output, as there is JSON
+    sampling = catalog.workload("./mine.yaml").spec.inputs["recorded"].sampling
+    assert sampling is not None and sampling.ended_after == 0.3
+    # Of a process that had lost its spool before, the recording was cut short.
+    lives = Path("/proc/77").exists()
+    assert sampling.cut_short == (0 if lives else 1)
 
 
 def test_the_end_of_the_program_is_noticed_beside_other_threads(scripted: type[Scripted]) -> None:

@@ -4,6 +4,8 @@ DAMON itself is the subject of tests/live/test_live_attach.py."""
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import select
@@ -11,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
@@ -55,7 +57,7 @@ def watched(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         pids: Iterable[int],
         seconds: float,
         monitoring: damon.Monitoring,
-        out: IO[bytes],
+        out: damon.Lines,
         *,
         members: Callable[[], set[int]],
         told: Callable[[float], bool],
@@ -65,6 +67,7 @@ def watched(kernel: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         out.write(asked["says"])
         saw = asked["saw"]
         assert isinstance(saw, damon.Watched)
+        saw.disk_full = out.full
         return saw
 
     monkeypatch.setattr(damon, "watch", watch)
@@ -136,6 +139,51 @@ def test_nothing_found_accessed_is_an_error(
     assert not (tmp_path / "mine.tts").exists() and not (tmp_path / "mine.yaml").exists()
 
 
+class SmallDisk(io.FileIO):
+    """Has room for so many bytes."""
+
+    room = 0
+
+    def write(self, text: Any) -> int:
+        if self.tell() >= self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text[: self.room - self.tell()])
+
+
+@pytest.mark.parametrize(
+    ("until", "accesses"),
+    [(b"1990000", 20 * 8), (b"CPU:0", 20 * 8 + 4), (b"PU:0", 20 * 8 + 4)],
+)
+def test_a_full_disk_ends_it_and_keeps_what_came_before(
+    watched: dict[str, Any],
+    until: bytes,
+    accesses: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(SmallDisk, "room", REGIONS.index(until))
+    monkeypatch.setattr(damon, "plain", lambda path, mode, buffering: SmallDisk(path, mode))
+    assert record("--pid", str(os.getppid()), "--for", "2s", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["disk_full"], summary["complete"]) == (True, False)
+    assert summary["accesses"] == accesses
+    sampling = catalog.workload("./mine.yaml").spec.inputs["recorded"].sampling
+    assert sampling is not None and sampling.disk_full
+    assert "the disk filled up: the trace holds what came before" in sampling.missing
+
+
+def test_lines_of_any_length_end_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SmallDisk, "room", 300_000)
+    monkeypatch.setattr(damon, "plain", lambda path, mode, buffering: SmallDisk(path, mode))
+    for number, (text, left) in enumerate(((b"ab\n" + b"c" * 400_000, 3), (b"d" * 400_000, 0))):
+        path = tmp_path / str(number)
+        lines = damon.Lines(path)
+        lines.write(text)
+        lines.write(b"more\n")
+        lines.close()
+        assert lines.full and path.read_bytes() == text[:left]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -146,7 +194,7 @@ def test_nothing_found_accessed_is_an_error(
         (("--pid", "4194304", "--for", "1"), "--pid 4194304: there is no such process"),
         (("--pid", str(os.getpid()), "--for", "1"), "it cannot watch itself"),
         (("--cgroup", "none", "--for", "1"), "--cgroup none: no control group (no /sys/fs/cgroup/"),
-        (("--for", "1", "--", "true"), "--for: belongs to --pid and --cgroup"),
+        (("--after", "1", "--", "true"), "--after: belongs to --pid and --cgroup"),
         (("--sampler", "damon", "--", "true"), "watches processes that run already: --pid P"),
         (("--pid", "1", "--for", "1", "--set", "sample_ms=60"), "at least twice sample_ms (60)"),
         (("--pid", "1", "--for", "1", "--set", "min_regions=2000"), "at most max_regions (1000)"),

@@ -240,3 +240,37 @@ def test_options_of_requests_belong_to_requests(
     for words in (["--columns", "key,size"], ["--set", "cache_gib=1"]):
         assert cli.main(["import", "in.csv", "--format", "csv", *words]) == 2
         assert f"{words[0]}: belongs to --format requests" in capsys.readouterr().err
+
+
+def test_redis_answers_requests_without_evicting_anything(tune: Tune) -> None:
+    """Ten keys, of 1,000 bytes and of 100,000, which get memory of their own."""
+    rows = [f"{i},k:{i},3,{100_000 if i == 9 else 1000},7,set,0" for i in range(10)]
+    seen = tune(lines(*rows, *LOOP, "40,k:3,3,1000,7,delete,0"), "--store", "redis", cache="")
+    assert (seen["gets"], seen["hits"], seen["inserted"], seen["evicted"]) == (30, 30, 10, 0)
+    assert (seen["deleted"], seen["keys"], seen["threads"]) == (1, 10, 8)
+    workload = catalog.workload("./trace.yaml").spec
+    assert workload.operation == "get" and "--store redis" in workload.sources[0]
+    assert "answered by Redis, without a limit of memory" in workload.summary
+    info = engine.stream_info(Path("trace.tts"))
+    assert info["op_kinds"] == ["get", "set", "delete"]
+    assert [each["name"] for each in info["classes"]] == ["value", "chain", "update"]
+    sites = {each["site"] for each in info["objects"]}
+    assert {"redis.heap", "redis.dict.table", "redis.value"} & sites >= {"redis.heap"}
+    # A miss is inserted here, as nothing else inserts.
+    seen = tune(lines(*LOOP), "--store", "redis", "--threads", "2", cache="")
+    assert (seen["hits"], seen["inserted"], seen["look_aside"], seen["threads"]) == (
+        20,
+        10,
+        True,
+        2,
+    )
+    slow = tune(lines(*LOOP), "--store", "redis", "--set", "op_ns=100000", cache="")
+    assert slow["nominal_seconds"] > 5 * seen["nominal_seconds"]
+
+
+def test_options_belong_to_their_store(tune: Tune) -> None:
+    assert "the store redis: no option 'cache_gib'" in tune("", "--store", "redis", code=2)
+    message = tune("", "--set", "cache=1", code=2)
+    assert "the store cachelib: no option 'cache'" in message
+    Path("in.txt").write_text("t")
+    assert cli.main(["import", "in.txt", "--format", "csv", "--store", "redis"]) == 2

@@ -338,6 +338,8 @@ OURS = {
     "documents/reading.py": "it is the reader",
     "files.py": "it opens for writing",
     "commands/attach.py": "what it has just written itself",
+    "commands/record.py": "a header of its own",
+    "record/samplers/emulation.py": "a clock in its own spools",
     "commands/import_.py": "what its user names, a pipe perhaps, bit by bit",
     "record/samplers/__init__.py": "the first bytes of the program to record",
     "report/store.py": "to sync what it has just written",

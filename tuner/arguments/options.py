@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -364,6 +365,16 @@ def seconds(text: str) -> float:
 def duration(text: str) -> float:
     """Seconds, as 30 or 30s."""
     return seconds(text.removesuffix("s"))
+
+
+def usdt(text: str) -> str:
+    """PROVIDER:BEGIN,END or PROVIDER:PROBE, as SystemTap names them."""
+    if not re.fullmatch(r"\w+:\w+(,\w+)?", text, re.ASCII):
+        raise argparse.ArgumentTypeError(
+            f"found '{brief(text)}'; must be PROVIDER:BEGIN,END or PROVIDER:PROBE, such as "
+            "postgresql:query__start,query__done (`readelf -n` lists a program's)"
+        )
+    return text
 
 
 _MEMORY = {"MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

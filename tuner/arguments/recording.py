@@ -16,6 +16,8 @@ from tuner.arguments.options import (
     scenario_option,
     seconds,
     stands_for,
+    usdt,
+    within,
 )
 from tuner.limits import MOST_SCALE, MOST_THREADS
 
@@ -54,10 +56,11 @@ def record(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--for",
+        "--duration",
         type=duration,
         dest="seconds",
         metavar="S",
-        help="with --pid and --cgroup: watch for so many seconds",
+        help="end the recording after so many seconds; the program goes on, not recorded",
     )
     parser.add_argument(
         "--after",
@@ -78,6 +81,25 @@ def record(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         metavar="S",
         help="treat the first S seconds (on the sampler's clock) as set-up: replayed, not timed",
+    )
+    parser.add_argument(
+        "--operation-usdt",
+        type=usdt,
+        metavar="P:BEGIN[,END]",
+        help="operations of the program are from one USDT probe of provider P to the other (with "
+        "one: from each time to the next); without it, those that it marks (--header)",
+    )
+    parser.add_argument(
+        "--offered-load",
+        type=within(1e-3, 1e12),
+        metavar="N",
+        help="clients ask for N operations per second: the program is idle for the rest of the "
+        "time (default: as many as it can answer)",
+    )
+    parser.add_argument(
+        "--header",
+        action="store_true",
+        help="print tiertune.h, by which a C or C++ program marks its operations, and exit",
     )
     parser.add_argument(
         "--json",
@@ -119,7 +141,7 @@ def import_(parser: argparse.ArgumentParser) -> None:
         type=count(MOST_THREADS),
         metavar="N",
         help="threads of the program (default: those in the busiest second of perf-script, 16 that "
-        "answer requests, else 1)",
+        "answer requests, or 8 with Redis, else 1)",
     )
     parser.add_argument(
         "--scale",
@@ -128,6 +150,11 @@ def import_(parser: argparse.ArgumentParser) -> None:
         metavar="R",
         help="keep one page (of requests: one key) in R, which stands for all of them: for what is "
         "too large to simulate whole",
+    )
+    parser.add_argument(
+        "--store",
+        choices=("cachelib", "redis"),
+        help="of requests: what answers them (default: cachelib)",
     )
     parser.add_argument(
         "--columns",

@@ -9,7 +9,7 @@ import signal
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from tuner import engine
 from tuner.documents import catalog
 from tuner.documents.workload import Sampling
 from tuner.errors import UserError
-from tuner.files import plain
 from tuner.record import damon, samplers
 from tuner.record import workload as recorded
 from tuner.record.process import spools_beside
@@ -59,7 +58,7 @@ def run(args: Namespace) -> int:
                 update(done)
                 return not asked()
 
-            with plain(text, "xb") as out:
+            with closing(damon.Lines(text)) as out:
                 watched = damon.watch(
                     pids, args.seconds, monitoring, out, members=members, told=told
                 )
@@ -93,6 +92,7 @@ def run(args: Namespace) -> int:
         error_share=seen["error_share"],
         dropped=seen["lost"],
         dropped_share=seen["lost"] / max(1, seen["lost"] + seen["samples"]),
+        disk_full=watched.disk_full,
         cut_short=len(watched.ended),
         unseen=watched.unseen,
     )

@@ -64,7 +64,11 @@ def run(args: Namespace) -> int:
     stand_in.check(args)
     if args.format == REQUESTS:
         return _requests(args, trace, machine)
-    for option, given in (("--columns", args.columns), ("--set", args.set)):
+    for option, given in (
+        ("--columns", args.columns),
+        ("--set", args.set),
+        ("--store", args.store),
+    ):
         if given:
             raise UserError(f"{option}: belongs to --format {REQUESTS}")
     period = _period(args)
@@ -104,14 +108,16 @@ def _requests(args: Namespace, trace: Path, machine: MachineSpec) -> int:
     for option in ("period", "probability"):
         if getattr(args, option) is not None:
             raise UserError(f"--{option}: a trace of requests has all of them; nothing to expand")
-    values = requests.options(numbers(args.set))
-    threads = args.threads or requests.THREADS
+    store = requests.STORES[args.store or next(iter(requests.STORES))]
+    values = requests.options(store, numbers(args.set))
+    threads = args.threads or store.threads
     with _input(args.file, READING) as (name, read, update), _errors(name, trace):
         info, seen = requests.replay(
             read,
             name=name,
             trace=trace,
             columns=args.columns or "",
+            store=store,
             scale=args.scale,
             threads=threads,
             block_ms=args.block_ms,
@@ -123,13 +129,14 @@ def _requests(args: Namespace, trace: Path, machine: MachineSpec) -> int:
     made = stand_in.enlarge(args, trace, requests.sampling(seen), threads, info, args.scale)
     info = made.info
     given = shell(
-        [word for item in args.set for word in ("--set", item)]
+        (["--store", args.store] if args.store else [])
+        + [word for item in args.set for word in ("--set", item)]
         + (["--columns", args.columns] if args.columns else [])
         + (["--scale", str(args.scale)] if args.scale > 1 else [])
     )
     document, footprint = recorded.document(
         trace,
-        summary=f"requests of {Path(name).name}, answered by CacheLib's store",
+        summary=f"requests of {Path(name).name}, answered by {store.meaning}",
         source=f"tune import --format {REQUESTS} {made.words}{given} {name}",
         threads=made.threads,
         machine=machine,

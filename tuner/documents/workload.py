@@ -82,7 +82,8 @@ class Sampling(Model):
     `probability` is the share of accesses that were sampled, where there is one; `error_share` is
     the relative standard error of a page's count that results (0: exact). `dropped` observations
     could not be kept; of `cut_short` processes the recording ended before they did; `unseen` ones
-    could not be recorded, and others `outlived` the program, which `signal` ended. Above a
+    could not be recorded, and others `outlived` the program, which `signal` ended. It may have
+    `ended_after` so many seconds, when that was asked for, while the program went on. Above a
     `dropped_share` of `dropped_allowed` the recording is not used.
     """
 
@@ -108,6 +109,7 @@ class Sampling(Model):
     unseen: Annotated[int, Field(ge=0)] = 0
     outlived: Annotated[int, Field(ge=0)] = 0
     signal: Annotated[int, Field(ge=1, le=64)] | None = None
+    ended_after: Annotated[float, Field(gt=0)] | None = None
     stands_for: StandsFor | None = None
 
     @model_serializer(mode="wrap")
@@ -148,6 +150,8 @@ class Sampling(Model):
     def describe(self) -> str:
         """sampled by pebs: 52,000 samples, one access in 1,000; ..."""
         told = self._seen()
+        if self.ended_after is not None:
+            told += f"; it ended after {self.ended_after:g} s, as was asked, before the program did"
         return f"{told}; it {self.stands_for.describe()}" if self.stands_for else told
 
     def _seen(self) -> str:

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, ClassVar
+from typing import ClassVar
 
 from tuner.errors import UserError
-from tuner.files import write_setting
+from tuner.files import plain, write_setting
 
 KDAMONDS = Path("sys/kernel/mm/damon/admin/kdamonds")
 STAT = Path("sys/module/damon_stat/parameters/enabled")
@@ -50,12 +50,13 @@ class Monitoring:
 class Watched:
     """`seconds`: on the clock, fewer than asked for if all processes have ended. `processor`: time
     that they took meanwhile. `unseen`: processes that they started, or that entered the group.
-    `kernel_processor`: what the kernel's thread took."""
+    `kernel_processor`: what the kernel's thread took. `disk_full`: that ended it."""
 
     seconds: float = 0
     processor: float = 0
     kernel_processor: float = 0
     unseen: int = 0
+    disk_full: bool = False
     ended: list[int] = field(default_factory=list)
 
 
@@ -249,6 +250,43 @@ def names(pids: Sequence[int]) -> str:
     return ", ".join(dict.fromkeys(_read(Path(f"/proc/{pid}/comm")) or str(pid) for pid in pids))
 
 
+class Lines:
+    """A file of whole lines, which ends where its disk is full."""
+
+    FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = plain(path, "xb", buffering=0)
+        self.full = False
+
+    def write(self, text: bytes) -> None:
+        """Nothing once it is full. OSError for other reasons."""
+        try:
+            while text and not self.full:
+                text = text[self._file.write(text) :]
+        except OSError as error:
+            if error.errno not in self.FULL:
+                raise
+            self.full = True
+            os.truncate(self._path, self._whole())
+
+    def _whole(self) -> int:
+        """Bytes up to the end of the last whole line."""
+        end = self._path.stat().st_size
+        with self._path.open("rb") as file:
+            while end > 0:
+                begin = max(0, end - (1 << 16))
+                file.seek(begin)
+                if (found := file.read(end - begin).rfind(b"\n")) >= 0:
+                    return begin + found + 1
+                end = begin
+        return 0
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class Mappings:
     """What processes map, as lines for the importer: each part once, and whatever is new."""
 
@@ -289,14 +327,14 @@ def watch(
     pids: Sequence[int],
     seconds: float,
     monitoring: Monitoring,
-    out: IO[bytes],
+    out: Lines,
     *,
     members: Callable[[], set[int]] = set,
     told: Callable[[float], bool] = lambda _: True,
 ) -> Watched:
     """Writes what DAMON says for so long, as text (`tune import --format damon` reads it).
     `members`: further processes that belong to what is recorded. `told` gets the share that is
-    done; False ends it."""
+    done; False ends it, and so does a full disk."""
     watched = Watched()
     mappings = Mappings(pids)
     seen = members() | set(pids)
@@ -310,13 +348,13 @@ def watch(
             now = time.monotonic()
             if now >= look:
                 look = now + CHECK_SECONDS
-                out.writelines(line.encode() for line in mappings.lines(now))
+                out.write("".join(mappings.lines(now)).encode())
                 watched.kernel_processor = damon.processor() or watched.kernel_processor
                 late |= (children(pids) | members()) - seen
                 after |= {pid: took for pid in pids if (took := processor(pid))}
                 if not told(min(1.0, (now - begin) / seconds)) or not damon.on():
                     break
-            if now >= begin + seconds:
+            if now >= begin + seconds or out.full:
                 break
             wait = min(look, begin + seconds) - now
             select.select([damon.pipe], [], [], max(0.0, wait))
@@ -327,6 +365,7 @@ def watch(
         with suppress(BlockingIOError):
             while text := os.read(damon.pipe, 1 << 20):
                 out.write(text)
+    watched.disk_full = out.full
     watched.processor = sum(after[pid] - before[pid] for pid in pids)
     watched.ended = [pid for pid in pids if not Path(f"/proc/{pid}").exists()]
     watched.unseen = len(late)

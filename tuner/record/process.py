@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from pathlib import Path
 from tuner.errors import UserError
 from tuner.files import plain, private_folder, remove_abandoned
 from tuner.foreign import users_environment
-from tuner.record import samplers
+from tuner.record import damon, samplers
 from tuner.record.group import Orphans, Witness
 from tuner.record.samplers import Launch, Sampler
 from tuner.text import size
@@ -46,14 +46,15 @@ FORWARDED = (
 
 CHECK_SECONDS = 0.2
 
+SLOWDOWN_SECONDS = 5.0
+"""After so long a recorder says how slow it is."""
+
 GRACE_SECONDS = 1.0
 """For processes that outlive the program: many are about to end, too."""
 
 SPOOLS = ".spools"
 UNSEEN = "unseen"
 """Counts the processes that could not begin a spool (engine/record/spool.hpp)."""
-CLOCK = "clock"
-"""What the processes of a recording agree on (engine/record/plugin/observer.cpp)."""
 FOR_ALL = 0o1733
 """Of the folder of root's recordings: who knows its name may add to it, and nobody may list it."""
 
@@ -83,7 +84,7 @@ def spools_beside(trace: Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"{trace.parent}: {error.strerror}") from error
     try:
-        for name in (UNSEEN, CLOCK):
+        for name in (UNSEEN, samplers.CLOCK):
             with plain(folder / name, "xb") as counter:
                 counter.write(bytes(4096))
             (folder / name).chmod(0o666)
@@ -108,8 +109,52 @@ def unseen(spools: Path) -> int:
     return int.from_bytes((spools / UNSEEN).read_bytes()[:8], sys.byteorder)
 
 
-def run(sampler: Sampler, command: Sequence[str], spools: Path, *, quiet: bool) -> Ended:
+@dataclass
+class Meanwhile:
+    """What is done while the program runs: how slowly it does is told once, and the recording ends
+    after so many `seconds`, if they are given, by calling `over`; the program goes on."""
+
+    sampler: Sampler
+    spools: Path
+    seconds: float | None
+    over: Callable[[], None]
+    slowed: Callable[[float], None]
+    ended: bool = False
+    slowdown: float | None = None
+
+    def begin(self) -> None:
+        self._began = time.monotonic()
+        self._look = self._began + SLOWDOWN_SECONDS
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if self.slowdown is None and now >= self._look and not self.ended:
+            self._look = now + SLOWDOWN_SECONDS
+            spent = _processor_seconds()
+            if spent >= 1:  # of one that only waits, nothing can be said
+                self.slowdown = self.sampler.slowdown(self.spools, spent)
+                if self.slowdown is not None:
+                    self.slowed(self.slowdown)
+        if self.seconds is None or self.ended:
+            return
+        if now >= self._began + self.seconds + self.sampler.settles:
+            self.ended = True
+            self.sampler.detach()
+            self.over()
+
+
+def _processor_seconds() -> float:
+    """Of all processes that descend from this one and live, this one left out."""
+    return sum(map(damon.processor, damon.children([os.getpid()])))
+
+
+def run(
+    sampler: Sampler, command: Sequence[str], spools: Path, meanwhile: Meanwhile, *, quiet: bool
+) -> Ended:
     """Starts the program, forwards signals, and waits."""
+    sampler.until_ns = None
+    if meanwhile.seconds is not None:
+        sampler.until_ns = time.monotonic_ns() + round(meanwhile.seconds * 1e9)
     launch = sampler.launch(command, spools)
     environment = users_environment() | dict(launch.environment)
     environment[samplers.FOLDER_VARIABLE] = str(spools)
@@ -122,12 +167,13 @@ def run(sampler: Sampler, command: Sequence[str], spools: Path, *, quiet: bool) 
         pid, go, failed = _fork(launch, environment, before, quiet=quiet)
         try:
             sampler.attach(pid)
+            meanwhile.begin()
             os.write(go, b"\0")
         finally:
             os.close(go)  # without the byte the process exits before it runs the command
             with os.fdopen(failed, "rb") as pipe:
                 reason = pipe.read()
-        status = _wait(pid, waited, witness, orphans)
+        status = _wait(pid, waited, witness, orphans, meanwhile.look)
         if reason:
             raise UserError(f"{launch.command[0]}: {os.strerror(int(reason))}")
 
@@ -174,13 +220,21 @@ def _fork(
         os._exit(127)
 
 
-def _wait(pid: int, waited: set[signal.Signals], witness: Witness, orphans: Orphans) -> int:
-    """Forwards signals until the program has ended, but not what it has got already: the terminal
-    and `kill -PGID` signal the whole process group, which is the program's, too."""
+def _wait(
+    pid: int,
+    waited: set[signal.Signals],
+    witness: Witness,
+    orphans: Orphans,
+    look: Callable[[], None],
+) -> int:
+    """Looks now and then, and forwards signals until the program has ended, but not what it has got
+    already: the terminal and `kill -PGID` signal the whole process group, which is the program's,
+    too."""
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done == pid:
             return os.waitstatus_to_exitcode(status)
+        look()
         # With a limit: the kernel may deliver SIGCHLD to another thread of this process.
         info = signal.sigtimedwait(waited, CHECK_SECONDS)
         if info is None:

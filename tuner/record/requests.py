@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Traces of caches: the requests that a cache's clients made, answered by CacheLib's store.
+"""Traces of caches: the requests that a cache's clients made, answered by CacheLib's store or by
+Redis.
 
-The engine reads the traces (`engine/record/requests.hpp`) and has the store
+The engine reads the traces (`engine/record/requests.hpp`) and has the stores
 (`workloads/kernels/requests.hpp`); `tuner/record/importers.md` shows how to use both.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,33 +23,58 @@ from tuner.record import workload as recorded
 from tuner.record.samplers import Option, values_of
 from tuner.text import percent, plural
 
-THREADS = 16
-"""That answer requests, unless it is given: cachebench's in both papers that the kernel follows."""
+
+@dataclass(frozen=True)
+class Store:
+    """What answers requests. `threads`: unless they are given; `options`: of --set."""
+
+    name: str
+    meaning: str
+    threads: int
+    options: tuple[Option, ...]
+
 
 AS_THE_TRACE = -1.0
 
-OPTIONS = (
+LOOK_ASIDE = Option(
+    "look_aside",
+    AS_THE_TRACE,
+    AS_THE_TRACE,
+    1,
+    "",
+    "1: what a look-up misses is inserted; -1: if the trace inserts nothing itself",
+)
+
+# Times are those that the kernel `cachelib` has for the social graph, and threads cachebench's in
+# both papers that it follows.
+CACHELIB = (
     Option("cache_gib", None, 1 / 1024, MOST_GIB, "GiB", "memory of the cache for items"),
     Option("op_ns", 400, 0, 1e9, "ns", "computation within an operation"),
     Option("client_ns", 1425, 0, 1e9, "ns", "computation of a thread between two operations"),
     Option("lru_refresh_s", 60, 0, 1e9, "s", "an item moves in its LRU list at most this often"),
     Option("touch_value", 1, 0, 1, "", "1: a look-up reads all of the value"),
     Option("populate", 1, 0, 1, "", "1: an insertion writes all of the value"),
-    Option(
-        "look_aside",
-        AS_THE_TRACE,
-        AS_THE_TRACE,
-        1,
-        "",
-        "1: what a look-up misses is inserted; -1: if the trace inserts nothing itself",
-    ),
+    LOOK_ASIDE,
 )
-"""Of the store; times are those that the kernel `cachelib` has for the social graph."""
+# As the kernel `redis` has them.
+REDIS = (
+    Option("op_ns", 1200, 0, 1e9, "ns", "computation within a command"),
+    Option("client_ns", 3000, 0, 1e9, "ns", "of the event loop between two commands"),
+    LOOK_ASIDE,
+)
+STORES = {
+    store.name: store
+    for store in (
+        Store("cachelib", "CacheLib's store", 16, CACHELIB),
+        Store("redis", "Redis, without a limit of memory", 8, REDIS),
+    )
+}
+"""The default first."""
 
 FLAGS = ("touch_value", "populate", "look_aside")
 
 
-def options(given: Mapping[str, float]) -> dict[str, float]:
+def options(store: Store, given: Mapping[str, float]) -> dict[str, float]:
     """UserError for what is unknown, missing or beyond its limits."""
 
     def missing(name: str) -> float:
@@ -56,9 +83,9 @@ def options(given: Mapping[str, float]) -> dict[str, float]:
             "are, in GiB"
         )
 
-    values = values_of("the store of --format requests", OPTIONS, given, missing)
+    values = values_of(f"the store {store.name}", store.options, given, missing)
     for name in FLAGS:
-        if values[name] != int(values[name]):
+        if name in values and values[name] != int(values[name]):
             raise UserError(f"--set {name}: found {values[name]:g}; must be a whole number")
     return values
 
@@ -69,6 +96,7 @@ def replay(
     name: str,
     trace: Path,
     columns: str,
+    store: Store,
     scale: int,
     threads: int,
     block_ms: float,
@@ -92,25 +120,32 @@ def replay(
             columns=columns,
             workload=trace.stem,
             input=recorded.INPUT,
-            parameters=json.dumps({"format": "requests", "threads": threads, **values}),
+            parameters=json.dumps(
+                {
+                    "format": "requests",
+                    **({} if store.name == "cachelib" else {"store": store.name}),
+                    "threads": threads,
+                    **values,
+                }
+            ),
             scale=float(scale),
             threads=float(threads),
             llc_bytes=llc_bytes,
             block_ms=block_ms,
             nominal_latency_ns=machine.fast.latency_ns,
-            cache_bytes=values["cache_gib"] * 2**30,
-            lru_refresh_s=values["lru_refresh_s"],
+            store=store.name,
+            cache_bytes=values.get("cache_gib", 0) * 2**30,
+            lru_refresh_s=values.get("lru_refresh_s", 0),
             op_ns=values["op_ns"],
             client_ns=values["client_ns"],
-            touch_value=bool(values["touch_value"]),
-            populate=bool(values["populate"]),
+            touch_value=bool(values.get("touch_value", True)),
+            populate=bool(values.get("populate", True)),
             look_aside=None if look_aside == AS_THE_TRACE else bool(look_aside),
             progress=watch,
         )
     except ValueError as error:
-        raise UserError(
-            f"{name}: {error} (--set cache_gib={values['cache_gib']:g}, --scale {scale})"
-        ) from error
+        given = f"--set cache_gib={values['cache_gib']:g}, " if "cache_gib" in values else ""
+        raise UserError(f"{name}: {error} ({given}--scale {scale})") from error
     return dict(info), dict(seen)
 
 

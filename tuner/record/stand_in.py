@@ -161,6 +161,37 @@ def steady(trace: Path) -> tuple[Phase | None, float]:
     return best, most
 
 
+def cut(trace: Path) -> dict[str, Any]:
+    """Cuts blocks that last too long for the simulator; returns the stream's description."""
+    info = engine.stream_info(trace)
+    return _restate(trace, trace, info, factor=1.0, threads=1.0, first=0, end=0, passes=1)
+
+
+def _restate(source: Path, trace: Path, info: Mapping[str, Any], **wanted: Any) -> dict[str, Any]:
+    with progress(f"writing {trace.name}") as update:
+
+        def watch(done: float) -> bool:
+            update(done)
+            return True
+
+        try:
+            return dict(
+                engine.native().restate(
+                    str(source),
+                    str(trace),
+                    workload=trace.stem,
+                    parameters=info["parameters"],
+                    most_block_ms=MOST_BLOCK_MS,
+                    progress=watch,
+                    **wanted,
+                )
+            )
+        except ValueError as error:
+            raise UserError(f"--stands-for: {error}") from error
+        except (RuntimeError, OSError) as error:
+            raise UserError(str(error)) from error
+
+
 def resize(source: Path, trace: Path, args: Namespace, sampling: Sampling, threads: float) -> Made:
     """Writes `source` as `trace` (which may be the same file), as the options of `args` say.
     `threads` are those of the source. UserError for what is not possible."""
@@ -181,30 +212,16 @@ def resize(source: Path, trace: Path, args: Namespace, sampling: Sampling, threa
         )
     now = float(args.server_threads or threads)
     phase, passes, lacking = _passes(source, info, times, times * threads / now, args.stretch_to)
-    with progress(f"writing {trace.name}") as update:
-
-        def watch(done: float) -> bool:
-            update(done)
-            return True
-
-        try:
-            written = engine.native().restate(
-                str(source),
-                str(trace),
-                workload=trace.stem,
-                parameters=info["parameters"],
-                factor=times,
-                threads=now / threads,
-                first=phase.first if phase else 0,
-                end=phase.end if phase else 0,
-                passes=passes,
-                most_block_ms=MOST_BLOCK_MS,
-                progress=watch,
-            )
-        except ValueError as error:
-            raise UserError(f"--stands-for: {error}") from error
-        except (RuntimeError, OSError) as error:
-            raise UserError(str(error)) from error
+    written = _restate(
+        source,
+        trace,
+        info,
+        factor=times,
+        threads=now / threads,
+        first=phase.first if phase else 0,
+        end=phase.end if phase else 0,
+        passes=passes,
+    )
     repeated: dict[str, Any] = {}
     if phase and passes > 1:
         repeated = {
@@ -226,7 +243,7 @@ def resize(source: Path, trace: Path, args: Namespace, sampling: Sampling, threa
     words += "" if args.stretch_to is None else f"--stretch-to {args.stretch_to:g} "
     words += "" if args.server_threads is None else f"--server-threads {args.server_threads} "
     return Made(
-        dict(written),
+        written,
         sampling.model_copy(update={"stands_for": stands_for}),
         now,
         float(written["scale"]),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Requests of a real cache's clients, answered by CacheLib's store (slab_cache.hpp): so hits, sets,
-// evictions and the lines touched are those of the store, as a stream to be replayed.
+// Requests of a real cache's clients, answered by CacheLib's store (slab_cache.hpp) or by Redis
+// (redis_store.hpp): so hits, sets, evictions and the lines touched are those of the store, as a
+// stream to be replayed.
 //
 // Clients ask as fast as they are answered (closed loop), in the trace's order. The trace's clock
 // decides when an object expires and when it moves in its LRU list, not when it is asked for.
@@ -26,6 +27,10 @@
 
 namespace tt::kernels {
 
+/// Redis has no limit of memory, its default: nothing is evicted. Each thread is an instance with
+/// keys of its own. A look-up always reads the value, also that of `add` and `update`.
+enum class AnsweringStore : std::uint8_t { cachelib, redis };
+
 enum class StoreOperation : std::uint8_t { get, set, add, update, remove };
 
 struct StoreRequest {
@@ -46,7 +51,8 @@ struct ReplayOptions {
   std::uint64_t llc_bytes = 24ull << 20;
   double block_ms = 20;
   double nominal_latency_ns = 90;
-  double cache_bytes = 0;  // for items, full-scale
+  AnsweringStore store = AnsweringStore::cachelib;
+  double cache_bytes = 0;  // of CacheLib, for items, full-scale
   double refresh_seconds = 60;
   double op_ns = 0;      // computation within an operation ...
   double client_ns = 0;  // ... and between two

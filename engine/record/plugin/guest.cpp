@@ -21,6 +21,12 @@ std::size_t peek(std::uint64_t address, void* to, std::size_t bytes) {
   return copied < 0 ? 0 : static_cast<std::size_t>(copied);
 }
 
+bool poke(std::uint64_t address, const void* from, std::size_t bytes) {
+  const iovec ours{const_cast<void*>(from), bytes};
+  const iovec theirs{reinterpret_cast<void*>(address + guest->base), bytes};
+  return ::process_vm_writev(::getpid(), &ours, 1, &theirs, 1, 0) == static_cast<ssize_t>(bytes);
+}
+
 std::vector<std::uint64_t> peek_pointers(std::uint64_t address) {
   std::vector<std::uint64_t> out;
   for (std::uint64_t word = 0; peek(address, &word, sizeof(word)) == sizeof(word) && word != 0;

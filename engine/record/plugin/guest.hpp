@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "record/plugin/observer.hpp"
+#include "record/plugin/probes.hpp"
 
 namespace tt::record {
 
@@ -56,6 +57,7 @@ struct GuestThread : ObservedThread {
 
 struct Guest {
   std::unique_ptr<Observer> observer;
+  Probes probes;
   std::uint64_t base = 0;  // its address + base = ours
   bool base_known = false;
   std::uint64_t heap_end = 0;
@@ -73,6 +75,8 @@ inline GuestThread& thread_of(unsigned vcpu) { return *threads[vcpu % threads.si
 
 /// Copies from the program's memory, wherever it points. Returns the bytes that were there.
 std::size_t peek(std::uint64_t address, void* to, std::size_t bytes);
+/// Copies into it. False where nothing may be written.
+bool poke(std::uint64_t address, const void* from, std::size_t bytes);
 /// Up to a zero word, or what cannot be read.
 std::vector<std::uint64_t> peek_pointers(std::uint64_t address);
 /// A zero-terminated text; empty when it cannot be read.

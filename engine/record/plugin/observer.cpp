@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,6 +30,11 @@ constexpr std::uint64_t object_bytes = 256;
 /// them.
 constexpr std::size_t rested_pages = 1 << 16;
 constexpr double first_interval_ns = 100'000;
+/// Operations that are kept whole, at least, where there are so many: enough for percentiles up to
+/// the 99.9th. Of large ones fewer do.
+constexpr std::uint64_t least_operations = 20'000;
+constexpr std::uint64_t few_operations = 2'000;
+constexpr std::uint64_t most_operation_accesses = 1 << 23;
 
 /// Address space of zeros that takes memory only where it is touched.
 template <typename T>
@@ -39,7 +45,8 @@ T* sparse(std::size_t count) {
   return static_cast<T*>(at);
 }
 
-/// A page that all processes of the recording share. The recorder has made it for those that may
+/// A page that all processes of the recording share: how far it is, and what their threads have
+/// taken in all, in ns. The recorder has made it for those that may
 /// create no file that others own (sysctl fs.protected_regular).
 std::atomic<std::uint64_t>* shared_clock(const std::string& folder) {
   const std::string path = folder + "/clock";
@@ -69,7 +76,7 @@ Observer::Observer(ObserverOptions options)
         options_.latency_ns / options_.mlp[kind / 2] * (kind % 2 == 0 ? 1.0 : trace::store_stall);
   unseen_.open(options_.folder.c_str());
   clock_ = shared_clock(options_.folder);
-  if (clock_ == nullptr) clock_ = sparse<std::atomic<std::uint64_t>>(1);
+  if (clock_ == nullptr) clock_ = sparse<std::atomic<std::uint64_t>>(2);
   start_ns_ = *clock_;
   interval_begin_ns_ = static_cast<double>(start_ns_);
   roots_ = sparse<std::uint32_t*>(root_count);
@@ -150,6 +157,8 @@ void Observer::begin(ObservedThread& thread, ObservedThread* creator) {
   thread.recent_.fill(ObservedThread::none);
   thread.clock_ns_ = creator != nullptr ? creator->clock_ns_ : static_cast<double>(now_ns());
   thread.left_ = drain_instructions;
+  thread.in_operation_ = thread.kept_ = false;
+  thread.done_.clear();
 }
 
 void Observer::waited(ObservedThread& thread) {
@@ -157,8 +166,22 @@ void Observer::waited(ObservedThread& thread) {
 }
 
 void Observer::drain(ObservedThread& thread) {
-  const std::lock_guard hold(lock_);
-  drain_locked(thread);
+  {
+    const std::lock_guard hold(lock_);
+    drain_locked(thread);
+    if (finished_ || !past_end()) return;
+    finish_locked();
+  }
+  if (options_.ended != nullptr) options_.ended();
+}
+
+bool Observer::past_end() const {
+  if (options_.until_ns == 0) return false;
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+             static_cast<std::uint64_t>(now.tv_nsec) >=
+         options_.until_ns;
 }
 
 // -------------------------------------------------------------------------------- all threads
@@ -186,13 +209,23 @@ void Observer::drain_locked(ObservedThread& thread) {
     const std::size_t kind = 2 * static_cast<std::size_t>(pattern) + (missed.store ? 1 : 0);
     const auto cell = static_cast<std::uint32_t>(page * kinds + kind);
     if (cells_[cell]++ == 0) touched_.push_back(cell);
+    if (thread.kept_) {
+      if (!thread.done_.empty() && thread.done_.back().cell == cell &&
+          thread.done_.back().count < 0xffff)
+        ++thread.done_.back().count;
+      else
+        thread.done_.push_back({cell, 1});
+    }
     stalled += stall_ns_[kind];
   }
-  const double computed = static_cast<double>(drain_instructions - thread.left_) * instruction_ns_;
+  const std::int64_t executed = drain_instructions - thread.left_;
+  const double computed = static_cast<double>(executed) * instruction_ns_;
+  thread.instructions_ += executed;
   thread.left_ = drain_instructions;
   thread.clock_ns_ += computed + stalled;
   compute_ns_ += computed;
   thread_ns_ += computed + stalled;
+  clock_[1] += static_cast<std::uint64_t>(computed + stalled);
   const auto reached = static_cast<std::uint64_t>(thread.clock_ns_);
   std::uint64_t now = *clock_;
   while (now < reached && !clock_->compare_exchange_weak(now, reached)) {
@@ -213,14 +246,100 @@ void Observer::write_interval() {
     sampled_ += count;
   }
   touched_.clear();
+  for (ObservedThread* const thread : operations_.under_way) write_operation(*thread);
+  SpoolHeader& header = *spool_->header();
+  header.probes = probes_;
+  header.operations = operations_.ended;
+  header.operations_abandoned = operations_.abandoned;
+  header.operations_unbegun = operations_.unbegun;
+  header.last_operation_ns = operations_.last_ns;
+  header.operation_level = operations_.level;
+  if (operations_.ended > operations_.told) {
+    spool_->operations(operations_.ended - operations_.told);
+    operations_.told = operations_.ended;
+  }
   spool_->compute(std::exchange(compute_ns_, 0));
   // What was counted came before now.
   spool_->time(static_cast<std::uint64_t>(now));
   interval_begin_ns_ = now;
-  SpoolHeader& header = *spool_->header();
   header.sampled = sampled_;
   const double elapsed = std::max(1.0, now - static_cast<double>(start_ns_));
   header.threads = static_cast<std::uint32_t>(std::max(1.0, thread_ns_ / elapsed + 0.5));
+}
+
+// -------------------------------------------------------------------------------- operations
+
+void Observer::begin_operation(ObservedThread& thread) {
+  const std::lock_guard hold(lock_);
+  if (finished_) return;
+  drain_locked(thread);
+  if (thread.in_operation_) give_up_operation(thread);
+  if (operations_.begun == 0) {
+    write_interval();
+    if (!open_spool()) return;
+    spool_->operations_begin();
+  }
+  thread.in_operation_ = true;
+  thread.began_ = thread.instructions_;
+  thread.level_ = static_cast<std::uint32_t>(std::countr_zero(mix64(operations_.begun++)));
+  thread.kept_ = thread.level_ >= operations_.level;
+  if (!thread.kept_) return;
+  if (thread.slot_ == 0) thread.slot_ = ++operations_.slots;
+  operations_.under_way.push_back(&thread);
+}
+
+void Observer::end_operation(ObservedThread& thread) {
+  const std::lock_guard hold(lock_);
+  if (finished_) return;
+  if (!thread.in_operation_) {
+    ++operations_.unbegun;
+    return;
+  }
+  drain_locked(thread);
+  thread.in_operation_ = false;
+  ++operations_.ended;
+  operations_.last_ns = now_ns();
+  if (!thread.kept_) return;
+  std::erase(operations_.under_way, &thread);
+  ++operations_.kept;
+  operations_.accesses += thread.done_.size();
+  write_operation(thread);
+  thread.kept_ = false;
+  if (open_spool())
+    spool_->operation(thread.slot_, thread.level_,
+                      static_cast<double>(thread.instructions_ - thread.began_) * instruction_ns_);
+  if (operations_.kept >= 2 * least_operations ||
+      (operations_.kept >= 2 * few_operations && operations_.accesses >= most_operation_accesses)) {
+    ++operations_.level;
+    operations_.kept /= 2;
+    operations_.accesses /= 2;
+  }
+}
+
+void Observer::give_up_operation(ObservedThread& thread) {
+  ++operations_.abandoned;
+  thread.in_operation_ = false;
+  if (!std::exchange(thread.kept_, false)) return;
+  std::erase(operations_.under_way, &thread);
+  thread.done_.clear();
+  if (open_spool()) spool_->operation(thread.slot_, abandoned_operation, 0);
+}
+
+/// What it has done so far.
+void Observer::write_operation(ObservedThread& thread) {
+  if (open_spool())
+    for (const auto& [cell, count] : thread.done_) {
+      const std::size_t kind = cell % kinds;
+      spool_->operation_access(thread.slot_, addresses_[cell / kinds], kind % 2 != 0,
+                               static_cast<std::uint32_t>(kind / 2), count);
+    }
+  thread.done_.clear();
+}
+
+void Observer::end_thread(ObservedThread& thread) {
+  const std::lock_guard hold(lock_);
+  drain_locked(thread);
+  if (thread.in_operation_) give_up_operation(thread);
 }
 
 bool Observer::open_spool() {
@@ -251,8 +370,13 @@ void Observer::finish(ObservedThread* thread) {
   const std::lock_guard hold(lock_);
   if (finished_) return;
   if (thread != nullptr) drain_locked(*thread);
+  finish_locked();
+}
+
+void Observer::finish_locked() {
   write_interval();
   finished_ = true;
+  operations_.under_way.clear();
   delete std::exchange(spool_, nullptr);
 }
 
@@ -287,6 +411,7 @@ void Observer::after_fork_in_child() {
   compute_ns_ = 0;
   thread_ns_ = 0;
   sampled_ = 0;
+  operations_ = {};
   start_ns_ = *clock_;
   interval_begin_ns_ = static_cast<double>(start_ns_);
   lock_.unlock();

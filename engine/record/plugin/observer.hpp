@@ -22,6 +22,10 @@
 // pointer, unless that line is part of a longer sequential run, for then the pointers were there
 // long before they were needed. Random: all others.
 //
+// Operations. A thread says when it begins one and when it has ended it. All are counted; some are
+// kept whole, with what reached the cells meanwhile, and written down as they end, or with the
+// interval for what they have done until then.
+//
 // Clock. Threads have clocks of their own: instructions times cycles per instruction, plus what
 // their misses stall at the nominal latency. The recording's clock is the furthest of all threads
 // of all processes (in a page that they share); a thread that has waited for others takes it over.
@@ -60,6 +64,8 @@ struct ObserverOptions {
   double cpi = 0.5;
   double latency_ns = 90;
   double interval_ms = 5;
+  std::uint64_t until_ns = 0;  // of CLOCK_MONOTONIC: the recording's end; 0: the program's
+  void (*ended)() = nullptr;   // called once, when that has come
   /// Of each Pattern but `resident`, for which no thread waits.
   std::array<double, pattern_count - 1> mlp = {
       trace::random_pattern.mlp, trace::sequential_pattern.mlp, trace::dependent_pattern.mlp};
@@ -93,6 +99,18 @@ class alignas(64) ObservedThread {
   std::array<Missed, batch_size> batch_;
   std::size_t used_ = 0;
   double clock_ns_ = 0;
+
+  struct OperationAccess {
+    std::uint32_t cell;
+    std::uint32_t count;
+  };
+  bool in_operation_ = false;
+  bool kept_ = false;                  // whole
+  std::uint32_t level_ = 0;            // of the operation (spool.hpp)
+  std::uint32_t slot_ = 0;             // given with the first operation, from 1 on
+  std::int64_t instructions_ = 0;      // until the last drain
+  std::int64_t began_ = 0;             // of these
+  std::vector<OperationAccess> done_;  // of an operation that is kept, not written yet
 
  public:
   /// Whether the table of recent lines answers an access to the line of the address: then nothing
@@ -143,6 +161,18 @@ class Observer {
   /// It has waited for others: their time is its own now.
   void waited(ObservedThread& thread);
 
+  // Operations: one at a time for each thread. One that has not ended when the next begins is given
+  // up, and counted.
+  void begin_operation(ObservedThread& thread);
+  void end_operation(ObservedThread& thread);
+  [[nodiscard]] static bool in_operation(const ObservedThread& thread) {
+    return thread.in_operation_;
+  }
+  /// The thread is over; so is its operation.
+  void end_thread(ObservedThread& thread);
+  /// A USDT probe was found at which operations begin or end.
+  void probe() { ++probes_; }
+
   // Mappings, in bytes of the program's addresses. `thread`'s accesses so far came before.
   /// `site`: the caller that asked for it, or the file; `offset`: in that file; `code`: of a
   /// program or library; `shared`: names memory that is shared with others, 0: it is not.
@@ -179,6 +209,8 @@ class Observer {
   /// This process is about to execute a program that is not recorded (true), or could not (false).
   void unseen(bool leaving) { leaving ? unseen_.count() : unseen_.take_back(); }
   [[nodiscard]] std::uint64_t now_ns() const;
+  /// Whether the recording's end has come.
+  [[nodiscard]] bool past_end() const;
 
   /// Around fork(): nobody writes while the process is copied; the child gets a spool of its own,
   /// in which all mappings are written again.
@@ -207,6 +239,9 @@ class Observer {
   // All that follows needs the lock.
   void drain_locked(ObservedThread& thread);
   void write_interval();
+  void finish_locked();
+  void give_up_operation(ObservedThread& thread);
+  void write_operation(ObservedThread& thread);
   bool open_spool();
   std::uint32_t page_of(std::uint64_t page);
   [[nodiscard]] std::uint32_t* leaf(std::uint64_t page, bool make);
@@ -225,12 +260,24 @@ class Observer {
   Unseen unseen_;
   SpoolWriter* spool_ = nullptr;  // made when there is something to write
   bool finished_ = false;
-  std::atomic<std::uint64_t>* clock_ = nullptr;  // shared by all processes of the recording
+  std::atomic<std::uint64_t>* clock_ = nullptr;  // two words, of all processes
   std::uint64_t start_ns_ = 0;                   // of this process
   double interval_begin_ns_ = 0;
   double compute_ns_ = 0;  // of all threads, not written yet
   double thread_ns_ = 0;   // of all threads, compute and stalls, since the process began
   double sampled_ = 0;
+
+  struct Operations {
+    std::uint64_t begun = 0, ended = 0, abandoned = 0, unbegun = 0;
+    std::uint64_t told = 0;                // of `ended`, those in the spool
+    std::uint64_t kept = 0, accesses = 0;  // kept whole since the level rose, about
+    std::uint64_t last_ns = 0;             // the last one ended
+    std::uint32_t level = 0;
+    std::uint32_t slots = 0;
+    std::vector<ObservedThread*> under_way;  // and kept
+  };
+  Operations operations_;
+  std::atomic<std::uint64_t> probes_ = 0;
 
   Mappings mappings_;
   std::uint32_t** roots_ = nullptr;  // 1 GiB each: page -> number + 1

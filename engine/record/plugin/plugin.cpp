@@ -39,6 +39,11 @@ namespace {
 using namespace tt::record;
 namespace trace = tt::trace;
 
+/// The recording has ended and the program has not: what it translates from now on is not
+/// instrumented, and what it executes is not put under us. QEMU's own way to end it,
+/// qemu_plugin_reset(), lets other threads run into callbacks that are gone (QEMU 7.2).
+std::atomic<bool> over = false;
+
 /// What an access is, by the emulator's word for it, of which there are few: each is asked about
 /// once, for the calls into the emulator would take longer than all else.
 class Kind {
@@ -81,6 +86,7 @@ constinit std::array<std::atomic<std::uint8_t>, 1 << 18> Kind::kinds{};
 /// A line that the table does not answer, or an access to two.
 [[gnu::noinline]] void on_line(GuestThread& thread, qemu_plugin_meminfo_t info,
                                std::uint64_t address) {
+  if (over.load(std::memory_order_relaxed)) return;
   Observer& observer = *guest->observer;
   const Kind kind = Kind::of(info);
   kind.store() ? observer.store(thread, address) : observer.load(thread, address);
@@ -117,6 +123,15 @@ void on_block(unsigned vcpu, void* instructions) {
     guest->observer->drain(thread);
 }
 
+void on_operation(unsigned vcpu, void* edge) {
+  GuestThread& thread = thread_of(vcpu);
+  const auto what = static_cast<Edge>(reinterpret_cast<std::uintptr_t>(edge));
+  // The first time at which one would end and another begin is a beginning alone.
+  if (what == Edge::end || (what == Edge::next && guest->observer->in_operation(thread)))
+    guest->observer->end_operation(thread);
+  if (what != Edge::end) guest->observer->begin_operation(thread);
+}
+
 /// What to tell of an instruction's accesses. Behind prefixes, E8 and FF /2 are near calls, C2 and
 /// C3 near returns.
 qemu_plugin_vcpu_mem_cb_t callback_of(const std::uint8_t* code, std::size_t size) {
@@ -131,6 +146,7 @@ qemu_plugin_vcpu_mem_cb_t callback_of(const std::uint8_t* code, std::size_t size
 }
 
 void on_translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
+  if (over) return;
   const std::size_t count = qemu_plugin_tb_n_insns(block);
   for (std::size_t i = 0; i < count; ++i) {
     qemu_plugin_insn* const insn = qemu_plugin_tb_get_insn(block, i);
@@ -139,12 +155,18 @@ void on_translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
                     qemu_plugin_insn_vaddr(insn);
       guest->base_known = true;
       guest->observer->adopt(guest->base);
+      guest->probes.adopt(guest->base);
     }
     const std::size_t size = qemu_plugin_insn_size(insn);
     const auto behind = static_cast<std::uintptr_t>(qemu_plugin_insn_vaddr(insn) + size);
-    qemu_plugin_register_vcpu_mem_cb(
-        insn, callback_of(static_cast<const std::uint8_t*>(qemu_plugin_insn_data(insn)), size),
-        QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, reinterpret_cast<void*>(behind));
+    const auto* const code = static_cast<const std::uint8_t*>(qemu_plugin_insn_data(insn));
+    if (const Edge edge = guest->probes.edge(qemu_plugin_insn_vaddr(insn), code, size);
+        edge != Edge::none)
+      qemu_plugin_register_vcpu_insn_exec_cb(
+          insn, on_operation, QEMU_PLUGIN_CB_NO_REGS,
+          reinterpret_cast<void*>(static_cast<std::uintptr_t>(edge)));
+    qemu_plugin_register_vcpu_mem_cb(insn, callback_of(code, size), QEMU_PLUGIN_CB_NO_REGS,
+                                     QEMU_PLUGIN_MEM_RW, reinterpret_cast<void*>(behind));
   }
   qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, QEMU_PLUGIN_CB_NO_REGS,
                                        reinterpret_cast<void*>(count));
@@ -190,30 +212,44 @@ int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t* info, int argc, 
     return -1;
   }
   ObserverOptions options;
+  std::string usdt;
   for (int i = 0; i < argc; ++i) {
     const std::string_view word(argv[i]);
     const auto equals = word.find('=');
     const std::string_view name = word.substr(0, equals);
     const std::string value(equals == word.npos ? "" : word.substr(equals + 1));
+    if (name == "usdt") usdt = value;
     if (name == "folder") options.folder = value;
     if (name == "llc_mib") options.llc_mib = std::strtod(value.c_str(), nullptr);
     if (name == "ghz") options.ghz = std::strtod(value.c_str(), nullptr);
     if (name == "cpi") options.cpi = std::strtod(value.c_str(), nullptr);
     if (name == "latency_ns") options.latency_ns = std::strtod(value.c_str(), nullptr);
     if (name == "interval_ms") options.interval_ms = std::strtod(value.c_str(), nullptr);
+    if (name == "until_ns") options.until_ns = std::strtoull(value.c_str(), nullptr, 10);
     if (name == "random") options.mlp[0] = std::strtod(value.c_str(), nullptr);
     if (name == "sequential") options.mlp[1] = std::strtod(value.c_str(), nullptr);
     if (name == "dependent") options.mlp[2] = std::strtod(value.c_str(), nullptr);
   }
+  options.ended = [] { over = true; };
   guest = new Guest;
+  guest->probes.look_for(usdt);
   guest->observer = std::make_unique<Observer>(options);
   guest->emulator = emulator_words();
+  if (guest->observer->past_end()) return 0;
   ::pthread_atfork([] { guest->observer->before_fork(); },
                    [] { guest->observer->after_fork_in_parent(); }, on_child);
   qemu_plugin_register_vcpu_init_cb(id, on_thread);
   qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate);
-  qemu_plugin_register_vcpu_syscall_cb(id, on_syscall);
-  qemu_plugin_register_vcpu_syscall_ret_cb(id, on_return);
+  qemu_plugin_register_vcpu_syscall_cb(
+      id, [](qemu_plugin_id_t own, unsigned vcpu, std::int64_t number, std::uint64_t a,
+             std::uint64_t b, std::uint64_t c, std::uint64_t d, std::uint64_t e, std::uint64_t f,
+             std::uint64_t g, std::uint64_t h) {
+        if (!over) on_syscall(own, vcpu, number, a, b, c, d, e, f, g, h);
+      });
+  qemu_plugin_register_vcpu_syscall_ret_cb(
+      id, [](qemu_plugin_id_t own, unsigned vcpu, std::int64_t number, std::int64_t result) {
+        if (!over) on_return(own, vcpu, number, result);
+      });
   qemu_plugin_register_atexit_cb(
       id, [](qemu_plugin_id_t, void*) { guest->observer->finish(nullptr); }, nullptr);
   return 0;

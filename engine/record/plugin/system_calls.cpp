@@ -213,7 +213,7 @@ void on_syscall(qemu_plugin_id_t, unsigned vcpu, std::int64_t number, std::uint6
       guest->observer->finish(&thread);
       break;
     case SYS_exit:
-      guest->observer->drain(thread);
+      guest->observer->end_thread(thread);
       break;
     case SYS_execve:
       on_execve(thread);
@@ -261,6 +261,7 @@ void on_mapped(GuestThread& thread, std::uint64_t address) {
     if (site.empty()) site = call_site(thread);
   }
   const bool code = (protection & PROT_EXEC) != 0 && (flags & MAP_ANONYMOUS) == 0;
+  if (code) guest->probes.map(address, bytes, "/proc/self/fd/" + std::to_string(file), offset);
   const bool shared = (flags & MAP_TYPE) == MAP_SHARED || (flags & MAP_TYPE) == MAP_SHARED_VALIDATE;
   guest->observer->map(thread, address, bytes, site, offset, code,
                        shared ? shared_memory(flags, static_cast<int>(file)) : 0);

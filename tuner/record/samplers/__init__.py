@@ -38,6 +38,10 @@ FOLDER_VARIABLE = "TIERTUNE_RECORD"
 START_VARIABLE = "TIERTUNE_RECORD_START_NS"
 """Environment of the program: CLOCK_MONOTONIC, in ns, when the recording began."""
 
+CLOCK = "clock"
+"""A file of that folder: how far the processes of a recording are, and what their threads have
+taken in all, in ns (engine/record/plugin/observer.cpp)."""
+
 
 @dataclass(frozen=True)
 class Option:
@@ -143,6 +147,14 @@ class Sampler(ABC):
     options: ClassVar[tuple[Option, ...]] = ()
     classes: ClassVar[tuple[StreamClass, ...]]
     wall_time: ClassVar[bool]
+    operations: ClassVar[bool] = False
+    """It sees where operations of the program begin and end: at marks of `tiertune.h`, or at the
+    USDT probes of `usdt`."""
+    usdt: str | None = None
+    settles: ClassVar[float] = 0.0
+    """Seconds that it takes to end a recording whose program goes on."""
+    until_ns: int | None = None
+    """When it ends such a recording by itself, on CLOCK_MONOTONIC."""
     attaches: ClassVar[bool] = False
     """It watches processes that run (`tune record --pid`), and does not start any."""
 
@@ -174,6 +186,11 @@ class Sampler(ABC):
 
     def detach(self) -> None:  # noqa: B027
         """Called when the program has ended, before its spools are read; also after a failure."""
+
+    def slowdown(self, folder: Path, seconds: float) -> float | None:
+        """How many times as long the program takes as without the recorder, when it has taken so
+        many seconds of processor time so far; None: hardly longer, or that is not known."""
+        return None
 
     def remarks(self) -> list[str]:
         """Sentences for the summary that are specific to this sampler, after `detach`."""

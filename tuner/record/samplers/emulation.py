@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import platform
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.documents.machine import MachineSpec
 from tuner.errors import UserError
 from tuner.record.samplers import (
+    CLOCK,
     CYCLES_PER_INSTRUCTION,
     DEPENDENT,
     RANDOM,
@@ -51,6 +53,8 @@ class Emulation(Sampler):
     # In the order of the observer's patterns.
     classes = (RANDOM, SEQUENTIAL, DEPENDENT, RESIDENT)
     wall_time = False
+    operations = True
+    settles = 0.5
 
     def from_machine(self, name: str, machine: MachineSpec) -> float:
         return {
@@ -67,10 +71,19 @@ class Emulation(Sampler):
             return f"needs {EMULATOR}: install it (Debian, Ubuntu: apt install qemu-user)"
         return None
 
+    def slowdown(self, folder: Path, seconds: float) -> float | None:
+        """By the recording's clock: instructions and misses as the machine would take them."""
+        done_ns = int.from_bytes((folder / CLOCK).read_bytes()[8:16], sys.byteorder)
+        return seconds / (done_ns * 1e-9) if done_ns else None
+
     def launch(self, command: Sequence[str], folder: Path) -> Launch:
         emulator = shutil.which(EMULATOR) or EMULATOR
         options: dict[str, object] = {"folder": folder, **self.values}
         options |= {c.name: c.mlp for c in self.classes if c.store_fill > 0}
+        if self.usdt:
+            options["usdt"] = self.usdt.replace(",", ":")  # commas are between options
+        if self.until_ns is not None:
+            options["until_ns"] = self.until_ns
         plugin = ",".join([str(library(PLUGIN)), *(f"{name}={options[name]}" for name in options)])
         return Launch([emulator, "-cpu", "max", "-plugin", plugin, *_interpreted(command)])
 
