@@ -49,9 +49,10 @@ inline void make_room(Rig& r, std::uint64_t pages) { r.memory.free({{0}, pages})
 [[nodiscard]] inline KnobMap scanning(double pages = 200) {
   return {{"scan_size", pages * page_mib}, {"max_scan_rate", 1e6}};
 }
-/// Pages that are protected within a time.
+/// Pages that are protected by a first scan and within a time after it.
 [[nodiscard]] inline auto protected_in(double time) {
   return [=](Rig& r) {
+    r.policy->tick(r.now);
     r.run(time);
     return static_cast<double>(protected_among(r, 100));
   };

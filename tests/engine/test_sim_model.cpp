@@ -101,7 +101,7 @@ PolicyInfo by_object() {
 /// fast tier has room for 256 neighbourhoods of unified whatever the scale: the finest miniature
 /// has 16 times as many pages in each as the coarsest, and its run is 3.5 % shorter than that of
 /// the one between.
-const std::map<std::string_view, double> by_scale{{"nbt", 0.06}, {"unified", 0.04}};
+const std::map<std::string_view, double> by_scale{{"nbt", 0.065}, {"unified", 0.04}};
 
 }  // namespace
 

@@ -97,9 +97,6 @@ const Dependent dependent{
     {"hmsdk",
      "tries a cold region once in 30 s, and keeps its pages that were accessed since the last time "
      "(demote_age = 4, or young_filter = false)"},
-    {"multiclock",
-     "looks at 4 MiB of each list a second: a quarter of an hour for all of them (scan_pages = "
-     "1e6)"},
     {"pact",
      "demotes a page for each that it promotes, also where there is room, and promotes it again"},
 };
