@@ -19,12 +19,16 @@ from tuner.record import damon
 SECONDS = 20
 WATCH = """
 import os, signal, sys
+from contextlib import closing
+from pathlib import Path
 from tuner.record import damon
 reason = damon.lacking()
 if reason: sys.exit(reason)
 pid = int(sys.argv[1])
 os.kill(pid, signal.SIGUSR1)
-with open(sys.argv[2], "wb") as out:
+regions = Path(sys.argv[2])
+regions.unlink(missing_ok=True)
+with closing(damon.Lines(regions)) as out:
     print("watched:", damon.watch([pid], float(sys.argv[3]),
                                   damon.Monitoring(5000, 100000, 10, 1000), out))
 os.kill(pid, signal.SIGTERM)
