@@ -14,9 +14,12 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tuner import engine
+from tuner.declarations import KnobDecl, KnobValue
+from tuner.documents import catalog
+from tuner.run import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 Unit = tuple[argparse.Namespace, str, str, int]
@@ -49,6 +52,32 @@ def units_of(args: argparse.Namespace, sets: Mapping[str, str]) -> list[Unit]:
         for seed in args.seeds.split(",")
         for case in (args.cases or sets[args.set]).split(",")
     ]
+
+
+class Searched(NamedTuple):
+    """What a search of a case is about."""
+
+    setting: settings.Setting
+    tuned: list[KnobDecl]
+    fixed: list[KnobDecl]
+    starts: list[dict[str, KnobValue]]
+    """Of the tuned knobs."""
+
+
+def searched(args: argparse.Namespace, workload: str, policy: str) -> Searched:
+    declared = engine.policy(policy)
+    setting = settings.resolve(
+        workload,
+        policy=declared,
+        page_bytes=args.page_bytes,
+        input=None if args.input == "default" else args.input,
+        ratio="1:8",
+    )
+    space = catalog.space(policy).spec
+    tuned = catalog.tuned_knobs(space, declared)
+    names = [knob.name for knob in tuned]
+    starts = [{name: start[name] for name in names} for start in catalog.starts(space, declared)]
+    return Searched(setting, tuned, declared.others(tuned), starts)
 
 
 def run(unit: Callable[[Unit], Any], units: Sequence[Unit]) -> list[Any]:

@@ -36,11 +36,10 @@ from cases import Kept, share
 
 from tuner import engine
 from tuner.declarations import KnobValue
-from tuner.documents import catalog
 from tuner.experiment.robust import LOSS, neighbours
 from tuner.model import content_hash
 from tuner.optimize.optimizer import Optimizer, initial_trials
-from tuner.run import runner, settings, streams
+from tuner.run import runner, streams
 
 CASES = {
     "development": (
@@ -102,24 +101,10 @@ class Bed:
     """A case with a seed: its runs by place and seed, each simulated once."""
 
     def __init__(self, args: argparse.Namespace, workload: str, policy: str, seed: int) -> None:
-        spec = catalog.workload(workload).spec
-        declared = engine.policy(policy)
-        self.setting = settings.resolve(
-            workload,
-            policy=declared,
-            page_bytes=args.page_bytes,
-            input=spec.default_input if args.input == "default" else args.input,
-            ratio="1:8",
-        )
+        found = cases.searched(args, workload, policy)
+        self.setting, self.tuned, self._fixed, self._starts = found
         self.runs = args.runs
         self.seed = SEARCH_SEED + 1000 * seed
-        space = catalog.space(policy).spec
-        self.tuned = catalog.tuned_knobs(space, declared)
-        self._fixed = declared.others(self.tuned)
-        names = [knob.name for knob in self.tuned]
-        self._starts = [
-            {name: start[name] for name in names} for start in catalog.starts(space, declared)
-        ]
         self._changes: dict[str, dict[str, Any]] = {HOME: {}}
         self._changes |= dict(zip(ELSEWHERE, neighbours(self.setting).values(), strict=True))
         self.kept = Kept((args, workload, policy, seed))

@@ -64,12 +64,11 @@ from ConfigSpace import CategoricalHyperparameter, ConfigurationSpace, UniformIn
 
 from tuner import engine
 from tuner.declarations import KnobDecl, KnobValue
-from tuner.documents import catalog
 from tuner.experiment import jobs
 from tuner.optimize.optimizer import FAILURE_FACTOR, Optimizer, initial_trials
 from tuner.optimize.search import Forest, suggest
 from tuner.optimize.space import Space
-from tuner.run import settings, streams
+from tuner.run import streams
 from tuner.run.trial import TrialResult
 
 CASES = {
@@ -100,24 +99,9 @@ class Case:
     """What is searched, and what a configuration of it costs."""
 
     def __init__(self, args: argparse.Namespace, workload: str, policy: str) -> None:
-        declared = engine.policy(policy)
-        spec = catalog.workload(workload).spec
-        setting = settings.resolve(
-            workload,
-            policy=declared,
-            page_bytes=args.page_bytes,
-            input=spec.default_input if args.input == "default" else args.input,
-            ratio="1:8",
-        )
+        setting, self.tuned, self.fixed, self.starts = cases.searched(args, workload, policy)
         scenario = replace(setting.scenario, seed=OBJECTIVE_SEED)
         self._setting = setting.model_copy(update={"scenario": scenario})
-        space = catalog.space(policy).spec
-        self.tuned = catalog.tuned_knobs(space, declared)
-        self.fixed = declared.others(self.tuned)
-        names = [knob.name for knob in self.tuned]
-        self.starts = [
-            {name: start[name] for name in names} for start in catalog.starts(space, declared)
-        ]
         self.policy = policy
         self.space = Space(self.tuned, self.fixed)
         streams.prepare(self._setting.trial(0, {}).stream)

@@ -7,6 +7,7 @@ import json
 import random
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,8 +198,10 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def run_until(out: Path, records: int, written: bool, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the fleet was killed at its n-th record, right before or after it was written."""
+def killed(
+    run: Callable[[], object], records: int, written: bool, monkeypatch: pytest.MonkeyPatch
+) -> bool:
+    """Whether it was killed at the n-th record of all logs, right before or after writing it."""
     append, left = StudyLog._append, records
 
     def mortal(self: StudyLog, event: Any) -> None:
@@ -212,7 +215,7 @@ def run_until(out: Path, records: int, written: bool, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patch:
         patch.setattr(StudyLog, "_append", mortal)
         try:
-            fleet(out)
+            run()
         except Killed:
             return True
     return False
@@ -230,10 +233,10 @@ def test_a_kill_at_any_record_changes_nothing(
     kills = 0
     for records in range(1, 200, step):
         out = tmp_path / str(records)
-        if not run_until(out, records, bool(kills % 2), monkeypatch):
+        if not killed(partial(fleet, out), records, bool(kills % 2), monkeypatch):
             break
         kills += 1
-        run_until(out, 7, written=False, monkeypatch=monkeypatch)  # and once more
+        killed(partial(fleet, out), 7, written=False, monkeypatch=monkeypatch)  # and once more
         fleet(out)
         for name in NAMES:
             assert trials(out, name) == trials(tmp_path / "whole", name)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from synthetic import always_fails, answer, noisy, request, seconds_of
-from test_fleet import Killed, Shuffled, checks, inline, trials
+from test_fleet import Shuffled, checks, inline, killed, trials
 
 from tuner.declarations import KnobValue
 from tuner.errors import UserError
@@ -220,27 +221,6 @@ def test_a_larger_budget_goes_on(tmp_path: Path, inline: type[Shuffled]) -> None
         run_all(tmp_path)
 
 
-def run_until(out: Path, records: int, written: bool, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether it was killed at the n-th record of all logs, right before or after it is written."""
-    append, left = StudyLog._append, records
-
-    def mortal(self: StudyLog, event: Any) -> None:
-        nonlocal left
-        left -= 1
-        if left or written:
-            append(self, event)
-        if not left:
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(StudyLog, "_append", mortal)
-        try:
-            run_all(out, workers=3)
-        except Killed:
-            return True
-    return False
-
-
 def test_a_kill_at_any_record_changes_nothing(
     tmp_path: Path, inline: type[Shuffled], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,7 +229,8 @@ def test_a_kill_at_any_record_changes_nothing(
     kills = 0
     for records in range(1, 200, 17):
         out = tmp_path / str(records)
-        if not run_until(out, records, bool(kills % 2), monkeypatch):
+        run = partial(run_all, out, workers=3)
+        if not killed(run, records, bool(kills % 2), monkeypatch):
             break
         kills += 1
         assert not any(out.glob(f"*/{best_file.FILE}"))  # nobody takes a workload's own best
