@@ -122,10 +122,17 @@ def test_it_runs_every_policy_at_every_value(
     assert changed == {name for name in needs if "hint faults" in needs[name]}
     assert found["survives"] == (not any(one["reversed"] for one in found["estimates"]))
 
-    assert cli.main([*run, "--sensitivity", "tiering.pte_ns"]) == 0
-    text = capsys.readouterr().out
-    assert "tiering.pte_ns" in text
-    assert "the order of the policies survives" in text
+    # nomad is a little behind arc, whose pages nobody protects, and at both other prices ahead.
+    for estimate, sentence in [
+        ("tiering.sample_interrupt_ns", "the order of the policies survives"),
+        ("tiering.pte_ns", "the order depends on tiering.pte_ns"),
+    ]:
+        assert cli.main([*run, "--sensitivity", estimate]) == 0
+        *table, last = capsys.readouterr().out.splitlines()
+        assert last == sentence
+        rows = [line for line in table if line.startswith(estimate)]
+        assert len(rows) == 2
+        assert all(row.endswith("  -") for row in rows) == ("survives" in sentence)
 
 
 def test_the_page_of_all_estimates_has_the_worst_of_each() -> None:
