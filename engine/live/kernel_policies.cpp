@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -90,6 +91,32 @@ void leave_reclaim(KernelPlanner& plan) {
              plan.knobs().real("lru_gib") == 1024);
 }
 
+/// Generations of pages, or lists.
+void set_reclaim(KernelPlanner& plan) {
+  const std::string file = "/sys/kernel/mm/lru_gen/enabled";
+  const bool wanted = plan.knobs().flag("lru_gen");
+  std::string found;
+  if (plan.kernel().read(file, found) == ENOENT) {
+    plan.leave("lru_gen", "this kernel has lists alone (no CONFIG_LRU_GEN)", !wanted);
+  } else {
+    // Parts of it, as a mask: an operator who has some switched off keeps them so.
+    const bool on = std::strtoul(found.c_str(), nullptr, 0) != 0;
+    const std::string now = found.substr(0, found.find('\n'));
+    plan.set(file,
+             wanted == on ? now
+             : wanted     ? "0x0007"
+                          : "0x0000",
+             {.knob = "lru_gen", .note = "of all programs on the machine"});
+  }
+  if (wanted)
+    plan.leave("lru_gen_batch", "64 in every kernel (MIN_LRU_BATCH)",
+               plan.knobs().real("lru_gen_batch") == 64);
+  plan.leave("reclaim_scan_rate", "as fast as kswapd is");
+  if (!wanted)
+    plan.leave("lru_gib", "the kernel sizes its inactive lists itself",
+               plan.knobs().real("lru_gib") == 1024);
+}
+
 /// Which mode; last, so that what it goes by is there already.
 void set_balancing(KernelPlanner& plan, const char* mode, bool demotes, const std::string& takes) {
   plan.set(demotion, demotes ? "true" : "false",
@@ -129,7 +156,7 @@ void plan_nbt(KernelPlanner& plan, const std::optional<Nodes>& named) {
   plan.leave("free_space", "1024 MiB in every kernel (pgdat_free_space_enough)",
              plan.knobs().real("free_space") == 1024);
   set_marks(plan);
-  leave_reclaim(plan);
+  set_reclaim(plan);
   leave_regulation(plan);
   set_balancing(plan, "2", true, tiering);
 }

@@ -4,14 +4,15 @@
 // mm/vmscan.c; demotion since 5.15).
 //
 // It sleeps until it is woken: by an allocation or promotion that found too little room, by
-// on_pressure(), by a policy's timer. Awake, each pass demotes from the tail of the inactive list
-// what has not been accessed since the page was last looked at (track/lru_lists.hpp), until
-// `target` of the fast tier is free or on its way out. Then it sleeps again. What could not be
-// promoted in the meantime changes nothing.
+// on_pressure(), by a policy's timer. Awake, each pass demotes what has not been accessed since the
+// page was last looked at, until `target` of the fast tier is free or on its way out. Then it sleeps
+// again. What could not be promoted in the meantime changes nothing.
 //
-// A pass looks at a 4096th of the inactive list, then at twice as much, and so on, until what is
-// missing has been found (balance_pgdat's priorities). By then it has found more, but no more than
-// the high watermark (kswapd_shrink_node): so more is free than the target when it sleeps.
+// By lists (track/lru_lists.hpp) it demotes from the tail of the inactive one. A pass looks at a
+// 4096th of that, then at twice as much, and so on, until what is missing has been found
+// (balance_pgdat's priorities). By then it has found more, but no more than the high watermark
+// (kswapd_shrink_node): so more is free than the target when it sleeps. By generations
+// (track/generations.hpp), where Linux has them on (6.1 or newer), it demotes from the oldest.
 //
 //     Reclaim reclaim(memory, lists, knobs, marks.promo);
 //     reclaim.wake(); reclaim.run(now);          // in on_pressure()
@@ -28,6 +29,7 @@
 
 #include "core/seam.hpp"
 #include "migrate/allowance.hpp"
+#include "track/generations.hpp"
 #include "track/lru_lists.hpp"
 
 namespace tt::migrate {
@@ -53,6 +55,8 @@ class Reclaim {
 
   /// With the knobs of reclaim_knobs() and of kernel_marks_knobs().
   Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, double target);
+  /// By generations, with generation_knobs() in place of lru_gib.
+  Reclaim(Memory& memory, track::Generations& generations, const Knobs& knobs, double target);
 
   void wake() { awake_ = true; }
   [[nodiscard]] bool awake() const { return awake_; }
@@ -60,8 +64,14 @@ class Reclaim {
   std::uint64_t run(Nanos now);
 
  private:
+  Reclaim(Memory& memory, const Knobs& knobs, double target);
+  /// Finds victims_; returns how many pages were looked at, no more than `budget` but for a batch.
+  std::uint64_t by_lists(std::uint64_t missing, std::uint64_t budget);
+  std::uint64_t by_generations(std::uint64_t missing, std::uint64_t budget);
+
   Memory& memory_;
-  track::LruLists& lists_;
+  track::LruLists* lists_ = nullptr;  // one of both
+  track::Generations* generations_ = nullptr;
   const double target_, high_;  // shares of the fast tier
   RateLimiter scan_;
   bool awake_ = false;
@@ -70,5 +80,7 @@ class Reclaim {
 
 /// reclaim_scan_rate, and lru_gib for the constructor of the lists.
 [[nodiscard]] std::vector<KnobDecl> reclaim_knobs();
+/// Those, and lru_gen, with lru_gen_batch for the constructor of the generations: which of both.
+[[nodiscard]] std::vector<KnobDecl> reclaim_or_generation_knobs();
 
 }  // namespace tt::migrate

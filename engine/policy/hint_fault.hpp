@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -101,21 +102,23 @@ class HintFaultPolicy : public Policy {
   std::vector<PageId> promotions_;           // scratch
 };
 
-/// With the kernel's lists, and kswapd up to the share `target` of the fast tier.
+/// With the kernel's lists, or its generations, and kswapd up to the share `target` of the fast
+/// tier.
 class KswapdPolicy : public HintFaultPolicy {
  public:
   void on_map(PageRange range, std::uint32_t site, Nanos now) override {
     HintFaultPolicy::on_map(range, site, now);
-    lists_.map(range);
+    generations_ ? generations_->map(range) : lists_.map(range);
   }
   void on_unmap(PageRange range, Nanos now) override {
     HintFaultPolicy::on_unmap(range, now);
-    lists_.unmap(range);
+    generations_ ? generations_->unmap(range) : lists_.unmap(range);
   }
   void on_pressure(Tier, Nanos now) override { reclaim(now); }
   void on_capacity(Tier, Nanos now) override { reclaim(now); }
   void tick(Nanos now) override {
-    lists_.find_new(std::min(1.0, seconds(now - ticked_)));
+    const double share = std::min(1.0, seconds(now - ticked_));
+    generations_ ? generations_->find_new(share) : lists_.find_new(share);
     ticked_ = now;
     kswapd_.run(now);
   }
@@ -123,17 +126,34 @@ class KswapdPolicy : public HintFaultPolicy {
     return kswapd_.awake() ? std::min(migrate::Reclaim::period, clock_.pause()) : clock_.pause();
   }
   void on_migrated(std::span<const MigrationResult> results, Nanos) override {
-    for (const MigrationResult& result : results)
-      if (result.outcome == Outcome::done) lists_.moved(result.page, result.to);
+    for (const MigrationResult& result : results) {
+      if (result.outcome != Outcome::done) {
+        if (generations_) generations_->stayed(result.page);
+      } else if (generations_) {
+        generations_->moved(result.page, result.to);
+      } else {
+        lists_.moved(result.page, result.to);
+      }
+    }
   }
   void gauges(Gauges& out) const override {
     using enum track::LruLists::List;
     HintFaultPolicy::gauges(out);
+    if (generations_) {
+      out["active_pages"] = static_cast<double>(generations_->active());
+      out["inactive_pages"] = static_cast<double>(generations_->inactive());
+      out["agings"] = static_cast<double>(generations_->agings());
+      return;
+    }
     out["active_pages"] = static_cast<double>(lists_.size(Tier::fast, active));
     out["inactive_pages"] = static_cast<double>(lists_.size(Tier::fast, inactive));
     out["slow_active_pages"] = static_cast<double>(lists_.size(Tier::slow, active));
   }
   [[nodiscard]] Heat heat(PageId page) const override {
+    if (generations_) {
+      const std::size_t age = generations_->age(page);
+      return age == 0 ? Heat::hot : age < track::Generations::least ? Heat::warm : Heat::cold;
+    }
     if (lists_.on(track::LruLists::List::active, page)) return Heat::hot;
     return lists_.referenced(page) ? Heat::warm : Heat::cold;
   }
@@ -143,6 +163,15 @@ class KswapdPolicy : public HintFaultPolicy {
       : HintFaultPolicy(context),
         lists_(context.memory, context.knobs.real("lru_gib")),
         kswapd_(context.memory, lists_, context.knobs, target) {}
+  struct EitherLists {};
+  /// With the knobs of reclaim_or_generation_knobs().
+  KswapdPolicy(const PolicyContext& context, double target, EitherLists)
+      : HintFaultPolicy(context),
+        generations_(generations(context)),
+        lists_(context.memory, context.knobs.real("lru_gib")),
+        kswapd_(generations_
+                    ? migrate::Reclaim(context.memory, *generations_, context.knobs, target)
+                    : migrate::Reclaim(context.memory, lists_, context.knobs, target)) {}
 
   /// kswapd begins at once.
   void reclaim(Nanos now) {
@@ -150,10 +179,17 @@ class KswapdPolicy : public HintFaultPolicy {
     kswapd_.run(now);
   }
 
-  track::LruLists lists_;
+  std::optional<track::Generations> generations_;
+  track::LruLists lists_;  // empty if there are generations
   migrate::Reclaim kswapd_;
 
  private:
+  static std::optional<track::Generations> generations(const PolicyContext& context) {
+    if (!context.knobs.flag("lru_gen")) return std::nullopt;
+    return std::optional<track::Generations>{std::in_place, context.memory,
+                                             context.knobs.real("lru_gen_batch")};
+  }
+
   Nanos ticked_{};
 };
 

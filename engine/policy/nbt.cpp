@@ -10,9 +10,10 @@
 //
 // Slow pages are scanned (scan_clock.hpp). A page that faults soon after it was protected is hot
 // (latency_threshold.hpp) and is promoted by the thread that faulted, if the fast tier has a page
-// beyond its high watermark; else kswapd is woken and the page stays. kswapd demotes the inactive
-// tail (reclaim.hpp) up to the promotion watermark. While much is free, everything that faults is
-// promoted, and the threshold starts anew.
+// beyond its high watermark; else kswapd is woken and the page stays. kswapd demotes (reclaim.hpp)
+// up to the promotion watermark: from the oldest generation, as distributions configure Linux, or
+// the inactive tail, as in the kernels of published comparisons (lru_gen). While much is free,
+// everything that faults is promoted, and the threshold starts anew.
 //
 // threshold_   hot threshold, adjusted each scan_period_max to the promotion rate limit
 // free_space_  free pages of the fast tier, above the promotion watermark, from which on latency
@@ -38,7 +39,7 @@ namespace {
 class Nbt final : public KswapdPolicy {
  public:
   explicit Nbt(const PolicyContext& context)
-      : KswapdPolicy(context, migrate::KernelMarks(context.knobs).promo),
+      : KswapdPolicy(context, migrate::KernelMarks(context.knobs).promo, EitherLists{}),
         threshold_(context.knobs, memory_.page_bytes(),
                    from_millis(context.knobs.real("scan_period_max"))),
         free_space_(context.knobs.real("free_space") * (1 << 20) /
@@ -91,7 +92,7 @@ std::vector<KnobDecl> nbt_knobs() {
               real("free_space", 1024, {1, 1 << 20, log}, mebibytes,
                    "Linux 6.3, kernel/sched/fair.c, pgdat_free_space_enough",
                    "free fast memory beyond which latency does not matter, if a sixteenth is less"),
-              migrate::kernel_marks_knobs(), migrate::reclaim_knobs());
+              migrate::kernel_marks_knobs(), migrate::reclaim_or_generation_knobs());
 }
 
 const RegisterPolicy nbt_policy{regulate::with_aol<make_policy<Nbt>, regulate::Thins::windows>({

@@ -38,7 +38,7 @@ namespace {
 class Pghot final : public KswapdPolicy {
  public:
   explicit Pghot(const PolicyContext& context)
-      : KswapdPolicy(context, migrate::KernelMarks(context.knobs).promo),
+      : KswapdPolicy(context, migrate::KernelMarks(context.knobs).promo, EitherLists{}),
         by_faults_(context.knobs.choice("source") != "samples"),
         by_samples_(context.knobs.choice("source") != "hint_faults"),
         period_(from_millis(context.knobs.real("kmigrated_period"))),
@@ -99,7 +99,7 @@ class Pghot final : public KswapdPolicy {
   }
   Heat heat(PageId page) const override {
     const std::uint32_t frequency = records_.frequency(page);
-    if (frequency >= records_.threshold() || lists_.on(track::LruLists::List::active, page))
+    if (frequency >= records_.threshold() || KswapdPolicy::heat(page) == Heat::hot)
       return Heat::hot;
     return frequency > 0 ? Heat::warm : Heat::cold;
   }
@@ -192,7 +192,7 @@ std::vector<KnobDecl> pghot_knobs() {
       real("free_space", 1024, {1, 1 << 20, log}, mebibytes, series + ", pgdat_free_space_enough",
            "free fast memory beyond which all that is ready is promoted, if a sixteenth is less"),
       migrate::scan_clock_knobs("time between two adjustments of the hot threshold"),
-      migrate::kernel_marks_knobs(), migrate::reclaim_knobs());
+      migrate::kernel_marks_knobs(), migrate::reclaim_or_generation_knobs());
 }
 
 const RegisterPolicy pghot_policy{regulate::with_aol<make_policy<Pghot>>({

@@ -12,68 +12,42 @@ LruLists::LruLists(Memory& memory, double gib_in_mebibytes)
       ratio_pages_(gib_in_mebibytes / 10 * (1 << 20) / static_cast<double>(memory.page_bytes())) {}
 
 void LruLists::map(PageRange range) {
-  index_.map(range, [&](std::uint32_t i) {
-    if (i >= referenced_.size()) {
-      referenced_.resize(index_.size());
-      chains_.resize(index_.size());
-      unseen_in_.resize(index_.size() / PageIndex::group_pages);
-    }
-    ++unseen_in_[i / PageIndex::group_pages];
-    ++unseen_pages_;
-  });
+  found_.map(range);
+  referenced_.resize(index().size());
+  chains_.resize(index().size());
 }
 
 void LruLists::unmap(PageRange range) {
-  index_.unmap(range, [&](std::uint32_t i) {
-    if (seen(i)) {
-      chains_.take_off(i);
-      return;
-    }
-    --unseen_in_[i / PageIndex::group_pages];
-    --unseen_pages_;
-  });
+  found_.unmap(range, [&](std::uint32_t i) { chains_.take_off(i); });
 }
 
 void LruLists::find_new(double share) {
-  const std::size_t groups = unseen_in_.size();
-  const auto most = static_cast<std::size_t>(std::ceil(share * static_cast<double>(groups)));
-  for (std::size_t n = 0; n < most && unseen_pages_ > 0; ++n, ++cursor_) {
-    if (cursor_ >= groups) cursor_ = 0;
-    if (unseen_in_[cursor_] == 0) continue;
-    const auto first = static_cast<std::uint32_t>(cursor_ * PageIndex::group_pages);
-    where_.resize(PageIndex::group_pages);
-    memory_.residency(index_.page(first), where_);
-    for (std::uint32_t i = first; i < first + PageIndex::group_pages; ++i) {
-      const Residency where = where_[i - first];
-      if (seen(i) || where == Residency::absent || !index_.contains(index_.page(i))) continue;
-      link(i, static_cast<Tier>(where), List::inactive);
-    }
-  }
+  found_.look(memory_, share, [&](std::uint32_t i, Tier tier) { link(i, tier, List::inactive); });
 }
 
 void LruLists::found(PageId page, Tier tier) {
-  const std::uint32_t i = index_.find(page);
+  const std::uint32_t i = index().find(page);
   if (i != none && !seen(i)) link(i, tier, List::inactive);
 }
 
 bool LruLists::on(List list, PageId page) const {
-  const std::uint32_t i = index_.find(page);
+  const std::uint32_t i = index().find(page);
   return seen(i) && this->list(i) == list;
 }
 
 bool LruLists::referenced(PageId page) const {
-  const std::uint32_t i = index_.find(page);
+  const std::uint32_t i = index().find(page);
   return seen(i) && referenced_[i];
 }
 
 std::optional<PageId> LruLists::tail(Tier tier, List list) const {
   const std::uint32_t i = chains_.tail(chain_of(tier, list));
   if (i == none) return std::nullopt;
-  return index_.page(i);
+  return index().page(i);
 }
 
 void LruLists::mark_accessed(PageId page) {
-  const std::uint32_t i = index_.find(page);
+  const std::uint32_t i = index().find(page);
   if (!seen(i)) return;
   if (!referenced_[i]) {
     referenced_[i] = true;
@@ -83,12 +57,12 @@ void LruLists::mark_accessed(PageId page) {
 }
 
 void LruLists::put(PageId page, List list) {
-  const std::uint32_t i = index_.find(page);
+  const std::uint32_t i = index().find(page);
   if (seen(i)) link(i, tier(i), list);
 }
 
 void LruLists::moved(PageId page, Tier to) {
-  const std::uint32_t i = index_.find(page);
+  const std::uint32_t i = index().find(page);
   if (seen(i)) link(i, to, list(i));
 }
 
@@ -102,7 +76,7 @@ std::uint64_t LruLists::age_inactive(Tier tier, std::uint64_t most, std::uint64_
     const std::uint64_t step = std::min<std::uint64_t>(left, enough - victims.size());
     left -= step;
     looked += scan(tier, List::inactive, step, [&](PageId page, bool accessed) {
-      const std::uint32_t i = index_.find(page);
+      const std::uint32_t i = index().find(page);
       if (accessed && referenced_[i]) return List::active;
       referenced_[i] = accessed;
       if (!accessed) victims.push_back(page);
@@ -127,13 +101,7 @@ double LruLists::ratio(Tier tier) const {
 }
 
 void LruLists::link(std::uint32_t i, Tier tier, List list) {
-  if (!seen(i)) {
-    --unseen_in_[i / PageIndex::group_pages];
-    --unseen_pages_;
-    referenced_[i] = false;
-  } else if (this->list(i) != list) {
-    referenced_[i] = false;
-  }
+  if (found_.enter(i) || this->list(i) != list) referenced_[i] = false;
   chains_.to_head(i, chain_of(tier, list));
 }
 
@@ -144,7 +112,7 @@ std::size_t LruLists::look_at(std::uint8_t chain, std::uint64_t most) {
   pages_.clear();
   for (std::uint32_t i = chains_.tail(chain); numbers_.size() < count; i = chains_.before(i)) {
     numbers_.push_back(i);
-    pages_.push_back(index_.page(i));
+    pages_.push_back(index().page(i));
   }
   accessed_.resize(mask_words(count));
   memory_.accessed(pages_, accessed_, true);
@@ -164,8 +132,7 @@ bool LruLists::settle(std::uint32_t i, Tier tier, Residency where) {
   if (where == static_cast<Residency>(tier)) return true;
   if (where == Residency::absent) {
     chains_.take_off(i);
-    ++unseen_in_[i / PageIndex::group_pages];
-    ++unseen_pages_;
+    found_.lose(i);
   } else {
     link(i, static_cast<Tier>(where), list(i));
   }

@@ -34,7 +34,7 @@
 
 #include "core/seam.hpp"
 #include "track/chains.hpp"
-#include "track/page_index.hpp"
+#include "track/found_pages.hpp"
 
 namespace tt::track {
 
@@ -50,7 +50,7 @@ class LruLists {
 
   void map(PageRange range);
   void unmap(PageRange range);
-  [[nodiscard]] bool contains(PageId page) const { return index_.contains(page); }
+  [[nodiscard]] bool contains(PageId page) const { return index().contains(page); }
   /// Looks for pages that were touched since they were mapped, in the whole of what is mapped, or a
   /// part of about `share` of it; they go to the heads of the inactive lists in order of addresses.
   /// Not charged: a kernel knows.
@@ -109,15 +109,14 @@ class LruLists {
   std::uint64_t age_active(Tier tier, std::uint64_t most);
 
  private:
-  static constexpr std::uint32_t none = PageIndex::none;
+  static constexpr std::uint32_t none = FoundPages::none;
 
   static std::uint8_t chain_of(Tier tier, List list) {
     return static_cast<std::uint8_t>(tt::index(tier) * list_count + static_cast<std::size_t>(list));
   }
-  // Of a page that has been seen: it is on a chain.
-  [[nodiscard]] bool seen(std::uint32_t i) const {
-    return i != none && chains_.chain(i) != Chains::off;
-  }
+  /// Whether the page is on a list, as each is that has been found.
+  [[nodiscard]] bool seen(std::uint32_t i) const { return found_.has(i); }
+  [[nodiscard]] const PageIndex& index() const { return found_.index(); }
   [[nodiscard]] Tier tier(std::uint32_t i) const {
     return chains_.chain(i) < list_count ? Tier::fast : Tier::slow;
   }
@@ -134,12 +133,9 @@ class LruLists {
 
   Memory& memory_;
   double ratio_pages_;  // a tenth of the kernel's GiB
-  PageIndex index_;
+  FoundPages found_;
   Chains chains_{tier_count * list_count};
   std::vector<bool> referenced_;
-  std::vector<std::uint16_t> unseen_in_;  // pages of each group that are mapped and unseen
-  std::uint64_t unseen_pages_ = 0;
-  std::size_t cursor_ = 0;        // group that find_new() looks at next
   std::vector<Residency> where_;  // scratch
   // Of look_at(): the pages, by number and name; whether each was accessed; where it is, if not.
   std::vector<std::uint32_t> numbers_;

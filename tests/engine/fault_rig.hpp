@@ -103,8 +103,47 @@ inline void press(Rig& r) {
            },
            others}};
 }
+/// The knobs of a kswapd that goes by generations or lists.
+[[nodiscard]] inline std::vector<Entry> generation_entries() {
+  const auto pressed = [](const char* gauge) {
+    return [=](Rig& r) {
+      press(r);
+      return r.gauge(gauge);
+    };
+  };
+  std::vector<Entry> all = reclaim_entries({{"lru_gen", false}});
+  // All is accessed each second: a pass that comes to evictions finds what it has just aged.
+  all.push_back({"reclaim_scan_rate",
+                 50 * page_gib,
+                 500 * page_gib,
+                 Then::more,
+                 [](Rig& r) {
+                   press(r);
+                   return demotions(r);
+                 },
+                 {{"lru_gen_batch", 1.0}, {"watermark_scale", 0.1}}});
+  all.push_back({"lru_gen",
+                 false,
+                 true,
+                 Then::differs,
+                 pressed("active_pages"),
+                 {{"watermark_scale", 0.05}, {"lru_gen_batch", 1.0}}});
+  // Nothing is accessed: a batch goes as a whole.
+  all.push_back({"lru_gen_batch",
+                 1.0,
+                 8.0,
+                 Then::more,
+                 [](Rig& r) {
+                   r.run(1);
+                   r.memory.accessed({{0}, 100}, {}, true);
+                   r.policy->on_pressure(Tier::fast, r.now);
+                   return demotions(r);
+                 },
+                 {{"watermark_scale", 0.05}}});
+  return all;
+}
 /// Those, and the marks, of a policy in which nothing but a pressed kswapd demotes.
-[[nodiscard]] inline std::vector<Entry> kswapd_entries() {
+[[nodiscard]] inline std::vector<Entry> kswapd_entries(bool has_generations = false) {
   const auto demoted = [](Rig& r) {  // of an idle tier
     r.run(1);
     for (int n = 0; n < 3; ++n) {
@@ -113,9 +152,12 @@ inline void press(Rig& r) {
     }
     return demotions(r);
   };
-  std::vector<Entry> all = reclaim_entries({{"watermark_min", 0.3}, {"watermark_scale", 0.1}});
-  all.push_back({"watermark_min", 0.0, 0.3, Then::more, demoted});
-  all.push_back({"watermark_scale", 0.05, 0.2, Then::more, demoted});
+  std::vector<Entry> all =
+      has_generations ? generation_entries()
+                      : reclaim_entries({{"watermark_min", 0.3}, {"watermark_scale", 0.1}});
+  const KnobMap lists = has_generations ? KnobMap{{"lru_gen", false}} : KnobMap{};
+  all.push_back({"watermark_min", 0.0, 0.3, Then::more, demoted, lists});
+  all.push_back({"watermark_scale", 0.05, 0.2, Then::more, demoted, lists});
   return all;
 }
 

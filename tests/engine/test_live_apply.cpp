@@ -32,6 +32,7 @@ const std::string balancing = "/proc/sys/kernel/numa_balancing";
 const std::string rate_limit = "/proc/sys/kernel/numa_balancing_promote_rate_limit_MBps";
 const std::string demotion = "/sys/kernel/mm/numa/demotion_enabled";
 const std::string scan = "/sys/kernel/debug/sched/numa_balancing/";
+const std::string lru_gen = "/sys/kernel/mm/lru_gen/enabled";
 const std::string watermarks = "/proc/sys/vm/watermark_scale_factor";
 const std::string kdamonds = FakeKernel::kdamonds;
 const std::string stat_enabled = "/sys/module/damon_stat/parameters/enabled";
@@ -79,6 +80,7 @@ FakeKernel machine(bool has_goals = true) {
       {rate_limit, "65536\n"},
       {demotion, "false\n"},
       {watermarks, "10\n"},
+      {lru_gen, "0x0003\n"},
       {scan + "scan_size_mb", "256\n"},
       {scan + "scan_period_min_ms", "1000\n"},
       {scan + "scan_period_max_ms", "60000\n"},
@@ -190,12 +192,38 @@ TEST("live apply: each knob of NUMA balancing is written, or listed with a reaso
                                 {"promote_rate_limit", 0.5, rate_limit, "512"},
                                 {"free_space", 64.0},
                                 {"reclaim_scan_rate", 8.0},
-                                {"lru_gib", 512.0}}));
+                                {"lru_gen", false, lru_gen, "0x0000"},
+                                {"lru_gen", true, lru_gen, "0x0003"},
+                                {"lru_gen_batch", 32.0},
+                                {"lru_gib", 512.0, {}, {}, {{"lru_gen", false}}}}));
   check_knobs("tpp", with_scan({{"demote_scale_factor", 0.05},
                                 {"port", "linux-5.15"},
                                 {"activation", "code"},
                                 {"reclaim_scan_rate", 8.0},
                                 {"lru_gib", 512.0}}));
+}
+
+TEST("live apply: generations of pages are left as they are, switched, or named as missing") {
+  const auto written = [](FakeKernel& kernel, bool wanted) {
+    const KernelPlan plan = plan_of(kernel, "nbt", {{"lru_gen", wanted}});
+    const auto found = std::ranges::find(plan.writes, lru_gen, &KernelPlan::Write::file);
+    return found == plan.writes.end() ? "none" : found->value;
+  };
+  const auto left = [](FakeKernel& kernel, bool wanted) {
+    const KernelPlan plan = plan_of(kernel, "nbt", {{"lru_gen", wanted}});
+    const auto found = std::ranges::find(plan.left, "lru_gen", &KernelPlan::Left::knob);
+    return found != plan.left.end() && found->same == !wanted;
+  };
+  FakeKernel kernel = machine();
+  kernel.files[lru_gen] = "0x0005\n";  // an operator's choice of its parts
+  CHECK_EQ(written(kernel, true), "0x0005");
+  CHECK_EQ(written(kernel, false), "0x0000");
+  kernel.files[lru_gen] = "0x0000\n";
+  CHECK_EQ(written(kernel, true), "0x0007");
+  CHECK_EQ(written(kernel, false), "0x0000");
+  kernel.files.erase(lru_gen);
+  CHECK_EQ(written(kernel, true), "none");
+  CHECK(left(kernel, true) && left(kernel, false));
 }
 
 TEST("live apply: each knob of DAMON's policies is written, or listed with a reason") {

@@ -27,7 +27,7 @@ void faults(Rig& r, const Numbers& pages, double after) {
 const RegisterEffects effects{
     "nbt", scanning(),
     joined(
-        scan_entries(), reclaim_entries(),
+        scan_entries(), generation_entries(),
         std::vector<Entry>{
             {"scan_period_max", 2000.0, 8000.0, Then::less,
              [](Rig& r) {
@@ -85,32 +85,61 @@ TEST("nbt: while much is free everything that faults is promoted, and the thresh
 }
 
 TEST("nbt: without room a hot fault wakes kswapd, which demotes up to the promotion watermark") {
-  Rig r = nbt({{"watermark_scale", 0.05}});  // high 0.1, promotion 0.15
-  r.run(1);
-  r.memory.accessed({{0}, 100}, {}, true);
-  CHECK_EQ(demotions(r), 0.0);
-  faults(r, {30}, 0.1);
-  CHECK_EQ(promotions(r), 0.0);
-  r.run(0.1);
-  CHECK((r.memory.queued(Tier::slow) == Numbers{0, 1, 2, 3}));
-  r.settle();
-  r.run(1);
-  CHECK_EQ(r.memory.queue.size(), 0u);
-  faults(r, {30, 31, 32}, 0.1);
-  CHECK_EQ(promotions(r), 1.0);  // four are free, two of them below the high mark, and a bit
+  for (const bool by_generations : {false, true}) {
+    Rig r = nbt({{"watermark_scale", 0.05},  // high 0.1, promotion 0.15
+                 {"lru_gen", by_generations},
+                 {"lru_gen_batch", 1.0}});
+    r.run(1);
+    r.memory.accessed({{0}, 100}, {}, true);
+    CHECK_EQ(demotions(r), 0.0);
+    faults(r, {30}, 0.1);
+    CHECK_EQ(promotions(r), 0.0);
+    r.run(0.1);
+    CHECK((r.memory.queued(Tier::slow) == Numbers{0, 1, 2, 3}));
+    r.settle();
+    r.run(1);
+    CHECK_EQ(r.memory.queue.size(), 0u);
+    faults(r, {30, 31, 32}, 0.1);
+    CHECK_EQ(promotions(r), 1.0);  // four are free, two of them below the high mark, and a bit
+  }
 }
 
 TEST("nbt: pages that are accessed are not demoted") {
-  Rig r = nbt({{"watermark_scale", 0.05}});
+  for (const bool by_generations : {false, true}) {
+    Rig r = nbt({{"watermark_scale", 0.05}, {"lru_gen", by_generations}, {"lru_gen_batch", 1.0}});
+    r.run(1);
+    r.memory.accessed({{0}, 100}, {}, true);
+    for (std::uint64_t p = 0; p < 10; ++p) (void)r.memory.access({p}, AccessKind::load, r.now);
+    r.memory.clock = r.now;
+    r.memory.protect({{20}, 80}, Tiers::slow, {});
+    r.now += from_millis(100);
+    access(r, {30});
+    r.run(0.1);
+    CHECK((r.memory.queued(Tier::slow) == Numbers{10, 11, 12, 13}));
+  }
+}
+
+TEST("nbt: by generations, promoted pages are the youngest, and what refuses to leave is, too") {
+  Rig r = nbt({{"watermark_scale", 0.05}, {"lru_gen_batch", 1.0}});
   r.run(1);
   r.memory.accessed({{0}, 100}, {}, true);
-  for (std::uint64_t p = 0; p < 10; ++p) (void)r.memory.access({p}, AccessKind::load, r.now);
-  r.memory.clock = r.now;
-  r.memory.protect({{20}, 80}, Tiers::slow, {});
-  r.now += from_millis(100);
-  access(r, {30});
-  r.run(0.1);
-  CHECK((r.memory.queued(Tier::slow) == Numbers{10, 11, 12, 13}));
+  r.policy->on_pressure(Tier::fast, r.now);
+  CHECK((r.memory.queued(Tier::slow) == Numbers{0, 1, 2, 3}));
+  CHECK(r.policy->heat({4}) == Heat::cold && r.policy->heat({0}) == Heat::cold);
+  const auto results = r.memory.complete(
+      SIZE_MAX, [](PageId page, Tier) { return page.value == 1 ? Outcome::busy : Outcome::done; });
+  r.policy->on_migrated(results, r.now);
+  CHECK(r.policy->heat({0}) == Heat::cold && r.policy->heat({1}) == Heat::hot);
+  CHECK_EQ(r.gauge("active_pages"), 1.0);
+  CHECK_EQ(r.gauge("inactive_pages"), 16.0);
+  CHECK_EQ(r.gauge("agings"), 2.0);
+  r.policy->tick(r.now);
+  CHECK((r.memory.queued(Tier::slow) == Numbers{4}));
+  r.settle();
+  faults(r, {30}, 0.1);
+  r.settle();
+  CHECK(r.policy->heat({30}) == Heat::hot);
+  CHECK_EQ(r.gauge("active_pages"), 2.0);
 }
 
 TEST("nbt: the scan gets slower by half with the first promotion after each pass") {

@@ -22,7 +22,8 @@ std::string text(const char* value) { return value; }
 
 // 20 fast pages 0..19, 80 slow ones; more than two pages at the high mark, four at the promotion
 // one.
-const KnobMap base = with(test::scanning(), {{"watermark_min", 0.04}, {"watermark_scale", 0.04}});
+const KnobMap base = with(
+    test::scanning(), {{"watermark_min", 0.04}, {"watermark_scale", 0.04}, {"lru_gen_batch", 1.0}});
 Rig pghot(const KnobMap& more = {}) {
   Rig rig("pghot", {}, with(base, more), 20, 4000);
   rig.map(0, 100);
@@ -224,6 +225,6 @@ const test::RegisterEffects effects{
              {{"promote_rate_limit", 3 * test::page_gib}}},
             {"scan_period_max", 1000.0, 60000.0, Then::less, threshold_after, no_plenty},
         },
-        scanned_entries(), test::kswapd_entries(), test::aol_entries(test::asked_at(ask)))};
+        scanned_entries(), test::kswapd_entries(true), test::aol_entries(test::asked_at(ask)))};
 
 }  // namespace

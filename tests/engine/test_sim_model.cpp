@@ -37,6 +37,9 @@ KnobMap active_knobs(const PolicyInfo& policy) {
             {"write_sampling_period", std::int64_t{1000}},
             {"cooling_threshold", std::int64_t{8}},
             {"read_hot_threshold", std::int64_t{2}}};
+  // It promotes into the room between two watermarks, a thousandth of the fast tier: the coarsest
+  // miniature would have one page there.
+  if (policy.name == "nbt") return {{"watermark_scale", 0.01}};
   return {};
 }
 
@@ -95,13 +98,10 @@ PolicyInfo by_object() {
   return info;
 }
 
-/// Policies that miss the bound of 3 %, and what they come within. NBT promotes into the room
-/// between two watermarks, a thousandth of the fast tier: the coarsest of these miniatures has one
-/// page there, so that a page that faults before the last one has been replaced is refused. The
-/// fast tier has room for 256 neighbourhoods of unified whatever the scale: the finest miniature
-/// has 16 times as many pages in each as the coarsest, and its run is 3.5 % shorter than that of
-/// the one between.
-const std::map<std::string_view, double> by_scale{{"nbt", 0.065}, {"unified", 0.04}};
+/// Policies that miss the bound of 3 %, and what they come within. The fast tier has room for 256
+/// neighbourhoods of unified whatever the scale: the finest miniature has 16 times as many pages in
+/// each as the coarsest, and its run is 3.5 % shorter than that of the one between.
+const std::map<std::string_view, double> by_scale{{"unified", 0.04}};
 
 }  // namespace
 
