@@ -69,8 +69,8 @@ Nanos Loop::turn() {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     Policy& policy = steps_[i].policy;
     if (ticks_[i].due(begin)) {
-      ticks_[i].set_period(policy.tick_period());
       policy.tick(begin);
+      ticks_[i].set_period(policy.tick_period());  // what the tick has made of it
       ticks_[i].tick(begin);
     }
     next = std::min(next, ticks_[i].next());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,8 @@ class Listener final : public Policy {
   std::vector<PageRange> mapped, unmapped;
   std::vector<MigrationResult> results;
   int pressed = 0, budgets = 0;
+  std::function<void(Nanos)> ticked;  // may change the period
+  Nanos period = from_millis(10);
 
   void on_map(PageRange range, std::uint32_t, Nanos) override { mapped.push_back(range); }
   void on_unmap(PageRange range, Nanos) override { unmapped.push_back(range); }
@@ -24,8 +27,10 @@ class Listener final : public Policy {
   void on_samples(std::span<const Sample>, Nanos) override {}
   void on_pressure(Tier, Nanos) override { ++pressed; }
   void on_capacity(Tier, Nanos) override { ++budgets; }
-  void tick(Nanos) override {}
-  Nanos tick_period() const override { return from_millis(10); }
+  void tick(Nanos now) override {
+    if (ticked) ticked(now);
+  }
+  Nanos tick_period() const override { return period; }
   void on_migrated(std::span<const MigrationResult> told, Nanos) override {
     results.insert(results.end(), told.begin(), told.end());
   }

@@ -12,6 +12,7 @@
 #include "core/rng.hpp"
 #include "fake_kernel.hpp"
 #include "fake_memory.hpp"
+#include "listener.hpp"
 #include "live/damon.hpp"
 #include "live/damon_trace.hpp"
 #include "live/estimated_samples.hpp"
@@ -409,6 +410,29 @@ TEST("live loop: a hot set that DAMON sees ends in the fast tier, within its bud
     CHECK_EQ(set.loop->look_error(), 0);
     CHECK_EQ(set.memory.moves().failed.size(), 0u);
   }
+}
+
+TEST("live loop: a period that a tick has changed holds from the next one on") {
+  FakeKernel kernel{{64, 64}};
+  live::LiveMemory memory{kernel, HotSet::nodes(), HotSet::options(), nullptr};
+  test::Listener policy;
+  std::vector<double> ticks;
+  policy.ticked = [&](Nanos now) {
+    ticks.push_back(1e3 * seconds(now));
+    policy.period *= 2;
+  };
+  live::Loop loop{kernel,
+                  std::vector<live::Loop::Step>{{memory, policy}},
+                  [](const live::LiveMemory&, Nanos, std::vector<Sample>&) {},
+                  [](live::LiveMemory&) { return false; },
+                  live::Loop::Options{},
+                  kernel.clock};
+  while (ticks.size() < 5) {
+    (void)loop.turn();
+    kernel.clock += from_millis(1);
+  }
+  const std::vector<double> due{10, 30, 70, 150, 310};
+  for (std::size_t n = 0; n < due.size(); ++n) CHECK_NEAR(ticks[n], due[n], 1.5);
 }
 
 TEST("live loop: a hot set that moves is followed") {
