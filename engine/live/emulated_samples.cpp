@@ -72,8 +72,9 @@ SamplingRequest::Event EmulatedSamples::set(AccessKind kind) {
     granted.value = whole(asked.value * stretched());
     period = static_cast<std::uint64_t>(granted.value);
   } else if (mode == Mode::frequency) {
-    const double wait = whole(1e9 / asked.value * stretched());
-    granted.value = std::min(1e9 / wait, asked.value);
+    const double hertz = std::min(asked.value, options_.most_hertz);
+    const double wait = whole(1e9 / hertz * stretched());
+    granted.value = std::min(1e9 / wait, hertz);
     interval = static_cast<std::uint64_t>(wait);
   }
   if (started_) ring_->set(kind, period, interval);

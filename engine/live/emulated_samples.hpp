@@ -25,6 +25,7 @@ class EmulatedSamples final : public AccessSource {
   struct Options {
     Nanos window = from_millis(250);  // after which losses are answered
     Nanos calm = from_seconds(10);    // without losses, until periods are halved
+    double most_hertz = 1e5;          // samples a second of a kind, as of a processor by Linux
   };
   EmulatedSamples(std::unique_ptr<EmulatedRing> ring, const Options& options);
   /// Nothing is sampled any more.

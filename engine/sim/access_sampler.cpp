@@ -14,6 +14,8 @@ using Mode = SamplingRequest::Mode;
 /// Linux lets the handling of samples take so much of each processor's time, and lowers the highest
 /// frequency accordingly (kernel.perf_cpu_time_max_percent, default 25).
 constexpr double most_handling = 0.25;
+/// And no more than this of each processor (kernel.perf_event_max_sample_rate, default 100,000).
+constexpr double most_sampled = 1e5;
 /// A tier that is hardly accessed is not sampled more densely than this multiple of the whole: a
 /// kernel's period follows the rate with a delay, too.
 constexpr double most_emphasis = 64;
@@ -54,10 +56,10 @@ void AccessSampler::set(const SamplingRequest& request) {
   }
 }
 
-/// Samples per second that one processor can take; infinite where they cost nothing.
+/// Samples per second that one processor can take.
 double AccessSampler::most_hertz(AccessKind kind) const {
   const double sample_ns = sample_ns_[index(kind)];
-  return sample_ns > 0 ? most_handling * 1e9 / sample_ns : off;
+  return sample_ns > 0 ? std::min(most_sampled, most_handling * 1e9 / sample_ns) : most_sampled;
 }
 
 SamplingRequest AccessSampler::granted() const {

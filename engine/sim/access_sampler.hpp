@@ -44,7 +44,8 @@ class AccessSampler {
   /// Takes effect at once.
   void set(const SamplingRequest& request);
   [[nodiscard]] const SamplingRequest& request() const { return request_; }
-  /// What of it can be had: all, but for frequencies that take too much of a processor's time.
+  /// What of it can be had: all, but for frequencies beyond what Linux lets each
+  /// processor take.
   [[nodiscard]] SamplingRequest granted() const;
 
   /// The block that is about to be played, and its expected length: the basis of frequency mode,
