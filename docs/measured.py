@@ -330,7 +330,7 @@ def transfer() -> dict[str, Any]:
 CONTENDERS = {
     "ours": "a study's",
     "no-starts": "the same without the space's starts",
-    "gp": "the same, every second proposal by a Gaussian process",
+    "forest": "the same by the forest alone",
     "smac": "SMAC as it comes",
     "tpe": "Optuna (TPE) as it comes",
     "random": "random",

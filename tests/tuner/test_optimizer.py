@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import python_path
+from numpy.typing import NDArray
 from smac.model.random_forest import RandomForest
 from synthetic import KNOBS, seconds_of
 
@@ -20,7 +21,7 @@ from tuner.declarations import KnobCondition, KnobDecl, KnobValue
 from tuner.errors import UserError
 from tuner.optimize import optimizer
 from tuner.optimize.optimizer import Optimizer, Proposal, SpaceExhausted, initial_trials
-from tuner.optimize.search import MOST_LEARNED, Forest, instructive, suggest
+from tuner.optimize.search import MOST_LEARNED, Forest, Process, instructive, suggest
 from tuner.optimize.space import Space
 
 AOL_LOW = KNOBS[-1]
@@ -156,7 +157,7 @@ def test_pending_trial_is_not_proposed_again(monkeypatch: pytest.MonkeyPatch) ->
     A model that does not learn of it proposes it once more, and the optimizer draws at random.
     """
     monkeypatch.setattr(optimizer, "RANDOM_PROBABILITY", 0.0)
-    monkeypatch.setattr(optimizer, "suggest", lambda space, known, _: suggest(space, known, 1))
+    monkeypatch.setattr(optimizer, "suggest", lambda space, known, _, process: suggest(space, known, 1))
     history = drive(Optimizer(KNOBS, seed=2, initial=12), 12)
 
     def after_history(lag: int) -> Optimizer:
@@ -176,11 +177,12 @@ def test_pending_trial_is_not_proposed_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_model_beats_random_search() -> None:
     """Sum over seeds of the best cost: the model must find what 40 random draws do not."""
     optimum = 99.9
     model, chance = 0.0, 0.0
-    for seed in range(2):
+    for seed in range(10):
         guided = drive(Optimizer(KNOBS, seed=seed, initial=8), 40)
         model += min(seconds_of(p.knobs) for p in guided) - optimum
         blind = drive(Optimizer(KNOBS, seed=seed, initial=40), 40)
@@ -351,8 +353,8 @@ def test_a_long_study_learns_from_its_best_and_its_latest_trials() -> None:
     costs = [float(1 + (7 * index) % 1000) for index in range(1000)]
     drawn = space.sample_configuration()
     known = [(drawn, cost) for cost in costs]
-    assert instructive(known[:MOST_LEARNED]) == known[:MOST_LEARNED]
-    learned = [cost for _, cost in instructive(known)]
+    assert instructive(known[:MOST_LEARNED], MOST_LEARNED) == known[:MOST_LEARNED]
+    learned = [cost for _, cost in instructive(known, MOST_LEARNED)]
     half = MOST_LEARNED // 2
     assert len(learned) == MOST_LEARNED
     assert learned[half:] == costs[-half:]
@@ -385,6 +387,44 @@ def test_the_forest_is_that_of_smac_to_the_bit(digits: int) -> None:
     assert ours._rf is not None and theirs._rf is not None
     for one, other in zip(ours._rf.estimators_, theirs._rf.estimators_, strict=True):
         assert np.array_equal(one.tree_.value, other.tree_.value)
+
+
+def test_every_second_model_is_a_process_whose_lengths_are_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lengths: list[NDArray[np.float64]] = []
+    trained = Process._train
+    asked: list[tuple[int, bool]] = []
+
+    def train(self: Process, *data: Any) -> Process:
+        trained(self, *data)
+        lengths.append(self._gp.kernel_.theta)
+        return self
+
+    def told(space: Any, known: Any, seed: int, *, process: bool) -> Any:
+        asked.append((len(known), process))
+        return suggest(space, known, seed, process=process)
+
+    monkeypatch.setattr(optimizer, "RANDOM_PROBABILITY", 0.0)
+    monkeypatch.setattr(optimizer, "suggest", told)
+    monkeypatch.setattr(Process, "_train", train)
+    proposals = drive(Optimizer(KNOBS, seed=3, initial=6), 14)
+    assert [each.origin for each in proposals[6:]] == 8 * ["model"]
+    assert asked == [(number, number % 2 == 0) for number in range(6, 14)]
+    assert len(lengths) == 4
+    for found in lengths:
+        assert np.allclose(100 * found, np.round(100 * found), atol=1e-9)
+        assert len(set(found)) > 2  # learned, not where they began
+
+
+def test_a_process_learns_from_few_and_equal_costs() -> None:
+    space = Space(KNOBS)
+    rng = np.random.default_rng(4)
+    drawn = [c for _ in range(8) if (c := space.configuration(space.sample(rng))) is not None]
+    for known in ([(drawn[0], 5.0)], [(one, 5.0) for one in drawn]):
+        found = suggest(space.configspace, known, 1, process=True)
+        assert found is not None and found not in drawn
+        assert found == suggest(space.configspace, known, 1, process=True)
 
 
 def test_a_search_goes_on_from_trials_of_an_earlier_study() -> None:

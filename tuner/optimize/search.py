@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One ask of SMAC: its random forest and expected improvement, with our own search.
+"""One ask of SMAC: one of its models and expected improvement, with our own search.
 
 SMAC's facade would come to the same configuration. It keeps books on incumbents and trials on the
 way, though, which a study does not need, and whose time grows with the square of the trials.
@@ -20,16 +20,22 @@ from ConfigSpace import (
 from numpy.typing import NDArray
 from scipy.special import ndtr
 from sklearn.ensemble import RandomForestRegressor
+from smac import BlackBoxFacade, Scenario
 from smac.acquisition.function import EI
+from smac.model.gaussian_process import GaussianProcess
 from smac.model.random_forest import RandomForest
 from smac.model.random_forest.random_forest import EPMRandomForest
+from threadpoolctl import threadpool_limits
 
 Floats = NDArray[np.float64]
 
 Values = tuple[tuple[str, Any], ...]
 
 MOST_LEARNED = 300
-"""Trials that the model is fitted to: more take longer, and tell it little about the best."""
+"""Trials that a forest is fitted to: more take longer, and tell it little about the best."""
+
+MOST_PROCESSED = 150
+"""Trials that a process is fitted to, whose time grows with their cube."""
 
 TRIES = 16
 """Random configurations that are drawn, beyond as many as are known, to find a new one."""
@@ -39,10 +45,11 @@ def suggest(
     space: ConfigurationSpace,
     known: Sequence[tuple[Configuration, float]],
     seed: int,
-    model: Callable[[ConfigurationSpace, int], Any] | None = None,
+    *,
+    process: bool = False,
 ) -> Configuration | None:
-    """The most promising new configuration, given the costs of others; None if none was found.
-    `model` makes another model of SMAC's than the forest, of a space and a seed.
+    """The most promising new configuration, given the costs of others; None if none was found. By a
+    forest, or by a Gaussian process.
 
     The model learns plain log costs: what SMAC's facade for hyperparameters does by default, to
     stretch the scale towards the best cost, makes the search polish differences of a thousandth
@@ -52,10 +59,22 @@ def suggest(
     seen: dict[Values, tuple[Configuration, float]] = {}
     for configuration, cost in known:
         seen[_values(configuration)] = configuration, cost  # of equals the last
-    learned = instructive(list(seen.values()))
+    # Several threads would add up a sum in another order, and matrices are small.
+    with threadpool_limits(1, "blas"):
+        return _suggested(space, seen, seed, process=process)
+
+
+def _suggested(
+    space: ConfigurationSpace,
+    seen: dict[Values, tuple[Configuration, float]],
+    seed: int,
+    *,
+    process: bool,
+) -> Configuration | None:
+    learned = instructive(list(seen.values()), MOST_PROCESSED if process else MOST_LEARNED)
     vectors = np.array([configuration.get_array() for configuration, _ in learned])
     costs = np.array([cost for _, cost in learned])
-    fitted = (model or Forest)(space, seed)
+    fitted = Process(space, seed) if process else Forest(space, seed)
     fitted.train(vectors, np.log(costs)[:, None])
     improvement = _Improvement(xi=0.0, log=True)
     improvement.update(model=fitted, eta=_least(fitted, vectors))
@@ -64,21 +83,23 @@ def suggest(
         if _values(configuration) not in seen:
             return configuration
     space.seed(seed)
-    for _ in range(TRIES + len(known)):
+    for _ in range(TRIES + len(seen)):
         configuration = space.sample_configuration()
         if _values(configuration) not in seen:
             return configuration
     return None
 
 
-def instructive(known: list[tuple[Configuration, float]]) -> list[tuple[Configuration, float]]:
-    """At most `MOST_LEARNED` of what is known, in its order: the latest half, which has the pending
-    trials and says where the search has been, and the best of the others."""
-    if len(known) <= MOST_LEARNED:
+def instructive(
+    known: list[tuple[Configuration, float]], most: int
+) -> list[tuple[Configuration, float]]:
+    """At most so many of what is known, in its order: the latest half, which has the pending trials
+    and says where the search has been, and the best of the others."""
+    if len(known) <= most:
         return known
-    latest = len(known) - MOST_LEARNED // 2
+    latest = len(known) - most // 2
     best = sorted(range(latest), key=lambda index: (known[index][1], index))
-    kept = sorted(best[: MOST_LEARNED - MOST_LEARNED // 2])
+    kept = sorted(best[: most - most // 2])
     return [known[index] for index in kept] + known[latest:]
 
 
@@ -133,6 +154,22 @@ class Forest(RandomForest):  # type: ignore[misc]
         assert self._rf is not None
         trees = np.array([tree.tree_.predict(points)[:, 0] for tree in self._rf.estimators_])
         return trees.mean(axis=0)[:, None], trees.var(axis=0)[:, None]
+
+
+class Process(GaussianProcess):  # type: ignore[misc]
+    """SMAC's Gaussian process on log costs, with the kernel of its BlackBoxFacade.
+
+    Two descents of its likelihood in place of eleven, which take a second. Where they end depends on
+    a processor's sums in the last digits: lengths are kept to a hundredth of their logarithm, so that
+    a study repeats on others.
+    """
+
+    def __init__(self, space: ConfigurationSpace, seed: int) -> None:
+        kernel = BlackBoxFacade.get_kernel(Scenario(space, seed=seed))
+        super().__init__(space, kernel=kernel, n_restarts=1, seed=seed)
+
+    def _optimize(self) -> Floats:
+        return np.asarray(np.round(super()._optimize(), 2))
 
 
 class _Improvement(EI):  # type: ignore[misc]
