@@ -102,11 +102,14 @@ void set_reclaim(KernelPlanner& plan) {
     // Parts of it, as a mask: an operator who has some switched off keeps them so.
     const bool on = std::strtoul(found.c_str(), nullptr, 0) != 0;
     const std::string now = found.substr(0, found.find('\n'));
-    plan.set(file,
-             wanted == on ? now
-             : wanted     ? "0x0007"
-                          : "0x0000",
-             {.knob = "lru_gen", .note = "of all programs on the machine"});
+    plan.set(
+        file,
+        wanted == on ? now
+        : wanted     ? "0x0007"
+                     : "0x0000",
+        {.knob = "lru_gen",
+         .note =
+             "of all programs on the machine; a kernel without CONFIG_LRU_GEN has lists alone"});
   }
   if (wanted)
     plan.leave("lru_gen_batch", "64 in every kernel (MIN_LRU_BATCH)",

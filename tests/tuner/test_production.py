@@ -265,13 +265,20 @@ def test_an_older_kernel_with_newer_features_is_tried(
     script("apply", TIERTUNE_ANY_KERNEL="1")
 
 
+@pytest.mark.parametrize(
+    ("policy", "lacking", "needed"),
+    [
+        ("hmsdk", "/sys/module/damon_stat/parameters/enabled", f"{KDAMONDS}nr_kdamonds"),
+        ("nbt", "/sys/kernel/mm/lru_gen/enabled", "/sys/kernel/mm/numa/demotion_enabled"),
+    ],
+)
 def test_files_that_a_kernel_may_lack_are_passed_over(
-    scripts: Callable[[str, str], Script],
+    scripts: Callable[[str, str], Script], policy: str, lacking: str, needed: str
 ) -> None:
-    script = scripts("hmsdk", "linux")
-    optional = {write.file for write in planned("hmsdk").writes if write.optional}
-    assert "/sys/module/damon_stat/parameters/enabled" in optional
-    assert f"{KDAMONDS}nr_kdamonds" not in optional
+    script = scripts(policy, "linux")
+    optional = {write.file for write in planned(policy).writes if write.optional}
+    assert lacking in optional
+    assert needed not in optional
     for file in optional:
         (script.root / file.lstrip("/")).unlink()
     script("apply")

@@ -139,9 +139,11 @@ def _fails(policy: str, knobs: dict[str, KnobValue], server: Server) -> bool:
 
 
 def _does_without(policy: str, knobs: dict[str, KnobValue], write: Write) -> bool:
-    if write.before is None or write.knob:
+    if write.before is None:
         return False
     server = Server(lacks=_PATCHES | {write.file})
     if _fails(policy, knobs, server):
         return False
-    return write.file not in {each.file for each in _plan(policy, knobs, server).writes}
+    made = _plan(policy, knobs, server)
+    told = not write.knob or write.knob in {left.knob for left in made.left}
+    return told and write.file not in {each.file for each in made.writes}

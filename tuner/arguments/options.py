@@ -364,7 +364,14 @@ def seconds(text: str) -> float:
 
 def duration(text: str) -> float:
     """Seconds, as 30 or 30s."""
-    return seconds(text.removesuffix("s"))
+    digits = text.removesuffix("s")
+    try:
+        float(digits)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(
+            f"found '{brief(text)}'; must be seconds, such as 30 or 30s"
+        ) from error
+    return seconds(digits)
 
 
 def usdt(text: str) -> str:
