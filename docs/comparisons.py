@@ -139,6 +139,26 @@ def rivals_sentence() -> dict[str, Any]:
 PORTFOLIO = "portfolio.json"
 
 
+def reasons() -> dict[str, Any]:
+    """Knobs of HeMem that matter, by workload, beside From Good to Great (2025), Table 5."""
+    found = results("tuner.json")["reasons"]
+    rows = []
+    for case in found["cases"]:
+        shares = sorted(case["shares"].items(), key=lambda item: -item[1])
+        rows.append(
+            [
+                f"`{case['workload']}`",
+                ", ".join(f"`{knob}`" for knob in case["published"]["knobs"]),
+                case["published"]["why"],
+                ", ".join(f"`{knob}` {percent(share)}" for knob, share in shares) or "none",
+                "; ".join(case["mechanism"]) or "–",
+                case["headline"],
+            ]
+        )
+    head = ["workload", "knobs that matter, published", "why", "here, and their shares", "how, here"]
+    return {"table": ([*head, "verdict here"], rows), "cases": len(rows), **found}
+
+
 def recommendation() -> Table:
     """What ways to choose a configuration without a study are worth, on workloads that had no part
     in the choice: by ratio, the mean over first-touch, and how far the best known is ahead."""

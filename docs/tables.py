@@ -73,6 +73,7 @@ PARTS: dict[str, Callable[[], Table | dict[str, Any]]] = {
     "emulated-sentence": kernels.emulated_sentence,
     "rivals-sentence": comparisons.rivals_sentence,
     "recommendation": comparisons.recommendation,
+    "reasons": comparisons.reasons,
     "recommendation-sentence": comparisons.recommendation_sentence,
 }
 

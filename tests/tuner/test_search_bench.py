@@ -193,3 +193,19 @@ def test_kept_values_are_there_again(bench: Any, tmp_path: Path) -> None:
     again = bench.Kept(unit)
     assert "a" in again and again.get("a") is None and again.get("b") == [2]
     assert "a" not in bench.Kept((args, "w", "p", 4))
+
+
+def test_published_reasons_are_compared_by_shares_of_the_gain() -> None:
+    reasons = runpy.run_path(str(BENCH / "reasons.py"))
+    hemem = {knob.name for knob in engine.policy("hemem").knobs}
+    for _, knobs in reasons["PUBLISHED"].values():
+        assert set(knobs) <= hemem
+    published = {"why": "", "knobs": ["sampling_period", "cooling_pages"]}
+    cases = [
+        {"shares": {"sampling_period": 0.6, "read_hot_threshold": 0.4}, "published": published},
+        {"shares": {"read_hot_threshold": 0.75, "cooling_pages": 0.25}, "published": published},
+        {"shares": {}, "published": published},
+    ]
+    found = reasons["figures"](cases)
+    assert (found["explained"], found["first_is_published"]) == (2, 1)
+    assert found["share_of_published"] == pytest.approx((0.6 + 0.25) / 2)
