@@ -155,7 +155,13 @@ def reasons() -> dict[str, Any]:
                 case["headline"],
             ]
         )
-    head = ["workload", "knobs that matter, published", "why", "here, and their shares", "how, here"]
+    head = [
+        "workload",
+        "knobs that matter, published",
+        "why",
+        "here, and their shares",
+        "how, here",
+    ]
     return {"table": ([*head, "verdict here"], rows), "cases": len(rows), **found}
 
 

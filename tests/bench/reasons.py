@@ -4,9 +4,9 @@
     python tests/bench/reasons.py [--workloads bc,pr,...] [--folder DIR] [--out results/tuner.json]
 
 From Good to Great (2025), Table 5, names for seven workloads on its machine pmem-large at 1:8 the
-knobs that matter, and why. Here a study of each (HeMem, 2 MiB pages, 100 trials, defaults otherwise)
-says which changes its gain needs, by runs. A study that is in --folder is taken from there or goes
-on. `make docs` writes the table.
+knobs that matter, and why. Here a study of each (HeMem, 2 MiB pages, 100 trials, defaults
+otherwise) says which changes its gain needs, by runs. A study that is in --folder is taken from
+there or goes on. `make docs` writes the table.
 """
 
 from __future__ import annotations

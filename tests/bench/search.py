@@ -63,13 +63,13 @@ from typing import Any, Protocol
 import cases
 import numpy as np
 from cases import Kept, Unit
-from ConfigSpace import CategoricalHyperparameter, ConfigurationSpace, UniformIntegerHyperparameter
+from ConfigSpace import CategoricalHyperparameter, UniformIntegerHyperparameter
 
 from tuner import engine
 from tuner.declarations import KnobDecl, KnobValue
 from tuner.experiment import jobs
 from tuner.optimize.optimizer import FAILURE_FACTOR, Optimizer, initial_trials
-from tuner.optimize.search import Forest, suggest
+from tuner.optimize.search import Forest
 from tuner.optimize.space import Space
 from tuner.run import streams
 from tuner.run.trial import TrialResult

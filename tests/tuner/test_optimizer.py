@@ -157,7 +157,9 @@ def test_pending_trial_is_not_proposed_again(monkeypatch: pytest.MonkeyPatch) ->
     A model that does not learn of it proposes it once more, and the optimizer draws at random.
     """
     monkeypatch.setattr(optimizer, "RANDOM_PROBABILITY", 0.0)
-    monkeypatch.setattr(optimizer, "suggest", lambda space, known, _, process: suggest(space, known, 1))
+    monkeypatch.setattr(
+        optimizer, "suggest", lambda space, known, _, process: suggest(space, known, 1)
+    )
     history = drive(Optimizer(KNOBS, seed=2, initial=12), 12)
 
     def after_history(lag: int) -> Optimizer:

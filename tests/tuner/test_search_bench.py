@@ -59,9 +59,7 @@ def test_a_contender_tries_the_default_first_and_legal_values_only(bench: Any, n
     found = bench.searched(case, bench.CONTENDERS[name](case, 3, 16), 16)
     tried = found["knobs"]
     assert tried[0] == case.space.default()
-    assert (tried[1] == case.starts[0]) == (
-        name in ("ours", "forest", "workers-4", "W-model")
-    )
+    assert (tried[1] == case.starts[0]) == (name in ("ours", "forest", "workers-4", "W-model"))
     for knobs in tried:
         configuration = case.space.configuration(knobs)
         assert configuration is not None and case.space.knobs(configuration) == knobs

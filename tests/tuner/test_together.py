@@ -350,10 +350,19 @@ BOTH = ("run", "--workloads", "gups:smoke,silo:smoke")
         ((*BOTH, "--command", "true"), "--command with --workloads: trials must be simulated"),
         ((*BOTH, "--budget", "auto"), "--budget with --workloads: auto is for one workload"),
         ((*BOTH, "--from", "x"), "--from with --workloads: a study is of one workload"),
-        ((*BOTH, "--objectives", "runtime,p99"), "--objectives with --workloads: several objectives"),
-        ((*BOTH, "--constraint", "p99<=4us"), "--constraint with --workloads: a constraint is for the trials"),
+        (
+            (*BOTH, "--objectives", "runtime,p99"),
+            "--objectives with --workloads: several objectives",
+        ),
+        (
+            (*BOTH, "--constraint", "p99<=4us"),
+            "--constraint with --workloads: a constraint is for the trials",
+        ),
         ((*BOTH, "--explain"), "--explain with --workloads: an explanation is of one workload"),
-        ((*BOTH, "--rivals", "few"), "--rivals with --workloads: rivals are chosen for one workload"),
+        (
+            (*BOTH, "--rivals", "few"),
+            "--rivals with --workloads: rivals are chosen for one workload",
+        ),
         (("run", "--workloads", "gups"), "--workloads: found 'gups'; must be two or more"),
         (("run", "--workloads", "gups,gups"), "--workloads: found 'gups,gups'; must be two"),
         (("run", "--workloads", "gups,"), "--workloads: found 'gups,'; must be two or more"),

@@ -85,14 +85,16 @@ def _refuse(args: Namespace) -> None:
         "--policy": several and "must be one policy; `tune compare` runs several on workloads",
         "--input": args.input and "each workload has its own: --workloads W:INPUT,...",
         "--set": args.sizes and "each workload has its own sizes; give files of resized workloads",
-        "--placement": args.placement and "a placement is of one workload; each is profiled by itself",
+        "--placement": args.placement
+        and "a placement is of one workload; each is profiled by itself",
         "--on": args.substrate not in (None, Scenario.substrate) and "trials must be simulated",
         "--command": args.trial_command and "trials must be simulated",
         "--budget": isinstance(args.budget, str) and f"{AUTO} is for one workload; give a number",
         "--from": args.start_from and "a study is of one workload; a space can name starts",
         "--objectives": args.objectives and "several objectives take one workload",
         "--constraint": args.constraints and "a constraint is for the trials of one workload",
-        "--explain": args.explain and "an explanation is of one workload: `tune run -w W --explain`",
+        "--explain": args.explain
+        and "an explanation is of one workload: `tune run -w W --explain`",
         "--rivals": args.rivals not in (None, NONE)
         and "rivals are chosen for one workload; `tune compare` runs other policies on several",
     }

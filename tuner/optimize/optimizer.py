@@ -10,10 +10,10 @@ for the first fifth of the budget, then SMAC's random forest with expected impro
 the cost, interrupted by a random configuration with probability 0.2. In place of the forest, every
 second trial is SMAC's Gaussian process's: on 5 cases that nothing was developed on, with 10 seeds
 each, that took the regret after 50 trials from 2.0 to 0.9 % (tests/bench/search.py). Configurations
-that the space names as starts come before the random ones, and in their place. Where trials of another study are
-known, there are no random ones at all: the model begins with those, which had theirs. An ask fits
-SMAC's model afresh to all that is known: what SMAC keeps in files and private attributes is never
-relied on.
+that the space names as starts come before the random ones, and in their place. Where trials of
+another study are known, there are no random ones at all: the model begins with those, which had
+theirs. An ask fits SMAC's model afresh to all that is known: what SMAC keeps in files and private
+attributes is never relied on.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ way, though, which a study does not need, and whose time grows with the square o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
