@@ -100,16 +100,12 @@ bool Generations::wants_aging() const {
 std::uint64_t Generations::run_aging() {
   TT_ASSERT(generations() < most);
   entries_read_ = 0;
-  const PageIndex& index = found_.index();
-  const auto table_of = [&](std::uint32_t i) { return index.page(i).value / table_; };
-  for (std::uint32_t from = 0, to = 0; from < index.size(); from = to) {
-    const std::uint64_t table = table_of(from);
-    to = from + 1;
-    // Numbers of neighbours are neighbours within a group.
-    while (to % PageIndex::group_pages != 0 && table_of(to) == table) ++to;
-    if (!walked_ || tables_.contains(table)) walk(from, to);
-  }
+  if (!walked_) all_tables(tables_);
   walked_ = true;
+  std::ranges::sort(tables_);
+  const auto twice = std::ranges::unique(tables_);
+  tables_.erase(twice.begin(), twice.end());
+  for (const std::uint64_t table : tables_) walk(table);
   tables_.swap(next_tables_);
   next_tables_.clear();
   ++newest_;
@@ -118,18 +114,26 @@ std::uint64_t Generations::run_aging() {
   return entries_read_;
 }
 
-void Generations::walk(std::uint32_t from, std::uint32_t to) {
+void Generations::all_tables(Tables& out) const {
   const PageIndex& index = found_.index();
+  for (std::uint32_t i = 0; i < index.size(); ++i) {
+    const PageId page = index.page(i);
+    if (index.contains(page) && (out.empty() || out.back() != page.value / table_))
+      out.push_back(page.value / table_);
+  }
+}
+
+void Generations::walk(std::uint64_t table) {
   std::uint64_t all = 0;
   entry_numbers_.clear();
-  for (std::uint32_t i = from; i < to; ++i) {
-    if (!index.contains(index.page(i))) continue;
+  for (std::uint64_t page = table * table_; page < (table + 1) * table_; ++page) {
+    const std::uint32_t i = found_.index().find({page});
+    if (i == FoundPages::none) continue;
     ++all;
     if (aged(i)) entry_numbers_.push_back(i);
   }
-  if (all == 0) return;
   entries_read_ += all;
-  if (dense(rejuvenate(), all)) next_tables_.insert(index.page(from).value / table_);
+  if (all > 0 && dense(rejuvenate(), all)) next_tables_.push_back(table);
 }
 
 std::uint64_t Generations::evict_batch(std::vector<PageId>& victims) {
@@ -206,7 +210,7 @@ void Generations::look_around(std::size_t n) {
     covered_[other] = true;
     young += other > n;  // one before it has been looked around itself
   }
-  if (dense(young + rejuvenate(), all)) tables_.insert(page / table_);
+  if (dense(young + rejuvenate(), all)) tables_.push_back(page / table_);
 }
 
 std::uint64_t Generations::rejuvenate() {

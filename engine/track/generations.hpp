@@ -35,7 +35,6 @@
 
 #include <array>
 #include <cstdint>
-#include <unordered_set>
 #include <vector>
 
 #include "core/seam.hpp"
@@ -81,7 +80,7 @@ class Generations {
  private:
   // Chains: generations by their number, pages on their way out, and pages of the slow tier.
   static constexpr std::uint8_t leaving = most, slow = most + 1;
-  using Tables = std::unordered_set<std::uint64_t>;
+  using Tables = std::vector<std::uint64_t>;  // by their number; perhaps several times
 
   static std::uint8_t chain_of(std::uint64_t generation) {
     return static_cast<std::uint8_t>(generation % most);
@@ -100,8 +99,9 @@ class Generations {
   [[nodiscard]] bool wants_aging() const;
   /// Returns the number of entries read.
   std::uint64_t run_aging();
-  /// The entries of numbers [from, to), all mapped neighbours of one page table.
-  void walk(std::uint32_t from, std::uint32_t to);
+  void walk(std::uint64_t table);
+  /// Those that have a mapped page.
+  void all_tables(Tables& out) const;
   /// Returns the number of pages looked at; 0: nothing may be evicted.
   std::uint64_t evict_batch(std::vector<PageId>& victims);
   /// Around page `n` of the batch.
