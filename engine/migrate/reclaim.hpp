@@ -5,8 +5,8 @@
 //
 // It sleeps until it is woken: by an allocation or promotion that found too little room, by
 // on_pressure(), by a policy's timer. Awake, each pass demotes what has not been accessed since the
-// page was last looked at, until `target` of the fast tier is free or on its way out. Then it sleeps
-// again. What could not be promoted in the meantime changes nothing.
+// page was last looked at, until `target` of the fast tier is free or on its way out. Then it
+// sleeps again. What could not be promoted in the meantime changes nothing.
 //
 // By lists (track/lru_lists.hpp) it demotes from the tail of the inactive one. A pass looks at a
 // 4096th of that, then at twice as much, and so on, until what is missing has been found

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// FoundPages: numbers for mapped pages (page_index.hpp), and which of these pages have been found in
-// memory since: a policy is told what is mapped, and not what is touched.
+// FoundPages: numbers for mapped pages (page_index.hpp), and which of these pages have been found
+// in memory since: a policy is told what is mapped, and not what is touched.
 //
 //     found.map(range);                             // then resize arrays to found.index().size()
 //     found.look(memory, share, [&](auto i, Tier tier) { ... found.enter(i); });

@@ -192,7 +192,6 @@ void Generations::look_around(std::size_t n) {
   const std::uint64_t first =
       std::min(page - std::min(half, page - table), table + table_ - std::min(window_, table_));
   std::uint64_t all = 0;
-  entries_.clear();
   entry_numbers_.clear();
   for (std::uint64_t each = first; each < first + window_; ++each) {
     const std::uint32_t i = index.find({each});

@@ -1,33 +1,36 @@
 // SPDX-License-Identifier: MIT
 
-// Generations: the fast tier's pages by a kernel's multi-generational LRU, for kswapd to demote from
-// (Linux 6.12, mm/vmscan.c, what CONFIG_LRU_GEN brings; on by default in Debian, Ubuntu and Fedora,
-// off in a plain kernel).
+// Generations: the fast tier's pages by a kernel's multi-generational LRU, for kswapd to demote
+// from (Linux 6.12, mm/vmscan.c, what CONFIG_LRU_GEN brings; on by default in Debian, Ubuntu from
+// 23.10 on and Fedora, off in a plain kernel).
 //
 // Two to four generations, oldest to youngest. A page that is touched for the first time, or is
 // promoted by a fault, is of the youngest.
 //
-//     aging     reads and clears the accessed bits of whole page tables: what has been accessed goes
-//               to the youngest generation. Then a new one, empty, becomes the youngest
-//               (try_to_inc_max_seq). A table is left out of which less than an eighth was accessed
-//               when it was last looked at (suitable_to_scan and the Bloom filters; here a set).
-//     eviction  takes a batch of the oldest generation. What has been accessed goes to the youngest,
-//               and so do accessed neighbours within a batch of addresses (lru_gen_look_around). The
-//               rest are victims. Where the oldest is empty the next one is the oldest.
+//     aging     reads and clears the accessed bits of whole page tables: what has been accessed
+//               goes to the youngest generation. Then a new one, empty, becomes the youngest
+//               (try_to_inc_max_seq). A table is left out of which less than an eighth was
+//               accessed when it was last looked at (suitable_to_scan and the Bloom filters; here
+//               a list of tables).
+//     eviction  takes a batch of the oldest generation. What has been accessed goes to the
+//               youngest, and so do accessed neighbours within a batch of addresses
+//               (lru_gen_look_around). The rest are victims. Where the oldest is empty the next one
+//               is the oldest.
 //     balance   there are new generations while the youngest holds more than half of all, or the
 //               oldest of three less than a quarter (should_run_aging). Nothing is evicted of the
 //               two youngest.
 //
-// kswapd goes round with a priority of 12 to 1: a round looks at the 2^priority-th part of all pages
-// and ages only below 12 (get_nr_to_scan). It begins with a lower priority where more is missing
-// (set_initial_priority), and lowers it after a round that evicted nothing, or looked at fewer pages
-// than are to be reclaimed (balance_pgdat).
+// kswapd goes round with a priority p of 12 to 1: a round looks at one page of 2^p, and ages only
+// below 12 (get_nr_to_scan). It begins with a lower priority where more is missing
+// (set_initial_priority), and lowers it after a round that evicted nothing, or looked at fewer
+// pages than are to be reclaimed (balance_pgdat).
 //
 //     Generations pages(memory, 64);
-//     pages.map(range); pages.unmap(range);      // in on_map(), on_unmap()
-//     pages.find_new();                          // now and then: pages touched since
-//     pages.moved(page, to); pages.stayed(page); // in on_migrated(): done; asked to leave, and still there
-//     pages.evict(aim, wanted, most, victims);
+//     pages.map(range); pages.unmap(range);  // in on_map(), on_unmap()
+//     pages.find_new();                      // now and then: pages touched since
+//     pages.moved(page, to);                 // in on_migrated(), for Outcome::done
+//     pages.stayed(page);                    // for any other outcome
+//     pages.evict(aim, wanted, budget, victims);
 //
 // A page table entry that is read in order costs Work::pte_scan, a page of a batch Work::lru_step.
 // Left out: files, and the slow tier, from which nothing is reclaimed.
@@ -61,8 +64,8 @@ class Generations {
   void stayed(PageId page);
 
   /// Rounds of kswapd, until `wanted` victims and what else is in their batch are found, at so many
-  /// pages was looked, or nothing is left to try. `aim`: what a round is to reclaim, in pages. Eight
-  /// entries that are read in order count as one page. Returns how many pages it looked at.
+  /// pages was looked, or nothing is left to try. `aim`: what a round is to reclaim, in pages.
+  /// Eight entries that are read in order count as one page. Returns how many pages it looked at.
   std::uint64_t evict(double aim, std::uint64_t wanted, std::uint64_t budget,
                       std::vector<PageId>& victims);
 
@@ -106,8 +109,8 @@ class Generations {
   std::uint64_t evict_batch(std::vector<PageId>& victims);
   /// Around page `n` of the batch.
   void look_around(std::size_t n);
-  /// Reads and clears the bits of entries_; what was accessed goes to the youngest generation.
-  /// Returns how many were.
+  /// Reads and clears the bits of entry_numbers_; what was accessed goes to the youngest
+  /// generation. Returns how many were.
   std::uint64_t rejuvenate();
   [[nodiscard]] static bool dense(std::uint64_t young, std::uint64_t all) {
     return 8 * young >= all;  // an entry of a cache line of them
