@@ -12,6 +12,9 @@ constexpr int first_priority = 12, least_first_priority = 6;  // DEF_PRIORITY, a
 constexpr double kernel_batch = 64;                           // MIN_LRU_BATCH
 constexpr std::uint64_t entries_a_look = 8;
 
+/// 2^priority.
+double one_of(int priority) { return static_cast<double>(std::uint64_t{1} << priority); }
+
 std::uint64_t whole(double pages) {
   return static_cast<std::uint64_t>(std::max(1.0, std::round(pages)));
 }
@@ -62,10 +65,12 @@ std::uint64_t Generations::evict(double aim, std::uint64_t wanted, std::uint64_t
                                  std::vector<PageId>& victims) {
   const std::size_t enough = victims.size() + wanted;
   int priority = first_priority;
-  if (aim >= batch_)
-    priority = std::clamp(
-        static_cast<int>(std::floor(std::log2(static_cast<double>(inactive() + 1) / aim))),
-        least_first_priority, first_priority);
+  if (aim >= batch_) {  // the part of what is inactive that is as much as is to be reclaimed
+    priority = least_first_priority;
+    while (priority < first_priority &&
+           aim * one_of(priority + 1) <= static_cast<double>(inactive() + 1))
+      ++priority;
+  }
   std::uint64_t looked = 0;
   while (priority >= 1 && victims.size() < enough && looked < budget) {
     const std::size_t before = victims.size();
@@ -76,7 +81,7 @@ std::uint64_t Generations::evict(double aim, std::uint64_t wanted, std::uint64_t
         looked += run_aging() / entries_a_look;
         break;
       }
-      const double part = static_cast<double>(pages()) / std::exp2(priority);
+      const double part = static_cast<double>(pages()) / one_of(priority);
       if (generations() == least || part * kernel_batch < batch_) break;  // less than a page
       const std::uint64_t batch = evict_batch(victims);
       looked += batch + entries_read_ / entries_a_look;
