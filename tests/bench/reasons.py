@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,8 @@ PUBLISHED: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 SHOWN = 0.05
-"""A change with a smaller share of the gain is left out."""
+"""A change with a smaller share of the gain is left out. One that only others make worth its while
+has less than none."""
 
 
 def found(workload: str, folder: Path) -> dict[str, Any]:
@@ -77,19 +77,18 @@ def found(workload: str, folder: Path) -> dict[str, Any]:
         "workload": workload,
         "published": {"why": why, "knobs": knobs},
         "headline": study.verdict.headline,
-        "shares": {each.knob: each.share for each in needed if (each.share or 0) >= SHOWN},
+        "shares": {each.knob: each.share for each in needed if abs(each.share or 0) >= SHOWN},
         "mechanism": study.mechanism(),
         "best": {each.knob: study.best[each.knob] for each in needed},
     }
 
 
 def figures(cases: list[dict[str, Any]]) -> dict[str, Any]:
-    """How far both name the same: of each workload, the share of the gain that published knobs
-    have, and whether the knob of the largest share is one of them."""
+    """How far both name the same: how many of the published knobs have a share here, and in how
+    many cases the largest share is one of theirs."""
     explained = [case for case in cases if case["shares"]]
-    same = [
-        sum(case["shares"].get(knob, 0.0) for knob in case["published"]["knobs"])
-        / sum(case["shares"].values())
+    both = [
+        [knob for knob in case["published"]["knobs"] if case["shares"].get(knob, 0.0) >= SHOWN]
         for case in explained
     ]
     first = [
@@ -98,7 +97,8 @@ def figures(cases: list[dict[str, Any]]) -> dict[str, Any]:
     ]
     return {
         "explained": len(explained),
-        "share_of_published": statistics.fmean(same) if same else None,
+        "published": sum(len(case["published"]["knobs"]) for case in explained),
+        "both": sum(map(len, both)),
         "first_is_published": sum(first),
     }
 

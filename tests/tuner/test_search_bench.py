@@ -201,9 +201,12 @@ def test_published_reasons_are_compared_by_shares_of_the_gain() -> None:
     published = {"why": "", "knobs": ["sampling_period", "cooling_pages"]}
     cases = [
         {"shares": {"sampling_period": 0.6, "read_hot_threshold": 0.4}, "published": published},
-        {"shares": {"read_hot_threshold": 0.75, "cooling_pages": 0.25}, "published": published},
+        {
+            "shares": {"read_hot_threshold": 0.75, "cooling_pages": 0.25, "sampling_period": -0.1},
+            "published": published,
+        },
         {"shares": {}, "published": published},
     ]
     found = reasons["figures"](cases)
     assert (found["explained"], found["first_is_published"]) == (2, 1)
-    assert found["share_of_published"] == pytest.approx((0.6 + 0.25) / 2)
+    assert (found["both"], found["published"]) == (2, 4)
