@@ -144,7 +144,7 @@ def test_budget_is_kept_exactly(tmp_path: Path, store: str, budget: int) -> None
 
 
 def test_summary_and_best_configuration_agree_with_the_log(tmp_path: Path, store: str) -> None:
-    summary = run(tmp_path, store, budget=12)
+    summary = run(tmp_path, store, budget=14)
     data = study_of(tmp_path)
     objectives = [t.result.objective for t in data.trials if t.result]
     assert summary.default_objective == objectives[0]
