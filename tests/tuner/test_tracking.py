@@ -61,10 +61,10 @@ def runs_of(store: str, out: Path) -> tuple[Any, list[Any]]:
 
 @slow
 def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
-    summary = run_study(request(tmp_path, budget=12, mlflow_uri=store), runner=smooth)
+    summary = run_study(request(tmp_path, budget=14, mlflow_uri=store), runner=smooth)
     data = log.load(tmp_path / "synthetic-study")
     parent, children = runs_of(store, tmp_path)
-    assert [int(run.data.tags["tiertune.trial"]) for run in children] == list(range(12))
+    assert [int(run.data.tags["tiertune.trial"]) for run in children] == list(range(14))
     client = client_of(store)
     for run, trial in zip(children, data.trials, strict=True):
         assert trial.result is not None
@@ -80,7 +80,7 @@ def test_a_study_is_in_mlflow_completely(tmp_path: Path, store: str) -> None:
         assert [point.value for point in history] == [trial.result.objective]
         assert not set(run.data.metrics) - {*COMPARED, "latency/get/p99"}
     assert parent.info.status == "FINISHED"
-    assert parent.data.params["budget"] == "12"
+    assert parent.data.params["budget"] == "14"
     scenario = data.header.request.scenario.plain()
     assert {name: parent.data.params[name] for name in scenario} == {
         name: str(value) for name, value in scenario.items()
