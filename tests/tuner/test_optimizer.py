@@ -429,6 +429,23 @@ def test_a_process_learns_from_few_and_equal_costs() -> None:
         assert found == suggest(space.configspace, known, 1, process=True)
 
 
+def test_where_the_process_cannot_be_fitted_the_forest_proposes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space = Space(KNOBS)
+    rng = np.random.default_rng(2)
+    drawn = [c for _ in range(8) if (c := space.configuration(space.sample(rng))) is not None]
+    known = [(one, 5.0 + n) for n, one in enumerate(drawn)]
+
+    def singular(self: Process, *data: Any) -> Process:
+        raise np.linalg.LinAlgError("not positive definite")
+
+    monkeypatch.setattr(Process, "_train", singular)
+    found = suggest(space.configspace, known, 1, process=True)
+    assert found is not None
+    assert found == suggest(space.configspace, known, 1)
+
+
 def test_a_search_goes_on_from_trials_of_an_earlier_study() -> None:
     """Its costs are on another scale: what counts is how they stand to the default's."""
     earlier = drive(Optimizer(KNOBS, seed=5, initial=10), 40)

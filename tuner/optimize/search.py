@@ -75,8 +75,13 @@ def _suggested(
     learned = instructive(list(seen.values()), MOST_PROCESSED if process else MOST_LEARNED)
     vectors = np.array([configuration.get_array() for configuration, _ in learned])
     costs = np.array([cost for _, cost in learned])
-    fitted = Process(space, seed) if process else Forest(space, seed)
-    fitted.train(vectors, np.log(costs)[:, None])
+    fitted: Process | Forest
+    try:
+        fitted = Process(space, seed) if process else Forest(space, seed)
+        fitted.train(vectors, np.log(costs)[:, None])
+    except np.linalg.LinAlgError:  # trials so near each other that their covariances are singular
+        fitted = Forest(space, seed)
+        fitted.train(vectors, np.log(costs)[:, None])
     improvement = _Improvement(xi=0.0, log=True)
     improvement.update(model=fitted, eta=_least(fitted, vectors))
     for vector in _climb(_Cube(space), improvement, vectors, seed):
