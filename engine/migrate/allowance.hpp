@@ -48,14 +48,16 @@ class RateLimiter {
       saved_ = std::min(burst_, saved_ + rate_ * seconds(now - last_));
       last_ = now;
     }
-    TT_ASSERT(saved_ >= 0 && saved_ <= burst_);
-    return static_cast<std::uint64_t>(saved_);
+    TT_ASSERT(saved_ <= burst_);
+    return static_cast<std::uint64_t>(std::max(0.0, saved_));
   }
   /// Uses units that available() granted.
   void spend(std::uint64_t units) {
     TT_ASSERT(static_cast<double>(units) <= saved_);
-    saved_ -= static_cast<double>(units);
+    overspend(units);
   }
+  /// Uses units of which some may not have been granted: those are taken from the next.
+  void overspend(std::uint64_t units) { saved_ -= static_cast<double>(units); }
 
  private:
   double rate_;

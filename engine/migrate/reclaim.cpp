@@ -66,7 +66,11 @@ std::uint64_t Reclaim::run(Nanos now) {
   const auto missing = static_cast<std::uint64_t>(target - leaving);
   const std::uint64_t budget = scan_.available(now);
   victims_.clear();
-  scan_.spend(lists_ != nullptr ? by_lists(missing, budget) : by_generations(missing, budget));
+  if (lists_ != nullptr) {
+    scan_.spend(by_lists(missing, budget));
+  } else {
+    scan_.overspend(by_generations(missing, budget));
+  }
   return victims_.empty() ? 0 : memory_.request(Tier::slow, victims_);
 }
 

@@ -339,6 +339,15 @@ TEST("rate limiter: more than was granted cannot be spent") {
   }
 }
 
+TEST("rate limiter: what was spent beyond the grant is taken from the next") {
+  migrate::RateLimiter limiter(1, 4);
+  CHECK_EQ(limiter.available(from_seconds(2)), 2u);
+  limiter.overspend(5);
+  CHECK_EQ(limiter.available(from_seconds(2)), 0u);
+  CHECK_EQ(limiter.available(from_seconds(5)), 0u);
+  CHECK_EQ(limiter.available(from_seconds(6)), 1u);
+}
+
 TEST("promoted: pages that reached the fast tier, not those that failed or went down") {
   const MigrationResult results[] = {{{1}, Tier::fast, Outcome::done},
                                      {{2}, Tier::fast, Outcome::no_space},
