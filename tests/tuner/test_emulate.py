@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tuner import engine, tierd
+from tuner import engine, files, tierd
 from tuner.commands import emulate
 from tuner.documents.machine import MachineSpec
 from tuner.emulate import debian, guest, plan
@@ -362,12 +362,11 @@ def test_what_killed_processes_left_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    kept = [f"{guest.WORK}nobody", "another"]
-    for name in (*kept, f"{guest.WORK}killed"):
+    kept = [f"{guest.WORK}pipe", "another"]
+    for name in ("another", f"{guest.WORK}killed"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "initramfs").write_text("")
-    (tmp_path / f"{guest.WORK}killed" / guest.LOCK).write_text("")
-    os.mkfifo(tmp_path / f"{guest.WORK}nobody" / guest.LOCK)  # nobody waits for it
+    os.mkfifo(tmp_path / f"{guest.WORK}pipe")  # nobody waits for it
     with guest.work_folder() as mine:
         (mine / "initramfs").write_text("")
         with guest.work_folder() as other:
@@ -375,3 +374,25 @@ def test_what_killed_processes_left_is_removed(
             assert held == {*kept, mine.name, other.name}
             assert (mine / "initramfs").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+
+
+def test_a_folder_that_is_new_is_not_taken_for_one_that_was_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    made = tempfile.mkdtemp
+
+    def and_another_process_looks(**where: Any) -> str:
+        folder = made(**where)
+        if len(seen) < 2:
+            seen.append(folder)
+            files.remove_abandoned(tmp_path, guest.WORK, "")  # before it has its lock
+        return folder
+
+    seen: list[str] = []
+    monkeypatch.setattr(tempfile, "mkdtemp", and_another_process_looks)
+    with guest.work_folder() as mine:
+        files.remove_abandoned(tmp_path, guest.WORK, "")
+        assert mine.is_dir()
+        assert str(mine) not in seen
+    assert len(seen) == 2

@@ -10,7 +10,6 @@ the host.
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import json
 import os
 import re
@@ -21,17 +20,17 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tuner.documents.reading import is_file, opened, parse_json, read_bytes, read_json, read_text
+from tuner.documents.reading import is_file, parse_json, read_bytes, read_json, read_text
 from tuner.emulate.debian import INSTALLED, NEWER, STABLE, SUITES, Suite, Unusable, cache, run
 from tuner.emulate.initramfs import INIT, archive
 from tuner.errors import UserError
-from tuner.files import write_file
+from tuner.files import private_folder, remove_abandoned, write_file
 
 KERNEL = "6.12"
 NEWEST_KERNEL = "7.3"
@@ -48,8 +47,8 @@ HMAT = ((0, 90, "50G"), (1, 250, "20G"), (2, 400, "5G"))
 lower tier. What memory takes is the plugin's."""
 LAST_CHARACTERS = 3000
 PR_SET_PDEATHSIG = 1
-WORK, LOCK = "tiertune-guest-", "lock"
-"""How names of folders begin, and the file in one that its process holds."""
+WORK = "tiertune-guest-"
+"""How names of folders begin."""
 MIB = 1 << 20
 LARGEST = 64_000_000
 """Bytes of a program."""
@@ -279,18 +278,14 @@ def boot(
 def work_folder() -> Iterator[Path]:
     """A folder that is removed at the end. Those that killed processes of this user left are, too:
     nobody holds their locks, whatever container its process is in."""
-    for path in Path(tempfile.gettempdir()).glob(f"{WORK}*"):
-        with suppress(OSError, UserError):  # somebody works in it, or removes it, too
-            if path.lstat().st_uid == os.geteuid():
-                with opened(path / LOCK, follow=False) as lock:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(path, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=WORK) as name:
-        work = Path(name)
-        write_file(work / LOCK, b"")
-        with opened(work / LOCK) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield work
+    parent = Path(tempfile.gettempdir())
+    remove_abandoned(parent, WORK, "")
+    work, lock = private_folder(parent, WORK, "")
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work)
+        os.close(lock)
 
 
 def _console(words: list[str], seconds: float, told: Callable[[str], None]) -> str:
