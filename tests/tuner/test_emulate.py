@@ -383,7 +383,7 @@ def test_a_folder_that_is_new_is_not_taken_for_one_that_was_left(
     made = tempfile.mkdtemp
 
     def and_another_process_looks(**where: Any) -> str:
-        folder = made(**where)
+        folder = str(made(**where))
         if len(seen) < 2:
             seen.append(folder)
             files.remove_abandoned(tmp_path, guest.WORK, "")  # before it has its lock
