@@ -126,9 +126,12 @@ def private_folder(parent: Path, prefix: str, suffix: str) -> tuple[Path, int]:
 
 
 def remove_abandoned(parent: Path, prefix: str, suffix: str) -> None:
-    """Removes private folders whose processes are gone."""
+    """Removes private folders whose processes are gone. None where they cannot be listed."""
     name = re.compile(f"{re.escape(prefix)}.*{re.escape(suffix)}")
-    for folder in map(parent.joinpath, filter(name.fullmatch, os.listdir(parent))):  # noqa: PTH208
+    names: list[str] = []
+    with suppress(PermissionError):  # a /tmp in which one may write, but not look
+        names = os.listdir(parent)  # noqa: PTH208
+    for folder in map(parent.joinpath, filter(name.fullmatch, names)):
         # Not if it is no folder, in use, or was just removed by another process.
         with suppress(OSError):
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -376,6 +376,22 @@ def test_what_killed_processes_left_is_removed(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
 
 
+def test_a_temporary_folder_that_cannot_be_listed_is_worked_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / f"{guest.WORK}killed").mkdir()
+
+    def closed(path: Path) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", closed)
+        with guest.work_folder() as mine:
+            assert mine.is_dir()
+    assert [path.name for path in tmp_path.iterdir()] == [f"{guest.WORK}killed"]
+
+
 def test_a_folder_that_is_new_is_not_taken_for_one_that_was_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

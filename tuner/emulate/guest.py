@@ -284,7 +284,7 @@ def work_folder() -> Iterator[Path]:
     try:
         yield work
     finally:
-        shutil.rmtree(work)
+        shutil.rmtree(work, ignore_errors=True)  # what is left of it, the next process removes
         os.close(lock)
 
 
