@@ -85,10 +85,16 @@ void set_marks(KernelPlanner& plan) {
              "knob is an estimate of it");
 }
 
-void leave_reclaim(KernelPlanner& plan) {
-  plan.leave("reclaim_scan_rate", "as fast as kswapd is");
+void leave_lists(KernelPlanner& plan) {
   plan.leave("lru_gib", "the kernel sizes its inactive lists itself",
              plan.knobs().real("lru_gib") == 1024);
+  plan.leave("lru_batch", "32 in every kernel (SWAP_CLUSTER_MAX)",
+             plan.knobs().real("lru_batch") == 32);
+}
+
+void leave_reclaim(KernelPlanner& plan) {
+  plan.leave("reclaim_scan_rate", "as fast as kswapd is");
+  leave_lists(plan);
 }
 
 /// Generations of pages, or lists.
@@ -115,9 +121,10 @@ void set_reclaim(KernelPlanner& plan) {
     plan.leave("lru_gen_batch", "64 in every kernel (MIN_LRU_BATCH)",
                plan.knobs().real("lru_gen_batch") == 64);
   plan.leave("reclaim_scan_rate", "as fast as kswapd is");
-  if (!wanted)
-    plan.leave("lru_gib", "the kernel sizes its inactive lists itself",
-               plan.knobs().real("lru_gib") == 1024);
+  if (!wanted) {
+    leave_lists(plan);
+    plan.leave("lru_sizes_age", "two seconds from Linux 6.12 on, 0 before");
+  }
 }
 
 /// Which mode; last, so that what it goes by is there already.

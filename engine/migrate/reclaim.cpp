@@ -9,7 +9,19 @@ namespace tt::migrate {
 namespace {
 
 constexpr double gibibyte = 1 << 30;
-constexpr double first_share = 1.0 / 4096;  // DEF_PRIORITY, mm/vmscan.c
+constexpr int first_priority = 12;   // DEF_PRIORITY, mm/vmscan.c
+constexpr double kernel_batch = 32;  // SWAP_CLUSTER_MAX
+// get_scan_count with vm.swappiness = 60, where looking at files has cost nothing yet: 60 times 3/2
+// for what is no file's, 140 times 3 for files.
+constexpr double anonymous_share = 90.0 / (90 + 420);
+
+/// Whole pages of `pages` and of what was `owed` before; the rest is owed.
+std::uint64_t whole(double pages, double& owed) {
+  owed += pages;
+  const auto all = static_cast<std::uint64_t>(owed);
+  owed -= static_cast<double>(all);
+  return all;
+}
 
 }  // namespace
 
@@ -42,9 +54,12 @@ Reclaim::Reclaim(Memory& memory, const Knobs& knobs, double target)
             knobs.real("reclaim_scan_rate") * gibibyte / static_cast<double>(memory.page_bytes()) *
                 10 * seconds(period)) {}
 
-Reclaim::Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, double target)
+Reclaim::Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, double target,
+                 Nanos sizes_age)
     : Reclaim(memory, knobs, target) {
   lists_ = &lists;
+  batch_ = knobs.real("lru_batch");
+  sizes_age_ = sizes_age;
 }
 
 Reclaim::Reclaim(Memory& memory, track::Generations& generations, const Knobs& knobs, double target)
@@ -66,33 +81,65 @@ std::uint64_t Reclaim::run(Nanos now) {
   const auto missing = static_cast<std::uint64_t>(target - leaving);
   const std::uint64_t budget = scan_.available(now);
   victims_.clear();
-  if (lists_ != nullptr) {
-    scan_.spend(by_lists(missing, budget));
-  } else {
+  if (generations_ != nullptr) {
     scan_.overspend(by_generations(missing, budget));
+  } else {
+    std::uint64_t looked = 0;
+    do {
+      looked += by_lists(missing, budget - looked, now);
+    } while (victims_.empty() && looked < budget && ++failures_ < most_failures);
+    scan_.spend(looked);
+    if (!victims_.empty()) failures_ = 0;
+    if (gave_up()) awake_ = false;
   }
   return victims_.empty() ? 0 : memory_.request(Tier::slow, victims_);
 }
 
-std::uint64_t Reclaim::by_lists(std::uint64_t missing, std::uint64_t budget) {
-  const auto capacity = static_cast<double>(memory_.capacity(Tier::fast));
-  const std::uint64_t most =
-      std::max(missing, static_cast<std::uint64_t>(std::ceil(high_ * capacity)));
-  using enum track::LruLists::List;
-  if (lists_->size(Tier::fast, inactive) < missing) lists_->find_new();
-  const std::uint64_t pages = lists_->size(Tier::fast, inactive);
-  const std::uint64_t all = std::min(budget, pages);
-  std::uint64_t looked = 0;
-  std::uint64_t until = 0;
-  for (double share = first_share; victims_.size() < missing && until < all; share *= 2) {
-    const std::uint64_t from = until;
-    until = std::min(
-        all, static_cast<std::uint64_t>((2 * share - first_share) * static_cast<double>(pages)));
-    if (until > from)
-      looked += lists_->age_inactive(Tier::fast, until - from, most - victims_.size(), victims_);
+bool Reclaim::inactive_is_low(Nanos now) {
+  if (now >= sizes_end_) {
+    using enum track::LruLists::List;
+    inactive_size_ = lists_->size(Tier::fast, inactive);
+    active_size_ = lists_->size(Tier::fast, active);
+    if (sizes_age_ > Nanos{}) sizes_end_ = now - now % sizes_age_ + sizes_age_;
   }
-  // Behind it: a page that turns inactive has time to be accessed until the next pass.
-  return looked + lists_->age_active(Tier::fast, budget - looked);
+  return lists_->is_low(inactive_size_, active_size_);
+}
+
+std::uint64_t Reclaim::by_lists(std::uint64_t missing, std::uint64_t budget, Nanos now) {
+  using enum track::LruLists::List;
+  const double aim = std::ceil(high_ * static_cast<double>(memory_.capacity(Tier::fast)));
+  const std::uint64_t most = std::max(missing, static_cast<std::uint64_t>(aim));
+  if (lists_->size(Tier::fast, inactive) < missing) lists_->find_new();
+  std::uint64_t looked = 0;
+  const auto refill = [&](double pages) {
+    looked +=
+        lists_->deactivate(Tier::fast, std::min(whole(pages, refill_), budget - looked));
+  };
+  const auto part = [&](track::LruLists::List list, int priority) {
+    const double pages =
+        static_cast<double>(lists_->size(Tier::fast, list)) * kernel_batch / batch_;
+    const double shift = static_cast<double>(std::uint64_t{1} << priority);
+    return std::floor(std::floor(pages / shift) * anonymous_share) * batch_ / kernel_batch;
+  };
+  int priority = first_priority;
+  while (priority >= 1 && victims_.size() < missing && looked < budget) {
+    const std::size_t before = victims_.size();
+    if (inactive_is_low(now)) refill(batch_);
+    double old = part(inactive, priority);
+    double young = inactive_is_low(now) ? part(active, priority) : 0;
+    std::uint64_t scanned = 0;
+    for (; old > 0 && victims_.size() < most && looked < budget; old -= batch_, young -= batch_) {
+      const std::uint64_t next = std::min(whole(std::min(old, batch_), look_), budget - looked);
+      const std::uint64_t pages =
+          lists_->age_inactive(Tier::fast, next, most - victims_.size(), victims_);
+      looked += pages;
+      scanned += pages;
+      if (young > 0) refill(std::min(young, batch_));
+    }
+    if (inactive_is_low(now)) refill(batch_);
+    if (victims_.size() == before || static_cast<double>(scanned) < aim) --priority;
+  }
+  return looked;
 }
 
 std::uint64_t Reclaim::by_generations(std::uint64_t missing, std::uint64_t budget) {
@@ -111,13 +158,20 @@ KnobDecl scan_rate() {
 KnobDecl lru_gib() {
   return knob::real("lru_gib", 1024, {1, 65536, knob::log}, Unit::mebibytes,
                     "Linux 6.3, mm/vmscan.c, inactive_is_low",
-                    "memory for which ten active pages are kept for each inactive one; more for "
-                    "more");
+                   "memory for which ten active pages are kept for each inactive one; more for "
+                   "more");
+}
+KnobDecl lru_batch() {
+  return knob::real("lru_batch", 32, {1, 4096, knob::log}, Unit::pages,
+                    "Linux 6.3, mm/vmscan.c, SWAP_CLUSTER_MAX",
+                    "pages by which kswapd refills a short inactive list in a round, before and "
+                    "after it has looked there");
 }
 
 }  // namespace
 
-std::vector<KnobDecl> reclaim_knobs() { return knob::list(scan_rate(), lru_gib()); }
+std::vector<KnobDecl> scan_knobs() { return knob::list(scan_rate(), lru_gib()); }
+std::vector<KnobDecl> reclaim_knobs() { return knob::list(scan_knobs(), lru_batch()); }
 
 std::vector<KnobDecl> reclaim_or_generation_knobs() {
   using namespace knob;
@@ -129,7 +183,12 @@ std::vector<KnobDecl> reclaim_or_generation_knobs() {
                    "neighbours that are looked at together where one was accessed, and an eighth "
                    "of a page table")
                   .when("lru_gen", true),
-              lru_gib().when("lru_gen", false));
+              lru_gib().when("lru_gen", false), lru_batch().when("lru_gen", false),
+              real("lru_sizes_age", 2, {0, 60}, Unit::seconds,
+                   "Linux 6.12, mm/memcontrol.c, FLUSH_TIME; 0 in kernels before",
+                   "how old the sizes of the lists may be by which kswapd judges whether the "
+                   "inactive one is short")
+                  .when("lru_gen", false));
 }
 
 }  // namespace tt::migrate

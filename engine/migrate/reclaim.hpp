@@ -8,11 +8,19 @@
 // page was last looked at, until `target` of the fast tier is free or on its way out. Then it
 // sleeps again. What could not be promoted in the meantime changes nothing.
 //
-// By lists (track/lru_lists.hpp) it demotes from the tail of the inactive one. A pass looks at a
-// 4096th of that, then at twice as much, and so on, until what is missing has been found
-// (balance_pgdat's priorities). By then it has found more, but no more than the high watermark
-// (kswapd_shrink_node): so more is free than the target when it sleeps. By generations
-// (track/generations.hpp), where Linux has them on (6.1 or newer), it demotes from the oldest.
+// By lists (track/lru_lists.hpp) it demotes from the tail of the inactive one, in rounds of a
+// priority that falls from 12 to 1 (balance_pgdat). A round looks at a part of the list, 2^-priority
+// of it, and of that at what is left for pages that are no file's (get_scan_count: a sixth, as long
+// as files cost nothing). Only where the inactive list is the smaller one does a round refill it:
+// by two batches, and by as large a part of the active one (kswapd_age_node, shrink_lruvec). Where
+// much is referenced, pages are activated faster than that, the inactive list runs empty, and what
+// was just promoted is demoted again. From Linux 6.12 on kswapd judges by sizes that are up to two
+// seconds old (prepare_scan_control, mem_cgroup_flush_stats_ratelimited), and then it lasts. When
+// it finds nothing 16 times in a row it stops for good (MAX_RECLAIM_RETRIES); left out is that
+// another program may free memory and so wake it again.
+//
+// By generations (track/generations.hpp), where Linux has them on (6.1 or newer), it demotes from
+// the oldest.
 //
 //     Reclaim reclaim(memory, lists, knobs, marks.promo);
 //     reclaim.wake(); reclaim.run(now);          // in on_pressure()
@@ -53,20 +61,28 @@ class Reclaim {
   /// Time between two passes while it is awake: a kernel's go on without a pause.
   static constexpr Nanos period = from_millis(10);
 
-  /// With the knobs of reclaim_knobs() and of kernel_marks_knobs().
-  Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, double target);
-  /// By generations, with generation_knobs() in place of lru_gib.
+  /// With the knobs of reclaim_knobs() and of kernel_marks_knobs(). It judges by sizes of the lists
+  /// that are at most `sizes_age` old: 0 before Linux 6.12.
+  Reclaim(Memory& memory, track::LruLists& lists, const Knobs& knobs, double target,
+          Nanos sizes_age = {});
+  /// By generations, with reclaim_or_generation_knobs().
   Reclaim(Memory& memory, track::Generations& generations, const Knobs& knobs, double target);
 
-  void wake() { awake_ = true; }
+  void wake() { awake_ = failures_ < most_failures; }
   [[nodiscard]] bool awake() const { return awake_; }
   /// A pass, if it is awake. Returns how many pages it asked to be demoted.
   std::uint64_t run(Nanos now);
+  /// It has found nothing so often that it is not woken any more.
+  [[nodiscard]] bool gave_up() const { return failures_ >= most_failures; }
 
  private:
   Reclaim(Memory& memory, const Knobs& knobs, double target);
+  static constexpr int most_failures = 16;  // MAX_RECLAIM_RETRIES
+
   /// Finds victims_; returns how many pages were looked at, no more than `budget` but for a batch.
-  std::uint64_t by_lists(std::uint64_t missing, std::uint64_t budget);
+  std::uint64_t by_lists(std::uint64_t missing, std::uint64_t budget, Nanos now);
+  /// Whether the inactive list is to be refilled.
+  [[nodiscard]] bool inactive_is_low(Nanos now);
   std::uint64_t by_generations(std::uint64_t missing, std::uint64_t budget);
 
   Memory& memory_;
@@ -75,12 +91,20 @@ class Reclaim {
   const double target_, high_;  // shares of the fast tier
   RateLimiter scan_;
   bool awake_ = false;
+  int failures_ = 0;                             // in a row
+  double batch_ = 0;                             // SWAP_CLUSTER_MAX, fractional in a miniature
+  double refill_ = 0, look_ = 0;                 // parts of a page that are owed to the lists
+  Nanos sizes_age_{}, sizes_end_{};              // the sizes below are good until then
+  std::uint64_t inactive_size_ = 0, active_size_ = 0;
   std::vector<PageId> victims_;  // scratch
 };
 
-/// reclaim_scan_rate, and lru_gib for the constructor of the lists.
+/// reclaim_scan_rate, and lru_gib for lists: what who reclaims in another way needs, too.
+[[nodiscard]] std::vector<KnobDecl> scan_knobs();
+/// Those, and lru_batch for the constructor of the lists.
 [[nodiscard]] std::vector<KnobDecl> reclaim_knobs();
-/// Those, and lru_gen, with lru_gen_batch for the constructor of the generations: which of both.
+/// Those, and lru_gen, with lru_gen_batch for the constructor of the generations: which of both;
+/// and lru_sizes_age for that of the lists.
 [[nodiscard]] std::vector<KnobDecl> reclaim_or_generation_knobs();
 
 }  // namespace tt::migrate

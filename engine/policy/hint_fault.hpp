@@ -139,6 +139,7 @@ class KswapdPolicy : public HintFaultPolicy {
   void gauges(Gauges& out) const override {
     using enum track::LruLists::List;
     HintFaultPolicy::gauges(out);
+    out["kswapd_gave_up"] = kswapd_.gave_up() ? 1 : 0;
     if (generations_) {
       out["active_pages"] = static_cast<double>(generations_->active());
       out["inactive_pages"] = static_cast<double>(generations_->inactive());
@@ -171,7 +172,8 @@ class KswapdPolicy : public HintFaultPolicy {
         lists_(context.memory, context.knobs.real("lru_gib")),
         kswapd_(generations_
                     ? migrate::Reclaim(context.memory, *generations_, context.knobs, target)
-                    : migrate::Reclaim(context.memory, lists_, context.knobs, target)) {}
+                    : migrate::Reclaim(context.memory, lists_, context.knobs, target,
+                                       from_seconds(context.knobs.real("lru_sizes_age")))) {}
 
   /// kswapd begins at once.
   void reclaim(Nanos now) {

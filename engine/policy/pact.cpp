@@ -195,7 +195,7 @@ std::vector<KnobDecl> pact_knobs() {
            "time between two demotions"),
       real("demotion_margin", 0, {0, 1e7}, pages, code + ": m",
            "pages that are demoted beyond as many as were promoted"),
-      migrate::reclaim_knobs());
+      migrate::scan_knobs());
 }
 
 const RegisterPolicy pact_policy{regulate::with_aol<make_policy<Pact>>({

@@ -87,17 +87,24 @@ std::uint64_t LruLists::age_inactive(Tier tier, std::uint64_t most, std::uint64_
 }
 
 std::uint64_t LruLists::age_active(Tier tier, std::uint64_t most) {
-  const auto inactive = static_cast<double>(size(tier, List::inactive));
-  const auto active = static_cast<double>(size(tier, List::active));
-  const double missing = (active - inactive * ratio(tier)) / (ratio(tier) + 1);
+  const std::uint64_t inactive = size(tier, List::inactive), active = size(tier, List::active);
+  const double kept = ratio(inactive + active);
+  const double missing =
+      (static_cast<double>(active) - static_cast<double>(inactive) * kept) / (kept + 1);
   if (missing <= 0) return 0;
-  return scan(tier, List::active, std::min(most, static_cast<std::uint64_t>(std::ceil(missing))),
-              [](PageId, bool) { return List::inactive; });
+  return deactivate(tier, std::min(most, static_cast<std::uint64_t>(std::ceil(missing))));
 }
 
-double LruLists::ratio(Tier tier) const {
-  const auto pages = static_cast<double>(size(tier, List::inactive) + size(tier, List::active));
-  return std::max(1.0, std::floor(std::sqrt(pages / ratio_pages_)));
+std::uint64_t LruLists::deactivate(Tier tier, std::uint64_t most) {
+  return scan(tier, List::active, most, [](PageId, bool) { return List::inactive; });
+}
+
+bool LruLists::is_low(std::uint64_t inactive, std::uint64_t active) const {
+  return static_cast<double>(inactive) * ratio(inactive + active) < static_cast<double>(active);
+}
+
+double LruLists::ratio(std::uint64_t pages) const {
+  return std::max(1.0, std::floor(std::sqrt(static_cast<double>(pages) / ratio_pages_)));
 }
 
 void LruLists::link(std::uint32_t i, Tier tier, List list) {

@@ -21,6 +21,7 @@
 //     lists.mark_accessed(page);                 // seen by other means, as in a hint fault
 //     lists.scan(tier, List::active, 1000, [&](PageId page, bool accessed) { return List::...; });
 //     lists.age_inactive(tier, budget, wanted, victims); lists.age_active(tier, budget);
+//     if (lists.is_low(inactive, active)) lists.deactivate(tier, 32);
 //
 // Moves are O(1): lists are linked by numbers in flat arrays. Looking at a page's accessed bit is
 // charged as Work::lru_step. Kernels have the lists in struct page, so this is no metadata of a
@@ -107,6 +108,10 @@ class LruLists {
   /// The tail of the active list goes to the inactive one, as many pages as that lacks for the
   /// ratio, and no more than `most`; returns how many.
   std::uint64_t age_active(Tier tier, std::uint64_t most);
+  /// So many pages of the tail of the active list go to the inactive one; returns how many.
+  std::uint64_t deactivate(Tier tier, std::uint64_t most);
+  /// Whether lists of these sizes have too few inactive pages for the ratio (inactive_is_low).
+  [[nodiscard]] bool is_low(std::uint64_t inactive, std::uint64_t active) const;
 
  private:
   static constexpr std::uint32_t none = FoundPages::none;
@@ -125,7 +130,7 @@ class LruLists {
   }
   void link(std::uint32_t i, Tier tier, List list);  // at the head, off where it was
   /// Active pages that the kernel keeps for each inactive one.
-  [[nodiscard]] double ratio(Tier tier) const;
+  [[nodiscard]] double ratio(std::uint64_t pages) const;
   /// Reads and clears the accessed bits of the next pages from the tail of the chain, at most so
   /// many, and asks where those are that were idle. Returns how many pages it looked at.
   std::size_t look_at(std::uint8_t chain, std::uint64_t most);

@@ -89,8 +89,17 @@ inline void press(Rig& r) {
   }
 }
 /// The knobs of kswapd and its lists.
-[[nodiscard]] inline std::vector<Entry> reclaim_entries(const KnobMap& others = {}) {
-  return {{"reclaim_scan_rate", 50 * page_gib, 500 * page_gib, Then::more,
+[[nodiscard]] inline std::vector<Entry> reclaim_entries(KnobMap others = {}) {
+  others.emplace("lru_batch", 1.0);  // a page stands for 32 of a kernel
+  // Of the 20 pages that are accessed in each second kswapd looks at 15: it finds none twice.
+  others.emplace("reclaim_scan_rate", 150 * page_gib);
+  return {{"lru_batch", 1.0, 4.0, Then::more,
+           [](Rig& r) {
+             press(r);
+             return r.gauge("inactive_pages");
+           },
+           others},
+          {"reclaim_scan_rate", 20 * page_gib, 150 * page_gib, Then::more,
            [](Rig& r) {
              press(r);
              return static_cast<double>(r.memory.work(Work::lru_step));
@@ -111,7 +120,10 @@ inline void press(Rig& r) {
       return r.gauge(gauge);
     };
   };
-  std::vector<Entry> all = reclaim_entries({{"lru_gen", false}});
+  std::vector<Entry> all = reclaim_entries({{"lru_gen", false}, {"lru_sizes_age", 0.0}});
+  // In the eleventh second all have just become active: by sizes of before nothing is refilled.
+  all.push_back({"lru_sizes_age", 0.0, 60.0, Then::less, pressed("inactive_pages"),
+                 {{"lru_gen", false}, {"lru_batch", 1.0}, {"reclaim_scan_rate", 150 * page_gib}}});
   // All is accessed each second: a pass that comes to evictions finds what it has just aged.
   all.push_back({"reclaim_scan_rate",
                  50 * page_gib,
@@ -127,7 +139,10 @@ inline void press(Rig& r) {
                  true,
                  Then::differs,
                  pressed("active_pages"),
-                 {{"watermark_scale", 0.05}, {"lru_gen_batch", 1.0}}});
+                 {{"watermark_scale", 0.05},
+                  {"lru_gen_batch", 1.0},
+                  {"lru_batch", 1.0},
+                  {"reclaim_scan_rate", 150 * page_gib}}});
   // Nothing is accessed: a batch goes as a whole.
   all.push_back({"lru_gen_batch",
                  1.0,
@@ -155,7 +170,8 @@ inline void press(Rig& r) {
   std::vector<Entry> all =
       has_generations ? generation_entries()
                       : reclaim_entries({{"watermark_min", 0.3}, {"watermark_scale", 0.1}});
-  const KnobMap lists = has_generations ? KnobMap{{"lru_gen", false}} : KnobMap{};
+  KnobMap lists{{"lru_batch", 1.0}};
+  if (has_generations) lists["lru_gen"] = false;
   all.push_back({"watermark_min", 0.0, 0.3, Then::more, demoted, lists});
   all.push_back({"watermark_scale", 0.05, 0.2, Then::more, demoted, lists});
   return all;

@@ -195,12 +195,15 @@ TEST("live apply: each knob of NUMA balancing is written, or listed with a reaso
                                 {"lru_gen", false, lru_gen, "0x0000"},
                                 {"lru_gen", true, lru_gen, "0x0003"},
                                 {"lru_gen_batch", 32.0},
-                                {"lru_gib", 512.0, {}, {}, {{"lru_gen", false}}}}));
+                                {"lru_gib", 512.0, {}, {}, {{"lru_gen", false}}},
+                                {"lru_batch", 16.0, {}, {}, {{"lru_gen", false}}},
+                                {"lru_sizes_age", 0.0, {}, {}, {{"lru_gen", false}}}}));
   check_knobs("tpp", with_scan({{"demote_scale_factor", 0.05},
                                 {"port", "linux-5.15"},
                                 {"activation", "code"},
                                 {"reclaim_scan_rate", 8.0},
-                                {"lru_gib", 512.0}}));
+                                {"lru_gib", 512.0},
+                                {"lru_batch", 16.0}}));
 }
 
 TEST("live apply: generations of pages are left as they are, switched, or named as missing") {

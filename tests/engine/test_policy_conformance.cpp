@@ -33,6 +33,7 @@ std::vector<std::pair<KnobMap, KnobMap>> settings(const PolicyInfo& info) {
                                             {"promote_watermark", 0.1},
                                             {"demote_watermark", 0.3},
                                             {"scan_chunk", 4},
+                                            {"lru_batch", 1},
                                             {"least_cost", 1e-4},
                                             {"initial_width", 1e-3},
                                             {"demotion_margin", 3}};

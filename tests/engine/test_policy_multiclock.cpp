@@ -13,8 +13,10 @@ using test::with;
 
 namespace {
 
-// 20 fast pages 0..19, 80 slow ones; all of a list in each pass.
-const KnobMap base{{"scan_pages", 200.0}, {"watermark_min", 0.0}, {"watermark_scale", 0.05}};
+// 20 fast pages 0..19, 80 slow ones, of which each stands for 32 of kswapd's; all of a list in each
+// pass.
+const KnobMap base{
+    {"scan_pages", 200.0}, {"watermark_min", 0.0}, {"watermark_scale", 0.05}, {"lru_batch", 1.0}};
 Rig multiclock(const KnobMap& more = {}) {
   Rig rig("multiclock", {}, with(base, more), 20, 4000);
   rig.map(0, 100);

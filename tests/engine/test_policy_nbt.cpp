@@ -88,7 +88,8 @@ TEST("nbt: without room a hot fault wakes kswapd, which demotes up to the promot
   for (const bool by_generations : {false, true}) {
     Rig r = nbt({{"watermark_scale", 0.05},  // high 0.1, promotion 0.15
                  {"lru_gen", by_generations},
-                 {"lru_gen_batch", 1.0}});
+                 {"lru_gen_batch", 1.0},
+                 {"lru_batch", 1.0}});
     r.run(1);
     r.memory.accessed({{0}, 100}, {}, true);
     CHECK_EQ(demotions(r), 0.0);
@@ -106,7 +107,10 @@ TEST("nbt: without room a hot fault wakes kswapd, which demotes up to the promot
 
 TEST("nbt: pages that are accessed are not demoted") {
   for (const bool by_generations : {false, true}) {
-    Rig r = nbt({{"watermark_scale", 0.05}, {"lru_gen", by_generations}, {"lru_gen_batch", 1.0}});
+    Rig r = nbt({{"watermark_scale", 0.05},
+                 {"lru_gen", by_generations},
+                 {"lru_gen_batch", 1.0},
+                 {"lru_batch", 1.0}});
     r.run(1);
     r.memory.accessed({{0}, 100}, {}, true);
     for (std::uint64_t p = 0; p < 10; ++p) (void)r.memory.access({p}, AccessKind::load, r.now);

@@ -206,13 +206,21 @@ struct Kswapd {
   FakeMemory memory{100, 1000};
   LruLists lists{memory, 1024};
   Reclaim reclaim;
-  explicit Kswapd(const KnobMap& raw = {}, double target = 0.05)
-      : reclaim(memory, lists,
-                with(knob::list(migrate::reclaim_knobs(), migrate::kernel_marks_knobs()), raw),
-                target) {
+  /// A page stands for 32 of a kernel unless `raw` says otherwise.
+  explicit Kswapd(KnobMap raw = {}, double target = 0.05, Nanos sizes_age = {})
+      : reclaim(memory, lists, knobs(std::move(raw)), target, sizes_age) {
     lists.map(range(0, 100));
     for (std::uint64_t p = 0; p < 100; ++p) memory.touch({p}, Tier::fast);
     memory.accessed(range(0, 100), {}, true);
+  }
+  static Knobs knobs(KnobMap raw) {
+    raw.try_emplace("lru_batch", 1.0);
+    return with(knob::list(migrate::reclaim_knobs(), migrate::kernel_marks_knobs()), raw);
+  }
+  /// All but the first `idle` pages are active.
+  void activate(std::uint64_t idle) {
+    lists.find_new();
+    for (std::uint64_t p = idle; p < 100; ++p) lists.put({p}, active);
   }
 };
 
@@ -231,11 +239,13 @@ TEST("reclaim: asleep it does nothing; awake it demotes the inactive tail up to 
   CHECK(!k.reclaim.awake());
 }
 
-TEST("reclaim: looks at twice as many pages with each step, and so demotes more than is missing") {
+TEST("reclaim: looks at twice as many pages with each round, and so demotes more than is missing") {
   Kswapd k({{"watermark_min", 0.0}, {"watermark_scale", 0.1}}, 0.1);  // high: 20 pages
   k.reclaim.wake();
-  // Of 100 pages those within 63, 127, 255 and 511 of 4096: 1, 3, 6, 12.
-  CHECK_EQ(k.reclaim.run(from_seconds(1)), 12u);  // 10 are missing
+  // Of the 3200 pages that the list stands for, 2^-p in a round of priority p, and of that what is
+  // left for pages that are no file's: 1 and 2 of 9 and 8 are less than one, then 2, 4, 8, 17, 35,
+  // 70, 141 and 282: after those 561, 17 of 100.
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 17u);  // 10 are missing
   k.memory.complete();
   CHECK_EQ(k.reclaim.run(from_seconds(1)), 0u);
   CHECK(!k.reclaim.awake());
@@ -248,16 +258,60 @@ TEST("reclaim: accessed pages are spared; active ones first have to turn inactiv
   Kswapd k;
   for (std::uint64_t p = 0; p < 98; ++p) (void)k.memory.access({p}, AccessKind::load, {});
   k.reclaim.wake();
-  CHECK_EQ(k.reclaim.run(from_seconds(1)), 2u);
-  CHECK((k.memory.queued(Tier::slow) == std::vector<std::uint64_t>{98, 99}));
-  k.memory.queue.clear();
+  CHECK_EQ(k.reclaim.run(from_seconds(1)), 5u);
+  // When it has looked at all of them, and cleared their bits, it comes to the first again.
+  CHECK((k.memory.queued(Tier::slow) == std::vector<std::uint64_t>{98, 99, 0, 1, 2}));
   Kswapd all;
-  all.lists.find_new();
-  for (std::uint64_t p = 0; p < 100; ++p) all.lists.put({p}, active);
+  all.activate(0);
+  for (std::uint64_t p = 0; p < 100; ++p) (void)all.memory.access({p}, AccessKind::load, {});
   all.reclaim.wake();
-  CHECK_EQ(all.reclaim.run(from_seconds(1)), 0u);
-  CHECK_EQ(all.reclaim.run(from_seconds(1.1)), 5u);
-  CHECK_EQ(all.lists.size(Tier::fast, active), 50u);
+  CHECK_EQ(all.reclaim.run(from_seconds(1)), 5u);  // their bits are cleared on the way
+  CHECK(all.memory.queued(Tier::slow).front() == 0);
+}
+
+TEST("reclaim: refills a short inactive list by two batches in a round, and by its part") {
+  const auto refilled = [](double batch) {
+    Kswapd k({{"lru_batch", batch}});
+    k.activate(10);
+    k.reclaim.wake();
+    (void)k.reclaim.run(from_seconds(1));
+    return 90 - k.lists.size(Tier::fast, active);
+  };
+  CHECK(refilled(1) > 5 && refilled(1) < refilled(2));
+  CHECK(refilled(2) <= 40);  // then both are as long
+  Kswapd even;  // as many of both: nothing to refill
+  even.activate(50);
+  even.reclaim.wake();
+  CHECK_EQ(even.reclaim.run(from_seconds(1)), 5u);
+  CHECK_EQ(even.lists.size(Tier::fast, active), 50u);
+}
+
+TEST("reclaim: by sizes that are old, the inactive list runs empty, and kswapd gives up") {
+  for (const bool old : {false, true}) {
+    Kswapd k({}, 0.05, from_seconds(old ? 2 : 0));
+    k.lists.find_new();
+    k.reclaim.wake();
+    CHECK_EQ(k.reclaim.run(from_seconds(0.5)), 5u);  // now the sizes are known: all is inactive
+    k.memory.complete();
+    for (std::uint64_t p = 0; p < 5; ++p) k.memory.touch({100 + p}, Tier::fast);
+    for (std::uint64_t p = 5; p < 100; ++p) k.lists.put({p}, active);
+    k.reclaim.wake();
+    CHECK_EQ(k.reclaim.run(from_seconds(1)), old ? 0u : 5u);
+    CHECK_EQ(k.reclaim.gave_up(), old);
+    CHECK_EQ(k.reclaim.awake(), !old);
+    k.reclaim.wake();
+    CHECK_EQ(k.reclaim.run(from_seconds(3)), 0u);
+    CHECK_EQ(k.reclaim.awake(), !old);
+  }
+  Kswapd later({}, 0.05, from_seconds(2));
+  later.lists.find_new();
+  later.reclaim.wake();
+  CHECK_EQ(later.reclaim.run(from_seconds(0.5)), 5u);
+  later.memory.complete();
+  for (std::uint64_t p = 0; p < 5; ++p) later.memory.touch({100 + p}, Tier::fast);
+  for (std::uint64_t p = 5; p < 100; ++p) later.lists.put({p}, active);
+  later.reclaim.wake();
+  CHECK_EQ(later.reclaim.run(from_seconds(2)), 5u);  // the next sizes are due
 }
 
 TEST("reclaim: looks at no more pages than a thread can") {
