@@ -21,7 +21,9 @@ LatencyThreshold::LatencyThreshold(const Knobs& knobs, std::uint64_t page_bytes,
 
 bool LatencyThreshold::admit(Nanos since, Nanos now) {
   adjust(now);
-  if (since >= value_) return false;
+  // Both times are of the last tick (numa_hint_fault_latency).
+  const Nanos then = std::max(now - since, Nanos{});
+  if ((now / timer_tick - then / timer_tick) * timer_tick >= value_) return false;
   ++candidates_;
   if (now - second_ > from_seconds(1)) {
     second_ = now;

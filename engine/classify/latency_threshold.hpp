@@ -4,6 +4,7 @@
 // counts as hot, and how many of them may be promoted (Linux 6.3, kernel/sched/fair.c,
 // numa_promotion_adjust_threshold and numa_promotion_rate_limit).
 //
+// Times are in ticks of the timer: a threshold of few ticks is half a tick shorter than it says.
 // A fault below the threshold is a candidate; those beyond the rate limit of a second stay. Each
 // adjustment period the threshold goes down a sixteenth of twice the initial one if there were more
 // candidates than 1.1 times what the limit allows for the period, and up, to at most twice the

@@ -112,8 +112,7 @@ std::uint64_t Reclaim::by_lists(std::uint64_t missing, std::uint64_t budget, Nan
   if (lists_->size(Tier::fast, inactive) < missing) lists_->find_new();
   std::uint64_t looked = 0;
   const auto refill = [&](double pages) {
-    looked +=
-        lists_->deactivate(Tier::fast, std::min(whole(pages, refill_), budget - looked));
+    looked += lists_->deactivate(Tier::fast, std::min(whole(pages, refill_), budget - looked));
   };
   const auto part = [&](track::LruLists::List list, int priority) {
     const double pages =
@@ -158,8 +157,8 @@ KnobDecl scan_rate() {
 KnobDecl lru_gib() {
   return knob::real("lru_gib", 1024, {1, 65536, knob::log}, Unit::mebibytes,
                     "Linux 6.3, mm/vmscan.c, inactive_is_low",
-                   "memory for which ten active pages are kept for each inactive one; more for "
-                   "more");
+                    "memory for which ten active pages are kept for each inactive one; more for "
+                    "more");
 }
 KnobDecl lru_batch() {
   return knob::real("lru_batch", 32, {1, 4096, knob::log}, Unit::pages,

@@ -91,10 +91,10 @@ class Reclaim {
   const double target_, high_;  // shares of the fast tier
   RateLimiter scan_;
   bool awake_ = false;
-  int failures_ = 0;                             // in a row
-  double batch_ = 0;                             // SWAP_CLUSTER_MAX, fractional in a miniature
-  double refill_ = 0, look_ = 0;                 // parts of a page that are owed to the lists
-  Nanos sizes_age_{}, sizes_end_{};              // the sizes below are good until then
+  int failures_ = 0;                 // in a row
+  double batch_ = 0;                 // SWAP_CLUSTER_MAX, fractional in a miniature
+  double refill_ = 0, look_ = 0;     // parts of a page that are owed to the lists
+  Nanos sizes_age_{}, sizes_end_{};  // the sizes below are good until then
   std::uint64_t inactive_size_ = 0, active_size_ = 0;
   std::vector<PageId> victims_;  // scratch
 };

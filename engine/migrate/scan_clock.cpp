@@ -12,7 +12,6 @@ namespace {
 constexpr double mebibyte = 1 << 20;
 constexpr std::uint64_t futile_windows = 8;  // fair.c: virtpages = pages * 8
 constexpr int rest = 32;                     // fair.c: node_stamp += 32 * diff
-constexpr Nanos timer_tick = from_millis(4);
 
 double pages(const Memory& memory, double mebibytes) {
   return mebibytes * mebibyte / static_cast<double>(memory.page_bytes());

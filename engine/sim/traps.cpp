@@ -47,26 +47,30 @@ Traps::Traps(PageTable& pages, Ledger& ledger, const MachineProfile& profile, do
   ledger_.counters().threads = threads;
 }
 
-std::uint64_t Traps::guard(PageRange range, Tiers which, PageMask untouched, double now_ns) {
+std::uint64_t Traps::guard(PageRange range, Tiers which, PageMask untouched, double now_ns,
+                           double entry_ns) {
   if (!protected_at_ms_) protected_at_ms_ = PerPage<std::uint32_t>{pages_.size()};
   fresh_.resize(mask_words(range.count));
   const std::uint64_t count = pages_.arm(Trap::guarded, range, which, untouched, fresh_);
-  const auto stamp = static_cast<std::uint32_t>(std::llround(now_ns / 1e6));
+  double at_ns = now_ns;
   for (std::size_t word = 0; word < fresh_.size(); ++word)
-    for (std::uint64_t bits = fresh_[word]; bits != 0; bits &= bits - 1)
+    for (std::uint64_t bits = fresh_[word]; bits != 0; bits &= bits - 1, at_ns += entry_ns)
       protected_at_ms_[range.first.value + word * 64 +
-                       static_cast<std::uint64_t>(std::countr_zero(bits))] = stamp;
+                       static_cast<std::uint64_t>(std::countr_zero(bits))] =
+          static_cast<std::uint32_t>(std::llround(at_ns / 1e6));
   ledger_.counters().protected_pages += static_cast<double>(count);
   return count;
 }
 
 void Traps::leave_protected(std::span<const PageId> pages, double now_ns) {
-  for (const PageId page : pages) (void)guard(pages_.unit(page.value), Tiers::both, {}, now_ns);
+  for (const PageId page : pages) (void)guard(pages_.unit(page.value), Tiers::both, {}, now_ns, 0);
 }
 
 std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, double now_ns) {
   range = pages_.known(range);
-  const std::uint64_t count = guard(range, which, untouched, now_ns);
+  // One entry after the other, behind what this scan has done before.
+  const std::uint64_t count =
+      guard(range, which, untouched, now_ns + scan_ns_, scale_ * profile_.pte_ns);
   if (count == 0) return 0;
   // A unit has one entry.
   std::uint64_t entries = count;
@@ -80,8 +84,9 @@ std::uint64_t Traps::protect(PageRange range, Tiers which, PageMask untouched, d
       }
   const double real = static_cast<double>(entries) * scale_;
   application_ns_ += real * profile_.pte_ns + threads_ * profile_.tlb_flush_us * 1e3;
-  ledger_.counters().protect_seconds +=
-      (real * profile_.pte_ns + profile_.tlb_flush_us * 1e3) * 1e-9;
+  const double took_ns = real * profile_.pte_ns + profile_.tlb_flush_us * 1e3;
+  scan_ns_ += took_ns;
+  ledger_.counters().protect_seconds += took_ns * 1e-9;
   ledger_.sums()[Sum::pages_protected] += real;
   return count;
 }
@@ -187,12 +192,15 @@ void Traps::draw() {
 
 void Traps::disturb(Interference& out) {
   out.application_ns += std::exchange(application_ns_, 0.0);
+  scanned_ns_ = std::exchange(scan_ns_, 0.0);
 }
 
 void Traps::settle(double block_ns, const Lanes& lanes, Policy& policy) {
-  for (First& first : firsts_)  // the lane's block ends now
+  for (First& first : firsts_) {  // the lane's block ends now, and began with a thread's scan
+    const double block = lanes.of_class(first.stream_class).time.total;
     first.at_ns =
-        lanes.now_ns() - (1 - first.place) * lanes.of_class(first.stream_class).time.total;
+        lanes.now_ns() - (1 - first.place) * std::max(block - scanned_ns_ / threads_, 0.0);
+  }
   in_time_.resize(firsts_.size());
   std::iota(in_time_.begin(), in_time_.end(), 0U);
   std::ranges::stable_sort(in_time_, {}, [this](std::uint32_t i) { return firsts_[i].at_ns; });

@@ -105,8 +105,10 @@ class Traps {
     double end_ns = 0;
   };
   void arm(const Probe& probe);
-  /// Takes the access rights, and keeps the time; the pages are in fresh_.
-  std::uint64_t guard(PageRange range, Tiers which, PageMask untouched, double now_ns);
+  /// Takes the access rights, of a page each `entry_ns`, and keeps the times; the pages are in
+  /// fresh_.
+  std::uint64_t guard(PageRange range, Tiers which, PageMask untouched, double now_ns,
+                      double entry_ns);
   void look(Probe& probe, double start_ns, double end_ns);
   void answer_probes(double block_ns, double now_ns, Policy& policy);
 
@@ -127,6 +129,8 @@ class Traps {
   std::vector<Round> rounds_;
   AccessedAgain again_;
   double application_ns_ = 0;
+  double scan_ns_ = 0;     // of a thread in protect() since the last disturb()
+  double scanned_ns_ = 0;  // and before that: the block that is played began with it
 };
 
 }  // namespace tt::sim

@@ -122,7 +122,11 @@ inline void press(Rig& r) {
   };
   std::vector<Entry> all = reclaim_entries({{"lru_gen", false}, {"lru_sizes_age", 0.0}});
   // In the eleventh second all have just become active: by sizes of before nothing is refilled.
-  all.push_back({"lru_sizes_age", 0.0, 60.0, Then::less, pressed("inactive_pages"),
+  all.push_back({"lru_sizes_age",
+                 0.0,
+                 60.0,
+                 Then::less,
+                 pressed("inactive_pages"),
                  {{"lru_gen", false}, {"lru_batch", 1.0}, {"reclaim_scan_rate", 150 * page_gib}}});
   // All is accessed each second: a pass that comes to evictions finds what it has just aged.
   all.push_back({"reclaim_scan_rate",

@@ -191,6 +191,16 @@ TEST("latency threshold: sixteen steps up to twice the initial one, down to one 
   CHECK_NEAR(after(10, 40, 500), 125, 1e-6);
 }
 
+TEST("latency threshold: goes by ticks of the timer") {
+  classify::LatencyThreshold threshold(
+      resolve(classify::latency_threshold_knobs(), {{"hot_threshold", 20.0}}), 4096,
+      from_seconds(60));
+  CHECK(threshold.admit(from_millis(19), from_millis(1000 + 3)));  // ticks at 984 and 1000
+  CHECK(!threshold.admit(from_millis(17), from_millis(1000)));     // at 980 and 1000
+  CHECK(threshold.admit(from_millis(16), from_millis(1000)));
+  CHECK(!threshold.admit(from_millis(20), from_millis(1000 + 3)));
+}
+
 TEST("latency threshold: candidates beyond a second's limit are refused until the next") {
   Knobs set = resolve(classify::latency_threshold_knobs(), {});
   set.set("promote_rate_limit", 3 * page_gib);

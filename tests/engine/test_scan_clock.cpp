@@ -279,7 +279,7 @@ TEST("reclaim: refills a short inactive list by two batches in a round, and by i
   };
   CHECK(refilled(1) > 5 && refilled(1) < refilled(2));
   CHECK(refilled(2) <= 40);  // then both are as long
-  Kswapd even;  // as many of both: nothing to refill
+  Kswapd even;               // as many of both: nothing to refill
   even.activate(50);
   even.reclaim.wake();
   CHECK_EQ(even.reclaim.run(from_seconds(1)), 5u);

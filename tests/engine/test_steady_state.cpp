@@ -97,9 +97,6 @@ const Dependent dependent{
     {"hmsdk",
      "tries a cold region once in 30 s, and keeps its pages that were accessed since the last time "
      "(demote_age = 4, or young_filter = false)"},
-    {"nbt",
-     "promotes into the room between two watermarks, a thousandth of the fast tier, with each pass "
-     "of its scan: after an hour some hot pages are still to come (watermark_scale = 0.005)"},
     {"pact",
      "demotes a page for each that it promotes, also where there is room, and promotes it again"},
 };

@@ -388,6 +388,43 @@ TEST("traps: the kind of a first access is drawn in proportion") {
   CHECK_NEAR(stores / all, 1.0 / 7, 0.01);
 }
 
+TEST("traps: a scan takes its pages one after the other, and its thread accesses none meanwhile") {
+  constexpr std::uint32_t pages = 64, often = 1000;
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(pages, 1)};
+  simtest::map_and_touch(writer, 0, pages);
+  writer.block(false, 1e6);
+  simtest::Part part;
+  for (std::uint32_t page = 0; page < pages; ++page) {
+    part.pages.push_back(page);
+    part.counts.push_back(often);
+  }
+  for (int b = 0; b < 3; ++b) {
+    writer.parts = {part};
+    writer.block(true, 10e6);
+  }
+  writer.finish();
+  MachineProfile machine = simtest::plain_machine();
+  machine.pte_ns = 1e6;
+  machine.tlb_flush_us = machine.hint_fault_us = 0;
+  bool done = false;
+  std::size_t found = 0;
+  Hooks policy;
+  policy.period = from_millis(1);
+  policy.tick = [&](Memory& memory, Nanos) {
+    if (std::exchange(done, true)) return;
+    CHECK_EQ(memory.protect({{0}, 40}, Tiers::both, {}), 40u);
+    CHECK_EQ(memory.protect({{40}, 24}, Tiers::both, {}), 24u);
+  };
+  policy.faults = [&](Memory&, std::span<const Fault> faults, Nanos) {
+    for (const Fault& fault : faults)
+      CHECK_NEAR(1e3 * seconds(fault.since), pages - static_cast<double>(fault.page.value), 1);
+    found += faults.size();
+  };
+  (void)run(stream, machine, policy);
+  CHECK_EQ(found, pages);
+}
+
 TEST("traps: accessed bits that were cleared within a block are set again by what follows in it") {
   constexpr std::uint32_t pages = 64, often = 1000, seldom = 10;
   TempStream stream;
