@@ -405,6 +405,7 @@ TEST("traps: a scan takes its pages one after the other, and its thread accesses
   }
   writer.finish();
   MachineProfile machine = simtest::plain_machine();
+  machine.threads = 1;
   machine.pte_ns = 1e6;
   machine.tlb_flush_us = machine.hint_fault_us = 0;
   bool done = false;
