@@ -71,6 +71,8 @@ PARTS: dict[str, Callable[[], Table | dict[str, Any]]] = {
     "verified-sentences": kernels.verified_sentences,
     "emulated-costs": kernels.emulated_costs,
     "emulated-sentence": kernels.emulated_sentence,
+    "emulated-others": kernels.emulated_others,
+    "emulated-others-sentence": kernels.emulated_others_sentence,
     "rivals-sentence": comparisons.rivals_sentence,
     "recommendation": comparisons.recommendation,
     "reasons": comparisons.reasons,

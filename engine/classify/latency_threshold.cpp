@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/timer_tick.hpp"
+
 namespace tt::classify {
 namespace {
 

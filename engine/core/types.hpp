@@ -72,8 +72,6 @@ using std::chrono::duration_cast;
 [[nodiscard]] constexpr Nanos from_seconds(double value) {
   return Nanos{static_cast<std::int64_t>(value * 1e9)};
 }
-/// Between two ticks of a kernel's timer (CONFIG_HZ = 250, as Debian has it).
-inline constexpr Nanos timer_tick{4'000'000};
 [[nodiscard]] constexpr Nanos from_millis(double value) {
   return Nanos{static_cast<std::int64_t>(value * 1e6)};
 }

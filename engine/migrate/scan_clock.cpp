@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "core/timer_tick.hpp"
+
 namespace tt::migrate {
 namespace {
 
