@@ -15,7 +15,6 @@ from tuner.pages import Table
 from tuner.study.verified import COLUMNS, Verified, sentences
 from tuner.study.verified import rows as rows_of
 
-
 SEEN = ("gups", "redis", "silo")
 """Workloads by whose cells the models were mended. The others were run once, when that was done."""
 
@@ -145,11 +144,9 @@ def agreement(places: Iterable[Mapping[str, Sequence[dict[str, Any]]]]) -> dict[
     pairs, errors, spreads, promoted, reversed_far, far = [], [], [], [], 0, 0
     for cells in places:
         relative = relative_times(cells)
-        times = {policy: (statistics.fmean(real), said) for policy, (real, said) in relative.items()}
+        times = {name: (statistics.fmean(real), said) for name, (real, said) in relative.items()}
         errors += [abs(a - b) * 100 for name, (a, b) in times.items() if name != "first-touch"]
-        spreads += [
-            (max(real) - min(real)) * 100 for real, _ in relative.values() if len(real) > 1
-        ]
+        spreads += [(max(real) - min(real)) * 100 for real, _ in relative.values() if len(real) > 1]
         for each in cells.values():
             figures = [cell["figures"]["promoted pages"] for cell in each]
             real, said = (statistics.fmean(side) for side in zip(*figures, strict=True))
