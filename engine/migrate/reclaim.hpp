@@ -9,9 +9,9 @@
 // sleeps again. What could not be promoted in the meantime changes nothing.
 //
 // By lists (track/lru_lists.hpp) it demotes from the tail of the inactive one, in rounds of a
-// priority that falls from 12 to 1 (balance_pgdat). A round looks at a part of the list, 2^-priority
-// of it, and of that at what is left for pages that are no file's (get_scan_count: a sixth, as long
-// as files cost nothing). Only where the inactive list is the smaller one does a round refill it:
+// priority that falls from 12 to 1 (balance_pgdat). A round looks at a part of the list, one page of
+// 2^priority, and of that at what is left for pages that are no file's (get_scan_count: a sixth, as
+// long as files cost nothing). Only where the inactive list is the smaller one does a round refill it:
 // by two batches, and by as large a part of the active one (kswapd_age_node, shrink_lruvec). Where
 // much is referenced, pages are activated faster than that, the inactive list runs empty, and what
 // was just promoted is demoted again. From Linux 6.12 on kswapd judges by sizes that are up to two
