@@ -9,15 +9,16 @@
 // sleeps again. What could not be promoted in the meantime changes nothing.
 //
 // By lists (track/lru_lists.hpp) it demotes from the tail of the inactive one, in rounds of a
-// priority that falls from 12 to 1 (balance_pgdat). A round looks at a part of the list, one page of
-// 2^priority, and of that at what is left for pages that are no file's (get_scan_count: a sixth, as
-// long as files cost nothing). Only where the inactive list is the smaller one does a round refill it:
-// by two batches, and by as large a part of the active one (kswapd_age_node, shrink_lruvec). Where
-// much is referenced, pages are activated faster than that, the inactive list runs empty, and what
-// was just promoted is demoted again. From Linux 6.12 on kswapd judges by sizes that are up to two
-// seconds old (prepare_scan_control, mem_cgroup_flush_stats_ratelimited), and then it lasts. When
-// it finds nothing 16 times in a row it stops for good (MAX_RECLAIM_RETRIES); left out is that
-// another program may free memory and so wake it again.
+// priority that falls from 12 to 1 (balance_pgdat). A round looks at a part of the list, one page
+// of 2^priority, and of that at what is left for pages that are no file's (get_scan_count: a
+// sixth, as long as files cost nothing). Only where the inactive list is the smaller one does a
+// round refill it: by two batches, and by as large a part of the active one (kswapd_age_node,
+// shrink_lruvec). Where much is referenced, pages are activated faster than that, the inactive
+// list runs empty, and what was just promoted is demoted again. From Linux 6.12 on kswapd judges
+// by sizes that are up to two seconds old (prepare_scan_control,
+// mem_cgroup_flush_stats_ratelimited), and then it lasts. When it finds nothing 16 times in a row
+// it stops for good (MAX_RECLAIM_RETRIES); left out is that another program may free memory and so
+// wake it again.
 //
 // By generations (track/generations.hpp), where Linux has them on (6.1 or newer), it demotes from
 // the oldest.
