@@ -135,23 +135,23 @@ def emulated_others_sentence() -> dict[str, Any]:
 
 
 MOVES = 1000
-"""Promoted pages from which on a cell's number of them is compared."""
+"""Migrated pages from which on a cell's number of them is compared."""
 
 
 def agreement(places: Iterable[Mapping[str, Sequence[dict[str, Any]]]]) -> dict[str, Any]:
     """The two figures that lead, the order of policies and errors of run time, beside what layouts
-    change in the machine itself; and how many cells promote about as many pages."""
-    pairs, errors, spreads, promoted, reversed_far, far = [], [], [], [], 0, 0
+    change in the machine itself; and how many cells move about as many pages."""
+    pairs, errors, spreads, moved, reversed_far, far = [], [], [], [], 0, 0
     for cells in places:
         relative = relative_times(cells)
         times = {name: (statistics.fmean(real), said) for name, (real, said) in relative.items()}
         errors += [abs(a - b) * 100 for name, (a, b) in times.items() if name != "first-touch"]
         spreads += [(max(real) - min(real)) * 100 for real, _ in relative.values() if len(real) > 1]
         for each in cells.values():
-            figures = [cell["figures"]["promoted pages"] for cell in each]
+            figures = [cell["figures"]["migrated pages in all"] for cell in each]
             real, said = (statistics.fmean(side) for side in zip(*figures, strict=True))
             if max(real, said) >= MOVES:
-                promoted.append(abs(said - real) <= 0.3 * real)
+                moved.append(abs(said - real) <= 0.3 * real)
         for one, two in itertools.combinations(times.values(), 2):
             real = ranking.order(one[0], two[0], ranking.NOISE)
             said = ranking.order(one[1], two[1], ranking.NOISE)
@@ -168,6 +168,6 @@ def agreement(places: Iterable[Mapping[str, Sequence[dict[str, Any]]]]) -> dict[
         "cells": len(errors),
         "largest": max(errors),
         "spread": max(spreads, default=None),
-        "promote_alike": sum(promoted),
-        "promote": len(promoted),
+        "moving_alike": sum(moved),
+        "moving": len(moved),
     }
