@@ -16,7 +16,7 @@ from tuner.study.verified import COLUMNS, Verified, sentences
 from tuner.study.verified import rows as rows_of
 
 SEEN = ("gups", "redis", "silo")
-"""Workloads by whose cells the models were mended. The others were run once, when that was done."""
+"""Workloads by whose cells the models were mended; the others were run once that was done."""
 
 
 def emulated_cells(seen: bool) -> dict[tuple[str, str], dict[str, list[dict[str, Any]]]]:
