@@ -105,6 +105,18 @@ TEST("nbt: without room a hot fault wakes kswapd, which demotes up to the promot
   }
 }
 
+TEST("nbt: says that kswapd gave up, as on an inactive list too short to look at a part of it") {
+  for (const bool short_list : {false, true}) {
+    Rig r = nbt(
+        {{"watermark_scale", 0.05}, {"lru_gen", false}, {"lru_batch", short_list ? 320.0 : 1.0}});
+    r.run(1);
+    CHECK_EQ(r.gauge("kswapd_gave_up"), 0.0);
+    r.policy->on_pressure(Tier::fast, r.now);
+    CHECK_EQ(r.gauge("kswapd_gave_up"), short_list ? 1.0 : 0.0);
+    CHECK_EQ(demotions(r) > 0, !short_list);
+  }
+}
+
 TEST("nbt: pages that are accessed are not demoted") {
   for (const bool by_generations : {false, true}) {
     Rig r = nbt({{"watermark_scale", 0.05},
