@@ -27,8 +27,8 @@ from tuner.experiment.checks import (
     Workers,
     bounds,
     held_out,
-    judge,
 )
+from tuner.experiment.contest import judge
 from tuner.experiment.explain import FEW, SEEDS, _sets, _shapley, explain, leaner
 from tuner.experiment.recall import recall, remake
 from tuner.experiment.studies import OpenStudy

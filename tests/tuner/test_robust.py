@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import runpy
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from conftest import ROOT
 from synthetic import answer, request, seconds_of
 from test_explain import BEST, DEFAULT, Study
 
+from tuner.experiment import contest
 from tuner.experiment.recall import recall, remake
 from tuner.experiment.robust import CANDIDATES, SEEDS, choose, elsewhere, neighbours
 from tuner.experiment.studies import OpenStudy
@@ -24,7 +26,7 @@ from tuner.run.trial import Trial, TrialResult
 from tuner.study import best as best_file
 from tuner.study import check, log
 from tuner.study.log import TrialRecord
-from tuner.study.verdict import HELD_OUT
+from tuner.study.verdict import HELD_OUT, Kind, left_to_chance
 
 SHARP, BROAD = BEST | {"period": 2000}, BEST | {"period": 2500}
 HERE = "1:8"
@@ -181,6 +183,41 @@ def test_where_few_seeds_do_not_agree_there_are_more(tmp_path: Path) -> None:
     assert less.gain is not None and less.gain.pairs == SEEDS
     assert more.gain is not None and more.gain.pairs == HELD_OUT
     assert more.gain.half_width is not None and abs(more.gain.gain) < more.gain.half_width
+
+
+def coin(trial: Trial) -> TrialResult:
+    """BROAD is faster than the default on every second held-out seed."""
+    seconds = times(trial)
+    if trial.knobs == BROAD and trial.scenario.seed in range(3, 14, 2):
+        seconds = 1.1 * seconds_of(DEFAULT)
+    return answer(trial, seconds)
+
+
+def test_where_chance_could_decide_there_are_more_held_out_seeds(tmp_path: Path) -> None:
+    study = study_of(tmp_path, BROAD, runner=coin)
+    _, verdict = conclude(study, tmp_path)
+    own = study.request.scenario.seed
+    assert verdict.seeds == [own + k for k in (*range(1, 7), *range(8, 14))]
+    best = verdict.contender(Kind.tuned)
+    assert best is not None and sorted(Counter(best.values).values()) == [HELD_OUT, HELD_OUT]
+    ran = [trial.scenario.seed for trial in study.pool.ran if trial.knobs == BROAD]
+    assert ran.count(own + HELD_OUT + 1) == 3  # the choice's, at each of three sizes
+    with log.StudyLog(study.directory) as again:
+        recalled = recall(again)
+    assert recalled is not None and recalled.verdict == verdict
+
+
+def test_a_study_of_before_is_recalled_with_the_seeds_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(contest, "left_to_chance", lambda verdict: False)
+        _, verdict = conclude(study_of(tmp_path, BROAD, runner=coin), tmp_path)
+    assert len(verdict.seeds) == HELD_OUT and left_to_chance(verdict)
+    with log.StudyLog(tmp_path / "s") as again:
+        recalled = recall(again)
+    assert recalled is not None and recalled.verdict == verdict
+    remake(tmp_path / "s")
 
 
 def test_the_choice_holds_until_another_trial_ends(tmp_path: Path) -> None:

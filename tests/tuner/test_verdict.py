@@ -19,6 +19,7 @@ from tuner.study.verdict import (
     decide,
     difference,
     interval,
+    left_to_chance,
     merge,
     way,
 )
@@ -140,6 +141,49 @@ def test_a_best_that_loses_to_doing_nothing_always_says_so() -> None:
         "use other with its default knobs (--policy other): 4.0 ± 0.1 % faster than tuned mine, "
         "which first-touch beats too (0.83 ± 0.11 % faster)"
     )
+
+
+COIN = (5054.0, 5049.0, 2045.0, 2038.0, 2040.0, 5071.0)
+"""Run times of a configuration that finds the hot set on every second seed."""
+
+
+def test_what_holds_on_half_of_the_seeds_is_not_advised() -> None:
+    slow = steady(Kind.off, "first-touch", 7960), steady(Kind.untuned, "mine", 5500)
+    coin, other = contender(Kind.tuned, "mine", *COIN), steady(Kind.untuned, "other", 2117)
+    verdict = judged(*slow, coin, other, objective="runtime")
+    assert verdict.gain is not None and not verdict.gain.certain
+    assert verdict.headline.startswith("use other with its default knobs")
+    assert left_to_chance(verdict)  # how much better that is
+    # Nothing else is as fast: then it has to prove itself, as ever.
+    verdict = judged(*slow, coin, objective="runtime")
+    assert verdict.advice is Advice.keep_default
+    assert left_to_chance(verdict)
+
+
+def test_more_seeds_are_for_gains_that_matter() -> None:
+    assert not left_to_chance(judged(OFF, DEFAULT, BEST, OTHER))
+    assert not left_to_chance(judged(steady(Kind.off, "first-touch", 119.95), DEFAULT, BEST))
+    assert not left_to_chance(judged(OFF, contender(Kind.untuned, "mine", *[None] * 6)))
+    rough = contender(Kind.tuned, "mine", 130, 90, 140, 100, 120, 130)
+    assert left_to_chance(judged(OFF, DEFAULT, rough))
+    twice = DEFAULT.model_copy(update={"values": DEFAULT.values * 2})
+    rough = rough.model_copy(update={"values": rough.values * 2})
+    found = difference(rough, twice, "throughput"), difference(rough, DEFAULT, "throughput")
+    assert [each and each.pairs for each in found] == [12, 6]  # of other studies
+
+
+def test_a_second_look_hardly_takes_chance_for_a_gain_more_often() -> None:
+    rng, wrong = random.Random(13), 0
+    for _ in range(1000):
+        runs = [[rng.gauss(100, 8) for _ in range(2 * HELD_OUT)] for _ in range(2)]
+        kinds = Kind.untuned, Kind.tuned
+        few = judged(
+            *(contender(k, "mine", *r[:HELD_OUT]) for k, r in zip(kinds, runs, strict=True))
+        )
+        if left_to_chance(few):
+            few = judged(*(contender(k, "mine", *r) for k, r in zip(kinds, runs, strict=True)))
+        wrong += few.advice is Advice.use_best
+    assert wrong / 1000 <= 0.05
 
 
 def test_nothing_ran() -> None:

@@ -24,7 +24,8 @@ from tuner.emulate.machine import Machine
 from tuner.emulate.plan import Built
 from tuner.errors import UserError
 from tuner.experiment import verify
-from tuner.experiment.checks import Checks, Workers, bounds, judge
+from tuner.experiment.checks import Checks, Workers, bounds
+from tuner.experiment.contest import judge
 from tuner.experiment.recall import remake
 from tuner.report import conclusion
 from tuner.report.conclusion import Conclusion

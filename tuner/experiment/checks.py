@@ -9,7 +9,6 @@ can be killed here as anywhere.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +29,7 @@ from tuner.scenario import Scenario
 from tuner.study.constraint import Judged, judged
 from tuner.study.log import StudyData, StudyLog
 from tuner.study.request import StudyRequest
-from tuner.study.verdict import HELD_OUT, Constraints, Contender, Kind, Verdict, decide
+from tuner.study.verdict import HELD_OUT
 from tuner.terminal import LINE_SECONDS
 from tuner.text import clock, quantity
 
@@ -49,6 +48,8 @@ done without moving a page."""
 
 class Workers:
     """The pool of a study, opened when there is something to run. Use as a context manager."""
+
+    able = True  # to run something
 
     def __init__(self, request: StudyRequest, runner: Runner | None) -> None:
         self._request = request
@@ -243,6 +244,10 @@ class Checks:
         mean = sum(self._took) / len(self._took)
         return f", {clock(runs * mean / self.request.workers)} left"
 
+    def obtainable(self, wanted: Sequence[Check]) -> bool:
+        """Whether `run` can have the results: they are known, or may be run."""
+        return self.workers.able or not self.missing(wanted)
+
     def missing(self, wanted: Iterable[Check]) -> list[Check]:
         """What is to be run of them, each once."""
         return list({c.key: c for c in wanted if c.key not in self._known}.values())
@@ -334,7 +339,7 @@ def reference(setting: Setting, policy: PolicyDecl, **stream: int) -> Check:
     return Check(f"reference {policy.name}", setting.under(policy, **same), {})
 
 
-def _untuned(request: StudyRequest, policy: PolicyDecl) -> Check:
+def untuned_of(request: StudyRequest, policy: PolicyDecl) -> Check:
     return Check(f"untuned {policy.name}", request.under(policy), {})
 
 
@@ -349,7 +354,7 @@ def bounds(checks: Checks) -> None:
 
 def bounds_of(request: StudyRequest) -> list[Check]:
     references = [reference(request, policy) for policy in request.references]
-    untuned = [_untuned(request, policy) for policy in request.alternatives]
+    untuned = [untuned_of(request, policy) for policy in request.alternatives]
     return [*references, *untuned]
 
 
@@ -365,61 +370,6 @@ def on_seeds(
     return [Check(purpose, setting.under(other, **seed), knobs) for seed in seeds]
 
 
-@dataclass(frozen=True)
-class Contest:
-    """What a verdict compares: runs on held-out seeds by kind and policy. `references` and
-    `untuned` are objectives on the study's own seed, by policy."""
-
-    references: dict[str, float]
-    untuned: dict[str, float]
-    runs: list[tuple[Kind, str, list[Check]]]
-
-    @property
-    def wanted(self) -> list[Check]:
-        """They take turns: what drifts meanwhile, on a real machine, is nobody's alone."""
-        turns = itertools.zip_longest(*(wanted for _, _, wanted in self.runs))
-        return [check for turn in turns for check in turn if check is not None]
-
-
-def contest(checks: Checks, data: StudyData) -> Contest:
-    """Follows from the search, and from the bounds, which are run if they have not been."""
-    request = checks.request
-    objective = OBJECTIVES[request.scenario.objective]
-    seeds = held_out(request)
-    by_name = {policy.name: policy for policy in (*request.references, *request.alternatives)}
-
-    def known(wanted: Sequence[Check]) -> dict[str, float]:
-        values = zip(wanted, checks.values(wanted), strict=True)
-        return {check.trial.scenario.policy: value for check, value in values if value is not None}
-
-    references = known([reference(request, policy) for policy in request.references])
-    untuned = known([_untuned(request, policy) for policy in request.alternatives])
-    runs: list[tuple[Kind, str, list[Check]]] = []
-    others = [{"stream_seed": seed["stream_seed"]} for seed in seeds]
-    if not request.scenario.simulated:
-        others = seeds
-    for name in (OFF, BOUND):
-        if name in references:
-            wanted = [reference(request, by_name[name], **seed) for seed in others]
-            runs.append((Kind.off, name, wanted))
-    own = request.policy.name
-    best = data.best
-    if data.default is not None:
-        runs.append((Kind.untuned, own, on_seeds(request, {}, seeds, "held-out default")))
-    if best is not None and best.number != 0:
-        runs.append((Kind.tuned, own, on_seeds(request, best.knobs, seeds, "held-out best")))
-    if untuned:
-        rival = min(untuned, key=lambda name: objective.cost(untuned[name]))
-        wanted = on_seeds(request, {}, seeds, f"held-out untuned {rival}", by_name[rival])
-        runs.append((Kind.untuned, rival, wanted))
-        # Its pages are a gain that no tiering can have as well.
-        under = request.under(by_name[rival])
-        if OFF in references and under.scenario.page_bytes != request.scenario.page_bytes:
-            wanted = [reference(under, by_name[OFF], **seed) for seed in others]
-            runs.insert(1, (Kind.off, OFF, wanted))
-    return Contest(references, untuned, runs)
-
-
 def judged_on(
     checks: Checks, knobs: Mapping[str, KnobValue], seeds: Sequence[Mapping[str, int]]
 ) -> list[Judged]:
@@ -430,71 +380,3 @@ def judged_on(
     runs, defaults = (on_seeds(request, each, seeds, "constraints") for each in (knobs, {}))
     checks.run([*runs, *defaults])
     return judged(request, request.constraints, checks.run(runs), checks.run(defaults))
-
-
-def _moved(results: Sequence[TrialResult]) -> float | None:
-    """Pages moved, the mean of the runs that have counted them."""
-    counted = [
-        result.metrics["promotions"] + result.metrics["demotions"]
-        for result in results
-        if {"promotions", "demotions"} <= result.metrics.keys()
-    ]
-    return sum(counted) / len(counted) if counted else None
-
-
-def judge(checks: Checks, data: StudyData) -> Verdict:
-    """The verdict on what the study has found, from runs on held-out seeds."""
-    request = checks.request
-    seeds = held_out(request)
-    found = contest(checks, data)
-    checks.run(found.wanted, what=f"default, best and rivals on {len(seeds)} held-out seeds")
-    defaults: list[TrialResult] = []
-    if request.constraints:
-        defaults = checks.run(on_seeds(request, {}, seeds, "held-out default"))
-    contenders = [
-        Contender(
-            kind=kind,
-            policy=name,
-            page_bytes=wanted[0].trial.scenario.page_bytes,
-            values=checks.values(wanted),
-            study=request.study if kind is Kind.tuned else None,
-            moved=_moved(checks.run(wanted)),
-            judged=judged(request, request.constraints, checks.run(wanted), defaults) or None,
-        )
-        for kind, name, wanted in found.runs
-    ]
-    missing = request.sampling.missing if request.sampling else []
-    lacking = [f"the recording is not whole: {text}" for text in missing]
-    return decide(
-        [contender for contender in contenders if contender.policy != BOUND],
-        objective=request.scenario.objective,
-        trials=len(data.done),
-        policy=request.policy.name,
-        static_hot=next((c for c in contenders if c.policy == BOUND), None),
-        seeds=[seed["seed"] for seed in seeds],
-        stream_seeds=[seed["stream_seed"] for seed in seeds],
-        references=found.references,
-        untuned=found.untuned,
-        not_run=[p.name for p in request.alternatives if p.name not in found.untuned]
-        + request.not_run,
-        doubts=[*lacking, *request.doubts],
-        constraints=_constraints(data),
-    )
-
-
-def _constraints(data: StudyData) -> Constraints | None:
-    """What the search says of them."""
-    constraints = data.header.request.constraints
-    if not constraints:
-        return None
-    nearest = data.bounds.nearest(data.trials)
-    default = data.default
-    broken = data.bounds.missed(default.result) if default and default.result else {}
-    return Constraints(
-        policy=data.header.request.policy.name,
-        constraints=[str(each) for each in constraints],
-        met_by=len(data.good),
-        default_breaks=broken,
-        nearest=None if nearest is None else nearest[0].number,
-        missed={} if nearest is None else nearest[1],
-    )

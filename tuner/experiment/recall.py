@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NoReturn
 
-from tuner.experiment.checks import Checks, Workers, judge
+from tuner.experiment.checks import Checks, Workers
+from tuner.experiment.contest import judge
 from tuner.experiment.explain import explain
 from tuner.experiment.fronts import front
 from tuner.experiment.robust import choose, elsewhere
@@ -27,6 +28,8 @@ class _Unfinished(Exception):
 
 
 class _Nobody(Workers):
+    able = False
+
     def pool(self, stream: Stream) -> NoReturn:
         raise _Unfinished
 

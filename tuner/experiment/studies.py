@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from tuner.declarations import KnobValue
 from tuner.documents import catalog
 from tuner.errors import UserError, one_line
-from tuner.experiment.checks import POLL_SECONDS, Check, Checks, judge
+from tuner.experiment.checks import POLL_SECONDS, Check, Checks
+from tuner.experiment.contest import judge
 from tuner.experiment.explain import explain, leaner
 from tuner.experiment.fronts import front
 from tuner.experiment.robust import choose, elsewhere

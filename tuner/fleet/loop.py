@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from tuner.errors import UserError
-from tuner.experiment.checks import Check, Checks, Workers, bounds_of, contest, run_together
+from tuner.experiment.checks import Check, Checks, Workers, bounds_of, run_together
+from tuner.experiment.contest import contest
 from tuner.experiment.loop import tracker_of
 from tuner.experiment.studies import OpenStudy, advance
 from tuner.fleet.allocation import Progress, allocate

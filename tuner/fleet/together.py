@@ -22,11 +22,11 @@ from tuner.experiment.checks import (
     Checks,
     Workers,
     bounds_of,
-    contest,
     held_out,
     on_seeds,
     run_together,
 )
+from tuner.experiment.contest import contest
 from tuner.experiment.loop import everything_fits
 from tuner.experiment.studies import OpenStudy, advance
 from tuner.fleet.loop import Tracking

@@ -27,6 +27,9 @@ HELD_OUT = 6
 
 CONFIDENCE = 0.95
 
+MATERIAL = 0.02
+"""A gain that is worth more runs to tell whether it is one."""
+
 WAY = 0.01
 """Static-hot must be this much better than first-touch, or the way between them means nothing."""
 
@@ -193,10 +196,11 @@ def half_width(error: float, free: int) -> float:
 
 
 def difference(better: Contender, worse: Contender, objective: str) -> Difference | None:
-    """How much better the one is than the other, over the seeds on which both succeeded."""
+    """How much better the one is than the other, over the seeds on which both succeeded. Those of
+    one study may go on where those of another end."""
     gains = [
         OBJECTIVES[objective].gain(one, other)
-        for one, other in zip(better.values, worse.values, strict=True)
+        for one, other in zip(better.values, worse.values, strict=False)
         if one is not None and other is not None
     ]
     if not gains:
@@ -230,7 +234,7 @@ def decide(
     constraints: Constraints | None = None,
 ) -> Verdict:
     """What to do. Of the contenders that break no constraint, the simplest one wins that the
-    fastest one does not beat beyond chance.
+    fastest one does not beat beyond chance, if it beats those simpler than itself beyond chance.
 
     Args:
         contenders: simplest first; those that never succeeded do not take part.
@@ -362,11 +366,33 @@ def _best(contenders: Sequence[Contender], objective: str) -> Contender:
 
 def _choose(able: Sequence[Contender], objective: str) -> Contender:
     fastest = _best(able, objective)
+    simpler: list[Contender] = []
     for contender in able:
         gain = difference(fastest, contender, objective)
-        if contender is fastest or gain is None or not gain.certain:
+        if contender is fastest or gain is None:
             return contender
+        if not gain.certain and all(_certain(contender, one, objective) for one in simpler):
+            return contender
+        simpler.append(contender)
     return fastest
+
+
+def _certain(better: Contender, worse: Contender, objective: str) -> bool:
+    gain = difference(better, worse, objective)
+    return gain is not None and gain.certain
+
+
+def left_to_chance(verdict: Verdict) -> bool:
+    """Whether more seeds may change the advice: the fastest contender is ahead of a simpler one,
+    or of the one that is advised, by more than `MATERIAL`, and chance could explain that."""
+    chosen, objective = verdict.chosen, verdict.objective
+    if chosen is None:
+        return False
+    able = [contender for contender in verdict.contenders if contender.usable]
+    fastest = _best(able, objective)
+    others = [each for each in able[: able.index(chosen) + 1] if each is not fastest]
+    gains = [difference(fastest, each, objective) for each in others]
+    return any(gain and gain.gain > MATERIAL and not gain.certain for gain in gains)
 
 
 def _advice(chosen: Contender, policy: str) -> Advice:
