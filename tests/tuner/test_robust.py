@@ -195,7 +195,10 @@ def coin(trial: Trial) -> TrialResult:
 
 def test_where_chance_could_decide_there_are_more_held_out_seeds(tmp_path: Path) -> None:
     study = study_of(tmp_path, BROAD, runner=coin)
-    _, verdict = conclude(study, tmp_path)
+    text, verdict = conclude(study, tmp_path)
+    (best_line,) = (line for line in text.splitlines() if line.startswith("  best "))
+    assert best_line.endswith(", trial 2, 7.519 k ops/s to 12.32 k ops/s by seed)")
+    assert text.count("by seed") == 1  # the others are steady
     own = study.request.scenario.seed
     assert verdict.seeds == [own + k for k in (*range(1, 7), *range(8, 14))]
     best = verdict.contender(Kind.tuned)

@@ -154,7 +154,20 @@ def test_what_holds_on_half_of_the_seeds_is_not_advised() -> None:
     assert verdict.gain is not None and not verdict.gain.certain
     assert verdict.headline.startswith("use other with its default knobs")
     assert left_to_chance(verdict)  # how much better that is
+    # On more seeds it is a gain, but others have that, too, and always.
+    often = (*COIN, *(2040.0, 2030.0) * 3)
+    again = [each.model_copy(update={"values": each.values * 2}) for each in (*slow, other)]
+    off, default, other = again
+    coin = contender(Kind.tuned, "mine", *often)
+    verdict = judged(off, default, coin, other, objective="runtime")
+    assert verdict.gain is not None and verdict.gain.certain
+    ahead = difference(other, coin, "runtime")
+    assert ahead is not None and not ahead.certain
+    assert verdict.advice is Advice.use_untuned
+    near = contender(Kind.untuned, "other", *(v * (0.96, 1.02)[k % 2] for k, v in enumerate(often)))
+    assert judged(off, default, coin, near, objective="runtime").advice is Advice.use_best
     # Nothing else is as fast: then it has to prove itself, as ever.
+    coin = contender(Kind.tuned, "mine", *COIN)
     verdict = judged(*slow, coin, objective="runtime")
     assert verdict.advice is Advice.keep_default
     assert left_to_chance(verdict)

@@ -22,7 +22,7 @@ from tuner.study.constraint import Judged, by_how_much
 from tuner.study.explanation import KEEP, Effect, Explanation
 from tuner.study.log import StudyData
 from tuner.study.near import near_best, sentences
-from tuner.study.verdict import CONFIDENCE, Advice, Kind, Verdict, chosen
+from tuner.study.verdict import CONFIDENCE, Advice, Contender, Kind, Verdict, chosen
 from tuner.text import change, faster, page_size, quantity, shell, short, with_unit
 
 LIVE = "--on live --command 'COMMAND' --metric M"
@@ -31,6 +31,7 @@ MOST = 5  # knobs in the terminal's summary
 SEEN = 0.0005  # a smaller gain is not told
 MOST_RIVALS = 5  # other policies with their defaults, there
 UNTUNED = "untuned "
+STEADY = 0.1  # between the held-out seeds: what differs by more is shown
 MOST_TOGETHER = 2  # groups of changes, there
 WIDTH = 100  # of the terminal's summary, where a list is long
 
@@ -153,11 +154,12 @@ def rows(study: StudyData, verdict: Verdict) -> list[tuple[str, float, str]]:
     name = study.header.request.scenario.objective
     objective = OBJECTIVES[name]
     policy = study.header.request.policy.name
-    means = {
-        c.name if c.policy != policy else {"untuned": "default", "tuned": "best"}[c.kind]: c.mean
+    contenders = {
+        c.name if c.policy != policy else {"untuned": "default", "tuned": "best"}[c.kind]: c
         for c in verdict.contenders
         if c.kind is not Kind.off and c.mean is not None
     }
+    means = {key: contender.mean for key, contender in contenders.items()}
     pages = study.header.request.scenario.page_bytes
     values = {f"{UNTUNED}{other}": value for other, value in verdict.untuned.items()}
     values |= {
@@ -169,16 +171,27 @@ def rows(study: StudyData, verdict: Verdict) -> list[tuple[str, float, str]]:
     default = values.get("default")
 
     def standing(key: str, value: float) -> str:
-        if default is None or key == "default":
-            return ""
-        text = change(value / default - 1)
-        if key != "best" or study.best is None:
-            return text
-        without = "" if study.lean is None else ", without what adds nothing"
-        return f"{text}, trial {study.best.number}{without}"
+        told = []
+        if default is not None and key != "default":
+            told.append(change(value / default - 1))
+            if key == "best" and study.best is not None:
+                told.append(f"trial {study.best.number}")
+                told += ["without what adds nothing"] if study.lean is not None else []
+        if key in contenders:
+            told += _unsteady(contenders[key], objective.unit)
+        return ", ".join(told)
 
     ordered = sorted(values.items(), key=lambda item: (objective.cost(item[1]), item[0]))
     return [(key, value, standing(key, value)) for key, value in ordered]
+
+
+def _unsteady(contender: Contender, unit: str) -> list[str]:
+    """From where to where it comes, by held-out seed, if that is far apart."""
+    values = [value for value in contender.values if value is not None]
+    low, high = min(values), max(values)
+    if high <= low * (1 + STEADY):
+        return []
+    return [f"{quantity(low, unit)} to {quantity(high, unit)} by seed"]
 
 
 def _values(study: StudyData, verdict: Verdict) -> list[str]:

@@ -28,7 +28,8 @@ HELD_OUT = 6
 CONFIDENCE = 0.95
 
 MATERIAL = 0.02
-"""A gain that is worth more runs to tell whether it is one."""
+"""A gain that is worth more runs to tell whether it is one, and worth a choice that is no more
+complicated."""
 
 WAY = 0.01
 """Static-hot must be this much better than first-touch, or the way between them means nothing."""
@@ -235,6 +236,8 @@ def decide(
 ) -> Verdict:
     """What to do. Of the contenders that break no constraint, the simplest one wins that the
     fastest one does not beat beyond chance, if it beats those simpler than itself beyond chance.
+    The search's best has to be as fast on the mean as another policy's defaults, which are no more
+    complicated.
 
     Args:
         contenders: simplest first; those that never succeeded do not take part.
@@ -371,7 +374,10 @@ def _choose(able: Sequence[Contender], objective: str) -> Contender:
         gain = difference(fastest, contender, objective)
         if contender is fastest or gain is None:
             return contender
-        if not gain.certain and all(_certain(contender, one, objective) for one in simpler):
+        # Of the search's best and another policy's defaults neither is simpler.
+        as_simple = contender.kind is Kind.tuned and fastest.kind is not Kind.tuned
+        open_ = not gain.certain and not (as_simple and gain.gain > MATERIAL)
+        if open_ and all(_certain(contender, one, objective) for one in simpler):
             return contender
         simpler.append(contender)
     return fastest
