@@ -196,6 +196,29 @@ def test_no_tiering_has_the_pages_of_a_rival_too(tmp_path: Path) -> None:
     )
 
 
+def test_an_advised_rival_is_run_again_as_it_ran(tmp_path: Path) -> None:
+    base, huge = 4096, 2 << 20
+
+    def fast(trial: Trial) -> TrialResult:
+        return answer(trial, 20.0 if trial.scenario.policy == "other" else None)
+
+    for name, own, asked, option in (
+        ("own", huge, base, ""),
+        ("asked", base, huge, f"--page-bytes {huge}"),
+    ):
+        other = OTHER.model_copy(update={"traits": {"page_bytes": own}})
+        study = Study(tmp_path / name, fast, alternatives=[other], page_bytes=asked)
+        verdict = study.judge()
+        assert verdict.advice is Advice.use_untuned
+        ran = {t.scenario.page_bytes for t in study.pool.ran if t.scenario.policy == "other"}
+        assert ran == {huge}
+        forest = Importance({}, 0.0, 0, "none")
+        text = conclusion.text(study.log.data, Conclusion(verdict, None, forest))
+        (again,) = (line for line in text.splitlines() if line.startswith("reuse "))
+        assert again.startswith("reuse    tune sim --workload synthetic --policy other")
+        assert option in again and ("--page-bytes" in again) == bool(option)
+
+
 def test_a_rival_that_does_not_run_is_not_covered(tmp_path: Path) -> None:
     def coarse(trial: Trial) -> TrialResult:
         if trial.scenario.policy == "other":

@@ -125,7 +125,7 @@ def _written(folder: Path, args: Namespace) -> Path:
         compared = conclusion_rows(data, conclusion.verdict)
         table(
             columns,
-            [(name, exact(float(f"{value:.6g}")), words) for name, value, words in compared],
+            [(row.name, exact(float(f"{row.value:.6g}")), row.words) for row in compared],
         )
     return folder / page.PAGE
 

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tuner.declarations import KnobValue
 from tuner.experiment.checks import (
     BOUND,
     OFF,
@@ -23,13 +24,16 @@ from tuner.objective import OBJECTIVES
 from tuner.run.trial import TrialResult
 from tuner.study.constraint import judged
 from tuner.study.log import StudyData
+from tuner.study.request import StudyRequest
 from tuner.study.verdict import (
     HELD_OUT,
     Constraints,
     Contender,
+    Difference,
     Kind,
     Verdict,
     decide,
+    difference,
     left_to_chance,
 )
 
@@ -111,7 +115,7 @@ def judge(checks: Checks, data: StudyData) -> Verdict:
     verdict = _verdict(checks, data, found, seeds)
     if not request.scenario.simulated or not left_to_chance(verdict):
         return verdict
-    seeds = [*seeds, *_more(checks)]
+    seeds = [*seeds, *_more_seeds(request)]
     found = contest(checks, data, seeds)
     if not checks.obtainable(found.wanted):
         return verdict
@@ -119,13 +123,12 @@ def judge(checks: Checks, data: StudyData) -> Verdict:
     return _verdict(checks, data, found, seeds)
 
 
-def _more(checks: Checks) -> list[dict[str, int]]:
-    """As many seeds again. The one after those that are held out has chosen among the best few
+def _more_seeds(request: StudyRequest) -> list[dict[str, int]]:
+    """As many as are held out again. The one after those has chosen among the best few
     (robust.py)."""
-    request = checks.request
     count = 2 * HELD_OUT + 1
-    streams = request.held_out_streams
-    return seeds_beside(request.scenario, count, streams=streams)[HELD_OUT + 1 :]
+    found = seeds_beside(request.scenario, count, streams=request.held_out_streams)
+    return found[HELD_OUT + 1 :]
 
 
 def _verdict(
@@ -183,3 +186,41 @@ def _constraints(data: StudyData) -> Constraints | None:
         nearest=None if nearest is None else nearest[0].number,
         missed={} if nearest is None else nearest[1],
     )
+
+
+# --- Gains ----------------------------------------------------------------------------------------
+
+
+def gains(checks: Checks, knobs: Mapping[str, KnobValue]) -> bool:
+    """Whether a configuration of the study's policy gains something over the default beyond chance,
+    as its verdict says it."""
+    request = checks.request
+    seeds = held_out(request)
+    gain = _gain(checks, _both(request, knobs, seeds))
+    if gain is not None and gain.left_to_chance and request.scenario.simulated:
+        pair = _both(request, knobs, [*seeds, *_more_seeds(request)])
+        if checks.obtainable([run for runs in pair for run in runs]):
+            gain = _gain(checks, pair)
+    return gain is not None and gain.certain
+
+
+def _both(
+    request: StudyRequest, knobs: Mapping[str, KnobValue], seeds: Sequence[Mapping[str, int]]
+) -> list[list[Check]]:
+    """Runs of a configuration, and of the default."""
+    return [on_seeds(request, each, seeds, "explanation") for each in (knobs, {})]
+
+
+def _gain(checks: Checks, pair: Sequence[Sequence[Check]]) -> Difference | None:
+    request = checks.request
+    checks.run([run for runs in pair for run in runs])
+    top, base = (
+        Contender(
+            kind=kind,
+            policy=request.policy.name,
+            page_bytes=request.scenario.page_bytes,
+            values=checks.values(runs),
+        )
+        for kind, runs in zip((Kind.tuned, Kind.untuned), pair, strict=True)
+    )
+    return difference(top, base, request.scenario.objective)

@@ -23,10 +23,11 @@ from itertools import combinations
 
 from tuner.declarations import KnobValue
 from tuner.experiment.checks import Check, Checks, held_out, judged_on, on_seeds
+from tuner.experiment.contest import gains
 from tuner.study.explanation import KEEP, Alternative, Effect, Explanation, Interaction
 from tuner.study.log import StudyData, TrialRecord
-from tuner.study.verdict import Contender, Kind, difference, interval
 from tuner.study.verdict import half_width as half_width_of
+from tuner.study.verdict import interval
 
 FEW = 2  # held-out seeds, after which a set of changes may be given up
 SEEDS = 3  # on which shares are measured at least
@@ -55,29 +56,9 @@ def leaner(checks: Checks, data: StudyData) -> dict[str, KnobValue] | None:
 def _way(checks: Checks, data: StudyData) -> _Way | None:
     # Of the trial itself, also where it is recommended without some of its changes.
     trial = None if data.best is None else data.trial(data.best.number)
-    if trial is None or trial.number == 0 or not _certain(checks, trial.knobs):
+    if trial is None or trial.number == 0 or not gains(checks, trial.knobs):
         return None
     return _Way(checks, trial)
-
-
-def _certain(checks: Checks, knobs: Mapping[str, KnobValue]) -> bool:
-    """Whether it gains something over the default beyond chance, as a verdict says it."""
-    request = checks.request
-    best, default = (
-        on_seeds(request, each, held_out(request), "explanation") for each in (knobs, {})
-    )
-    checks.run([*best, *default])
-    top, base = (
-        Contender(
-            kind=kind,
-            policy=request.policy.name,
-            page_bytes=request.scenario.page_bytes,
-            values=checks.values(runs),
-        )
-        for kind, runs in ((Kind.tuned, best), (Kind.untuned, default))
-    )
-    gain = difference(top, base, request.scenario.objective)
-    return gain is not None and gain.certain
 
 
 class _Way:
@@ -113,7 +94,7 @@ class _Way:
         knobs = self._knobs(made)
         if self._breaks(knobs):
             return None
-        return knobs if _certain(self._checks, knobs) else None
+        return knobs if gains(self._checks, knobs) else None
 
     def _breaks(self, knobs: Mapping[str, KnobValue]) -> list[str]:
         """The study's constraints that a configuration breaks, on its own seed or on the mean of

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from textwrap import wrap
+from typing import NamedTuple
 
-from tuner import engine
 from tuner.emulate.trials import verifiable
 from tuner.errors import one_line
 from tuner.objective import OBJECTIVES
@@ -142,15 +142,31 @@ def _reuse(study: StudyData, verdict: Verdict) -> list[str]:
     use = chosen(verdict)
     if use is None or use.kind is not Kind.untuned or not simulates(request.isolation):
         return []
-    policy = engine.policies().get(use.policy, request.policy)
-    usual = defaults(request.workload, policy, scenario.input, use.page_bytes)
+    by_name = {policy.name: policy for policy in (request.policy, *request.alternatives)}
+    policy = by_name[use.policy]
+    ran = request.under(policy).scenario  # with pages and scale of its own
+    usual = defaults(request.workload, policy, scenario.input, ran.page_bytes)
     usual |= {"page_bytes": policy.page_bytes, "policy": ""}
-    return ["tune", "sim", *replace(scenario, policy=use.policy).command_line(usual)]
+    return ["tune", "sim", *ran.command_line(usual)]
 
 
-def rows(study: StudyData, verdict: Verdict) -> list[tuple[str, float, str]]:
-    """What was compared, the best first: name, objective, and how it stands to the default.
-    Contenders have the mean of the held-out seeds; what no verdict depends on has its one run."""
+class Row(NamedTuple):
+    """Something that was compared: its objective, how it stands to the default, and what else there
+    is to tell of it. The texts may be empty."""
+
+    name: str
+    value: float
+    change: str
+    more: str
+
+    @property
+    def words(self) -> str:
+        return ", ".join(filter(None, (self.change, self.more)))
+
+
+def rows(study: StudyData, verdict: Verdict) -> list[Row]:
+    """What was compared, the best first. Contenders have the mean of the held-out seeds; what no
+    verdict depends on has its one run."""
     name = study.header.request.scenario.objective
     objective = OBJECTIVES[name]
     policy = study.header.request.policy.name
@@ -170,19 +186,18 @@ def rows(study: StudyData, verdict: Verdict) -> list[tuple[str, float, str]]:
     values |= verdict.references | {key: mean for key, mean in means.items() if mean is not None}
     default = values.get("default")
 
-    def standing(key: str, value: float) -> str:
-        told = []
-        if default is not None and key != "default":
-            told.append(change(value / default - 1))
-            if key == "best" and study.best is not None:
-                told.append(f"trial {study.best.number}")
-                told += ["without what adds nothing"] if study.lean is not None else []
+    def row(key: str, value: float) -> Row:
+        more = []
+        if key == "best" and study.best is not None:
+            more.append(f"trial {study.best.number}")
+            more += ["without what adds nothing"] if study.lean is not None else []
         if key in contenders:
-            told += _unsteady(contenders[key], objective.unit)
-        return ", ".join(told)
+            more += _unsteady(contenders[key], objective.unit)
+        told = change(value / default - 1) if default is not None and key != "default" else ""
+        return Row(key, value, told, ", ".join(more))
 
     ordered = sorted(values.items(), key=lambda item: (objective.cost(item[1]), item[0]))
-    return [(key, value, standing(key, value)) for key, value in ordered]
+    return [row(key, value) for key, value in ordered]
 
 
 def _unsteady(contender: Contender, unit: str) -> list[str]:
@@ -197,11 +212,12 @@ def _unsteady(contender: Contender, unit: str) -> list[str]:
 def _values(study: StudyData, verdict: Verdict) -> list[str]:
     objective = OBJECTIVES[study.header.request.scenario.objective]
     found = rows(study, verdict)
-    rivals = [row for row in found if row[0].startswith(UNTUNED)]
+    rivals = [row for row in found if row.name.startswith(UNTUNED)]
     left_out = rivals[MOST_RIVALS:] if len(rivals) > MOST_RIVALS + 1 else []
     cells = [
-        (name, quantity(value, objective.unit), text)
-        for name, value, text in (row for row in found if row not in left_out)
+        (row.name, quantity(row.value, objective.unit), row.words)
+        for row in found
+        if row not in left_out
     ]
     widths = [max(len(cell[k]) for cell in cells) for k in range(2)] if cells else [0, 0]
     lines = [
@@ -209,7 +225,7 @@ def _values(study: StudyData, verdict: Verdict) -> list[str]:
         for name, value, text in cells
     ]
     if left_out:
-        ends = [quantity(value, objective.unit) for _, value, _ in (left_out[0], left_out[-1])]
+        ends = [quantity(row.value, objective.unit) for row in (left_out[0], left_out[-1])]
         lines.append(f"  {len(left_out)} more untuned: {' to '.join(ends)} (the report has all)")
     return [f"{objective.name} (contenders: mean of {len(verdict.seeds)} held-out seeds)", *lines]
 

@@ -115,7 +115,7 @@ def _compared(study: StudyData, verdict: Verdict) -> list[_Row]:
     base = None if default is None else default.mean
     advised = chosen(verdict)
     found = []
-    for name, value, words in rows(study, verdict):
+    for name, value, words, _ in rows(study, verdict):
         contender = contenders.get(name)
         seeds, half_width = _spread(contender, default)
         colour = BOUND if contender is None and not name.startswith(UNTUNED) else OTHER

@@ -62,6 +62,11 @@ class Difference(Model):
         """Whether it is better by more than chance explains."""
         return self.half_width is not None and self.gain - self.half_width > 0
 
+    @property
+    def left_to_chance(self) -> bool:
+        """Whether it would matter, and chance could explain it."""
+        return self.gain > MATERIAL and not self.certain
+
 
 class Constraints(Model):
     """What the search of a policy says of its constraints: how many trials meet all of them, which
@@ -376,8 +381,8 @@ def _choose(able: Sequence[Contender], objective: str) -> Contender:
             return contender
         # Of the search's best and another policy's defaults neither is simpler.
         as_simple = contender.kind is Kind.tuned and fastest.kind is not Kind.tuned
-        open_ = not gain.certain and not (as_simple and gain.gain > MATERIAL)
-        if open_ and all(_certain(contender, one, objective) for one in simpler):
+        behind = gain.certain or (as_simple and gain.left_to_chance)
+        if not behind and all(_certain(contender, one, objective) for one in simpler):
             return contender
         simpler.append(contender)
     return fastest
@@ -389,8 +394,8 @@ def _certain(better: Contender, worse: Contender, objective: str) -> bool:
 
 
 def left_to_chance(verdict: Verdict) -> bool:
-    """Whether more seeds may change the advice: the fastest contender is ahead of a simpler one,
-    or of the one that is advised, by more than `MATERIAL`, and chance could explain that."""
+    """Whether more seeds may change the advice: how far the fastest contender is ahead of a simpler
+    one, or of the one that is advised, is left to chance."""
     chosen, objective = verdict.chosen, verdict.objective
     if chosen is None:
         return False
@@ -398,7 +403,7 @@ def left_to_chance(verdict: Verdict) -> bool:
     fastest = _best(able, objective)
     others = [each for each in able[: able.index(chosen) + 1] if each is not fastest]
     gains = [difference(fastest, each, objective) for each in others]
-    return any(gain and gain.gain > MATERIAL and not gain.certain for gain in gains)
+    return any(gain and gain.left_to_chance for gain in gains)
 
 
 def _advice(chosen: Contender, policy: str) -> Advice:
