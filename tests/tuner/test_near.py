@@ -18,7 +18,7 @@ from tuner.report import conclusion
 from tuner.report.conclusion import Conclusion
 from tuner.report.importance import Importance
 from tuner.run.trial import Trial, TrialResult
-from tuner.study.near import FEW, Freedom, NearBest, near_best, sentences
+from tuner.study.near import FEW, MOST, Freedom, NearBest, near_best, sentences
 from tuner.study.verdict import Kind
 from tuner.text import short
 
@@ -102,6 +102,28 @@ def test_the_bound_is_what_two_runs_differ_by(tmp_path: Path) -> None:
         assert (trial.number in near.trials) == (
             best.objective / trial.objective <= 1 + near.within
         )
+
+
+def test_what_chance_decides_says_nothing_of_knobs(tmp_path: Path) -> None:
+    def rough(trial: Trial) -> TrialResult:
+        result = by_period(trial)
+        if trial.scenario.policy != "paper" or trial.scenario.seed % 2 or result.objective is None:
+            return result
+        return answer(trial, 100.0 if trial.knobs == DEFAULT else 60.0)
+
+    study = study_of(tmp_path, rough)
+    near = near_best(study.log.data, study.judge())
+    assert near is not None and near.within > MOST and near.knobs == []
+    (line,) = sentences(study.log.data, near)
+    assert line.startswith("two runs of the best differ by ")
+
+
+def test_where_nothing_agrees_that_is_said(tmp_path: Path) -> None:
+    study = study_of(tmp_path)
+    near = near_of(study)
+    knobs = [knob.model_copy(update={"freedom": Freedom.neither}) for knob in near.knobs]
+    none = near.model_copy(update={"knobs": knobs})
+    assert sentences(study.log.data, none)[1:] == ["they agree on no knob", "no knob is free"]
 
 
 def test_a_gap_in_a_range_is_not_free(tmp_path: Path) -> None:

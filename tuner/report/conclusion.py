@@ -74,7 +74,7 @@ def text(study: StudyData, conclusion: Conclusion) -> str:
     if verdict.front is not None:
         told = [*front.told(verdict.front), front.reason(verdict.front)]
         lines += [f"{'' if k else 'front':<9}{line}" for k, line in enumerate(told)]
-    lines += [f"{'' if k else 'nearby':<9}{line}" for k, line in enumerate(nearby(study, verdict))]
+    lines += _headed("nearby", nearby(study, verdict))
     if verdict.uncovered:
         lines += wrap(verdict.uncovered, WIDTH)
     if request.emulated is None and simulates(request.isolation) and (known := risk()):
@@ -82,17 +82,30 @@ def text(study: StudyData, conclusion: Conclusion) -> str:
     lines += _explanation(study, conclusion)
     if conclusion.explanation is not None:
         near = near_best(study, verdict)
-        for word, told in (
-            ("how", mechanism(study)),
-            ("near", sentences(study, near) if near else []),
-        ):
-            lines += [f"{'' if k else word:<9}{line}" for k, line in enumerate(told)]
+        lines += _headed("how", mechanism(study))
+        lines += _headed("near", sentences(study, near) if near else [])
     lines.append(f"results  {one_line(study.directory)}")
     if reuse := _reuse(study, verdict):
         lines.append(f"reuse    {shell(reuse)}")
     if verify := _verify(study):
         lines.append(f"verify   {shell(verify)}")
     return "\n".join(lines)
+
+
+def _headed(word: str, told: Sequence[str]) -> list[str]:
+    """Sentences with a word before the first; what is longer than a line goes on in the next."""
+    return [
+        line
+        for k, sentence in enumerate(told)
+        for line in wrap(
+            sentence,
+            WIDTH,
+            initial_indent=f"{'' if k else word:<9}",
+            subsequent_indent=" " * 11,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
 
 
 def _verify(study: StudyData) -> list[str]:
@@ -232,7 +245,7 @@ def _values(study: StudyData, verdict: Verdict) -> list[str]:
 
 def constraint_lines(verdict: Verdict) -> list[str]:
     """For the terminal: what became of the constraints."""
-    return [f"{'' if k else 'bounds':<9}{line}" for k, line in enumerate(constrained(verdict))]
+    return _headed("bounds", constrained(verdict))
 
 
 def constrained(verdict: Verdict) -> list[str]:

@@ -31,6 +31,8 @@ NARROW, WIDE = 0.2, 0.5
 have at least where the knob is free."""
 GAP = 0.25
 """Of the range: in a free knob's part of it, no larger one is without such a configuration."""
+MOST = 0.1
+"""Two runs that differ by more than this by chance cannot tell which trials are as good."""
 LEAST = 1e-4
 """A difference of less is told as this."""
 
@@ -58,7 +60,7 @@ class NearKnob(Model):
 class NearBest(Model):
     """`trials` are the near-best ones in order, within `within` of the best one's cost, relatively:
     half the interval of a difference between two runs. `knobs` are the tuned ones; empty with fewer
-    than `FEW` trials."""
+    than `FEW` trials, and where `within` is more than `MOST`."""
 
     within: float
     trials: list[int]
@@ -87,7 +89,7 @@ def near_best(study: StudyData, verdict: Verdict) -> NearBest | None:
         if trial.objective is not None and objective.cost(trial.objective) <= most
     ]
     numbers = sorted({trial.number for trial in near} | {best.number})
-    if len(near) < FEW:
+    if len(near) < FEW or within > MOST:
         return NearBest(within=within, trials=numbers)
     if study.lean is not None:
         near.append(best)
@@ -146,17 +148,24 @@ def _place(knob: KnobDecl, value: float) -> float:
 def sentences(study: StudyData, near: NearBest) -> list[str]:
     """What agrees and what is free, in words."""
     count = len(near.trials)
-    within = f"{percent(max(near.within, LEAST), 2)} of the best, which is chance between two runs"
+    chance = percent(max(near.within, LEAST), 2)
+    if near.within > MOST:
+        return [f"two runs of the best differ by {chance} by chance: no telling what is as good"]
+    within = f"{chance} of the best, which is chance between two runs"
     if count == 1:
         return [f"no other trial is within {within}"]
     if not near.knobs:
         return [f"{count} trials are within {within}: too few to say which knobs are free"]
-    lines = [f"{count} trials are within {within}"]
     units = {knob.name: knob.unit for knob in study.header.request.policy.knobs}
-    for freedom, words in ((Freedom.agree, "they agree on"), (Freedom.free, "free are")):
-        found = [f"{knob.name} ({_range(knob, units[knob.name])})" for knob in near.of(freedom)]
-        lines.append(f"{words} {', '.join(found)}" if found else f"{words} no knobs")
-    return lines
+    agree, free = (
+        ", ".join(f"{knob.name} ({_range(knob, units[knob.name])})" for knob in near.of(freedom))
+        for freedom in (Freedom.agree, Freedom.free)
+    )
+    return [
+        f"{count} trials are within {within}",
+        f"they agree on {agree or 'no knob'}",
+        f"free: {free}" if free else "no knob is free",
+    ]
 
 
 def _range(knob: NearKnob, unit: str) -> str:
