@@ -137,6 +137,19 @@ def test_the_verdict_is_on_the_worst_of_each_held_out_seed() -> None:
     )
 
 
+def test_one_workload_may_have_run_on_more_seeds() -> None:
+    few = verdict(default=100.0, best=[50.0, 80.0, 50.0], off=160.0, objective="runtime")
+    more = verdict(default=100.0, best=[50.0, 80.0, 50.0], off=160.0, objective="runtime")
+    contenders = [each.model_copy(update={"values": each.values * 2}) for each in more.contenders]
+    more = more.model_copy(update={"contenders": contenders, "seeds": [1, 2, 3, 5, 6, 7]})
+    few = few.model_copy(update={"seeds": [1, 2, 3]})
+    both = Together(how="worst", studies=["a", "b"], workloads=["a", "b"])
+    for pair in ([few, more], [more, few]):
+        found = verdict_of(both, pair, "paper")
+        assert found.seeds == [1, 2, 3]
+        assert [len(each.values) for each in found.contenders] == [3, 3, 3]
+
+
 def test_a_gain_on_one_workload_does_not_pay_for_a_loss_on_another() -> None:
     verdicts = [
         verdict(default=100.0, best=[25.0, 26.0, 25.0], off=160.0, objective="runtime"),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from tuner.objective import OBJECTIVES
+from tuner.report.contenders import policies
 from tuner.study.verdict import (
     HELD_OUT,
     Advice,
@@ -303,3 +304,14 @@ def test_several_policies_are_compared() -> None:
     assert slow.headline == "leave tiering off: first-touch is 5.3 ± 0.0 % faster than tuned b"
     untuned = merge([("a", verdict_of("a", 140, 140)), ("b", verdict_of("b", 105, 130))])
     assert untuned.headline.startswith("keep the defaults of a: ")
+
+
+def test_of_several_policies_one_may_have_run_on_more_seeds() -> None:
+    a, b = verdict_of("a", 110, 120), verdict_of("b", 105, 130)
+    twice = [each.model_copy(update={"values": each.values * 2}) for each in b.contenders]
+    b = b.model_copy(update={"contenders": twice, "seeds": [*range(1, 7), *range(8, 14)]})
+    for pair in ([("a", a), ("b", b)], [("b", b), ("a", a)]):
+        verdict = merge(pair)
+        assert verdict.headline.startswith("use study-b/best.yaml (tuned b): 8.3 ± 0.0 % faster")
+        assert len(verdict.seeds) == 12
+        assert policies(verdict) is not None

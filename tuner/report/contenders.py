@@ -11,7 +11,7 @@ from tuner.report import svg
 from tuner.report.conclusion import UNTUNED, rows
 from tuner.report.svg import BEST, BOUND, DEFAULT, INK, MUTED, OTHER, Picture, better
 from tuner.study.log import StudyData
-from tuner.study.verdict import Contender, Difference, Kind, Verdict, chosen, interval
+from tuner.study.verdict import Contender, Difference, Kind, Verdict, chosen, interval, pairs
 from tuner.text import change, page_size, quantity
 
 
@@ -159,11 +159,7 @@ def _spread(
     elif contender is default:  # to itself it stands the same on every seed
         values = [100 * (v / default.mean - 1) for v in default.values if v is not None]
     else:
-        values = [
-            100 * (value / other - 1)
-            for value, other in zip(contender.values, default.values, strict=True)
-            if value is not None and other is not None
-        ]
+        values = [100 * (value / other - 1) for value, other in pairs(contender, default)]
     return values, interval(values)[1] if values and contender is not default else None
 
 

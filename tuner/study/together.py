@@ -98,12 +98,13 @@ def _joint(
     verdicts: Sequence[Verdict], kind: Kind, base: Kind, how: str
 ) -> list[float | None] | None:
     """By held-out seed, over all workloads; None if a workload lacks a contender. Seeds are paired
-    in their order: they are the same ones for all studies of one command."""
+    in their order: they are the same ones for all studies of one command, some of which go on where
+    others end."""
     found = [_over(verdict, kind, base) for verdict in verdicts]
     known = [each for each in found if each is not None]
     if len(known) < len(found):
         return None
-    return [combined(seed, how) for seed in zip(*known, strict=True)]
+    return [combined(seed, how) for seed in zip(*known, strict=False)]
 
 
 def gain(verdicts: Sequence[Verdict], base: Kind, how: str) -> Difference | None:
@@ -121,6 +122,7 @@ def verdict_of(together: Together, verdicts: Sequence[Verdict], policy: str) -> 
     """What to do with all workloads at once, from the verdicts on each: the choice is that of
     `decide`, on costs over the default's."""
     how, first = together.how, verdicts[0]
+    fewest = min(verdicts, key=lambda verdict: len(verdict.seeds))
     contenders = []
     for kind in Kind:
         values = _joint(verdicts, kind, Kind.untuned, how)
@@ -142,8 +144,8 @@ def verdict_of(together: Together, verdicts: Sequence[Verdict], policy: str) -> 
         objective=_words(verdicts),
         trials=first.trials,
         policy=policy,
-        seeds=first.seeds,
-        stream_seeds=first.stream_seeds,
+        seeds=fewest.seeds,
+        stream_seeds=fewest.stream_seeds,
         not_run=first.not_run,
         doubts=list(dict.fromkeys(doubt for verdict in verdicts for doubt in verdict.doubts)),
     )

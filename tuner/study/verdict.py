@@ -201,14 +201,19 @@ def half_width(error: float, free: int) -> float:
     return error * float(stdtrit(free, (1 + CONFIDENCE) / 2))
 
 
-def difference(better: Contender, worse: Contender, objective: str) -> Difference | None:
-    """How much better the one is than the other, over the seeds on which both succeeded. Those of
-    one study may go on where those of another end."""
-    gains = [
-        OBJECTIVES[objective].gain(one, other)
-        for one, other in zip(better.values, worse.values, strict=False)
-        if one is not None and other is not None
+def pairs(one: Contender, other: Contender) -> list[tuple[float, float]]:
+    """Their objectives on the seeds on which both succeeded. Those of one study may go on where
+    those of another end."""
+    return [
+        (a, b)
+        for a, b in zip(one.values, other.values, strict=False)
+        if a is not None and b is not None
     ]
+
+
+def difference(better: Contender, worse: Contender, objective: str) -> Difference | None:
+    """How much better the one is than the other, over the seeds on which both succeeded."""
+    gains = [OBJECTIVES[objective].gain(one, other) for one, other in pairs(better, worse)]
     if not gains:
         return None
     mean, half_width = interval(gains)
@@ -321,6 +326,7 @@ def merge(verdicts: Sequence[tuple[str, Verdict]]) -> Verdict:
                     found.setdefault(key, contender)
     contenders = list(found.values())
     first, *_ = verdicts
+    most = max((v for _, v in verdicts), key=lambda v: len(v.seeds))
     tuned = [c for c in contenders if c.kind is Kind.tuned and c.mean is not None]
     objective = first[1].objective
     untuned: dict[str, float] = {}
@@ -335,8 +341,8 @@ def merge(verdicts: Sequence[tuple[str, Verdict]]) -> Verdict:
         objective=objective,
         trials=sum(v.trials for _, v in verdicts),
         policy=policy,
-        seeds=first[1].seeds,
-        stream_seeds=first[1].stream_seeds,
+        seeds=most.seeds,
+        stream_seeds=most.stream_seeds,
         untuned=untuned,
         not_run=[name for name in first[1].not_run if name not in ran],
         doubts=list(dict.fromkeys(doubt for _, v in verdicts for doubt in v.doubts)),
