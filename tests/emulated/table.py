@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tuner import engine
-from tuner.declarations import KnobValue
+from tuner.commands.sim import parse_knobs
 from tuner.emulate.machine import Machine
 from tuner.emulate.measure import compared, measure
 from tuner.emulate.plan import Emulated, How, Request, alike, how, trial_of
@@ -47,11 +47,8 @@ class Cell(NamedTuple):
 
     def trial(self) -> Trial:
         name, *settings = self.policy.split(":")
-        knobs: dict[str, KnobValue] = {}
-        for setting in settings:
-            knob, _, value = setting.partition("=")
-            knobs[knob] = float(value)
-        return trial_of(self.workload, engine.policy(name), knobs, ratio=self.ratio)
+        policy = engine.policy(name)
+        return trial_of(self.workload, policy, parse_knobs(settings, policy), ratio=self.ratio)
 
 
 def sources(machine: Machine, request: Request, trial: Trial) -> dict[str, str]:
