@@ -137,6 +137,22 @@ def test_the_verdict_is_on_the_worst_of_each_held_out_seed() -> None:
     )
 
 
+def test_what_doing_nothing_gains_is_told_as_in_the_table() -> None:
+    """The worst workload by the costs over the default's need not be the one that loses most."""
+    verdicts = [
+        verdict(default=100.0, best=[98.0, 98.0, 98.0], off=96.0, objective="runtime"),
+        verdict(default=100.0, best=[90.0, 90.0, 90.0], off=70.0, objective="runtime"),
+    ]
+    both = Together(how="worst", studies=["a", "b"], workloads=["a", "b"])
+    found = verdict_of(both, verdicts, "paper")
+    assert found.advice is Advice.leave_off and found.over_first_touch is not None
+    assert found.over_first_touch.gain == pytest.approx(70 / 90 - 1)
+    assert found.headline == (
+        "leave tiering off: the best of 9 trials is 22.2 ± 0.0 % slower than first-touch, by the "
+        "worst of a and b"
+    )
+
+
 def test_one_workload_may_have_run_on_more_seeds() -> None:
     few = verdict(default=100.0, best=[50.0, 80.0, 50.0], off=160.0, objective="runtime")
     more = verdict(default=100.0, best=[50.0, 80.0, 50.0], off=160.0, objective="runtime")

@@ -199,6 +199,7 @@ def gains(
     axes.axvline(0, color=INK, lw=1)
     axes.set_yticks(range(len(places)), [name for name, _, _ in places[::-1]])
     axes.set_ylim(-0.5, len(places) - 0.5)
+    axes.locator_params(axis="x", nbins=6)  # whose labels do not touch
     axes.xaxis.set_major_formatter(lambda value, _: change(value / 100).replace(".0", ""))
     axes.set_xlabel("gain of the best configuration")
     axes.grid(axis="y", visible=False)

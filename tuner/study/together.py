@@ -163,6 +163,10 @@ def _words(verdicts: Sequence[Verdict]) -> str:
 
 
 def _headline(found: Verdict, over_off: Difference | None, together: Together) -> str:
+    if found.advice is Advice.leave_off and over_off is not None and over_off.gain < 0:
+        behind = faster(over_off.gain, over_off.half_width, found.objective)
+        who = f"the best of {found.trials} trials is {behind} than first-touch"
+        return f"leave tiering off: {who}, by {together.by}"
     if found.advice is not Advice.use_best:
         return f"{found.headline}; by {together.by}"
     parts = [
