@@ -33,7 +33,7 @@ from tuner.experiment.explain import FEW, SEEDS, _sets, _shapley, explain, leane
 from tuner.experiment.recall import recall, remake
 from tuner.experiment.studies import OpenStudy
 from tuner.report import archive, conclusion
-from tuner.report.conclusion import Conclusion
+from tuner.report.conclusion import Conclusion, steps
 from tuner.report.importance import Importance
 from tuner.report.mechanism import sentences
 from tuner.run.pool import without_result
@@ -217,6 +217,10 @@ def test_an_advised_rival_is_run_again_as_it_ran(tmp_path: Path) -> None:
         (again,) = (line for line in text.splitlines() if line.startswith("reuse "))
         assert again.startswith("reuse    tune sim --workload synthetic --policy other")
         assert option in again and ("--page-bytes" in again) == bool(option)
+        (then,) = (line for line in text.splitlines() if line.startswith("next "))
+        same = again.split("tune sim ")[1]
+        assert then == f"next     tune run {same} --budget {study.request.budget}"
+        assert then.split(maxsplit=1)[1] in [words for _, words in steps(study.log.data, verdict)]
 
 
 def test_a_rival_that_does_not_run_is_not_covered(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tuner.study.constraint import Judged, by_how_much
 from tuner.study.explanation import KEEP, Effect, Explanation
 from tuner.study.log import StudyData
 from tuner.study.near import near_best, sentences
+from tuner.study.request import StudyRequest
 from tuner.study.verdict import CONFIDENCE, Advice, Contender, Kind, Verdict, chosen
 from tuner.text import change, faster, page_size, quantity, shell, short, with_unit
 
@@ -87,6 +88,8 @@ def text(study: StudyData, conclusion: Conclusion) -> str:
     lines.append(f"results  {one_line(study.directory)}")
     if reuse := _reuse(study, verdict):
         lines.append(f"reuse    {shell(reuse)}")
+    if other := _search(study, verdict):
+        lines.append(f"next     {shell(other)}")
     if verify := _verify(study):
         lines.append(f"verify   {shell(verify)}")
     return "\n".join(lines)
@@ -127,6 +130,8 @@ def steps(study: StudyData, verdict: Verdict) -> list[tuple[str, str]]:
         measure = "Confirm on a real kernel that tiering does not pay here"
     elif reuse:
         found.append(("Run what is advised again", reuse))
+    if other := _search(study, verdict):
+        found.append(("Search that policy's knobs, which are at their defaults there", other))
     if verify:
         found.append((measure, verify))
     if verdict.advice is Advice.use_best:
@@ -155,12 +160,27 @@ def _reuse(study: StudyData, verdict: Verdict) -> list[str]:
     use = chosen(verdict)
     if use is None or use.kind is not Kind.untuned or not simulates(request.isolation):
         return []
+    return ["tune", "sim", *_as_it_ran(request, use.policy)]
+
+
+def _search(study: StudyData, verdict: Verdict) -> list[str]:
+    """The command that tunes the other policy whose defaults are advised; empty if none is."""
+    request, use = study.header.request, chosen(verdict)
+    if verdict.advice is not Advice.use_untuned or use is None:
+        return []
+    if not simulates(request.isolation) or not request.scenario.simulated:
+        return []  # with more options than these
+    return ["tune", "run", *_as_it_ran(request, use.policy), "--budget", str(request.budget)]
+
+
+def _as_it_ran(request: StudyRequest, name: str) -> list[str]:
+    """The options of another policy's run beside the study, or of its own."""
     by_name = {policy.name: policy for policy in (request.policy, *request.alternatives)}
-    policy = by_name[use.policy]
-    ran = request.under(policy).scenario  # with pages and scale of its own
-    usual = defaults(request.workload, policy, scenario.input, ran.page_bytes)
+    scenario = request.under(by_name[name]).scenario  # with pages and scale of its own
+    policy = by_name[name]
+    usual = defaults(request.workload, policy, scenario.input, scenario.page_bytes)
     usual |= {"page_bytes": policy.page_bytes, "policy": ""}
-    return ["tune", "sim", *ran.command_line(usual)]
+    return scenario.command_line(usual)
 
 
 class Row(NamedTuple):
