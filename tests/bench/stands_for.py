@@ -36,7 +36,8 @@ from tuner.record import workload as recorded
 from tuner.run import runner, settings, streams
 from tuner.run.doubts import doubts
 from tuner.run.trial import StreamRequest
-from tuner.study.verdict import Contender, Kind, chosen, decide
+from tuner.study.contender import Contender, Kind
+from tuner.study.verdict import chosen, decide
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALLER = 16

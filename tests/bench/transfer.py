@@ -39,7 +39,7 @@ from tuner.files import write_file
 from tuner.objective import OBJECTIVES
 from tuner.run import settings, streams
 from tuner.run.trial import Trial, TrialResult
-from tuner.study.verdict import Kind
+from tuner.study.contender import Kind
 from tuner.study.verified import Verified
 
 ROOT = Path(__file__).resolve().parents[2]

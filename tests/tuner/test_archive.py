@@ -26,8 +26,9 @@ from tuner.experiment.loop import run_study
 from tuner.report import archive
 from tuner.study import best, lock, log, verified
 from tuner.study.best import BestConfiguration
+from tuner.study.contender import Kind
 from tuner.study.log import StudyHeader, StudyLog
-from tuner.study.verdict import Kind, decide
+from tuner.study.verdict import decide
 from tuner.study.verified import Candidate, Verified
 
 HERE = Path(__file__).parent

@@ -12,8 +12,9 @@ from tuner.errors import UserError
 from tuner.scenario import Scenario
 from tuner.study import best
 from tuner.study.best import BestConfiguration, BestObjective, Minimal, Provenance
+from tuner.study.contender import Contender, Kind
 from tuner.study.request import Fingerprints
-from tuner.study.verdict import Contender, Kind, decide
+from tuner.study.verdict import decide
 
 BEST = BestConfiguration(
     scenario=Scenario(

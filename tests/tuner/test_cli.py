@@ -27,8 +27,9 @@ from tuner.run.trial import StreamRequest
 from tuner.scenario import Scenario
 from tuner.study import best as best_file
 from tuner.study.best import BestConfiguration
+from tuner.study.contender import Contender, Kind
 from tuner.study.request import Fingerprints, StudyRequest, StudySummary
-from tuner.study.verdict import Contender, Kind, Verdict, decide
+from tuner.study.verdict import Verdict, decide
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -26,9 +26,10 @@ from tuner.run.trial import Trial, TrialResult
 from tuner.study import best as best_file
 from tuner.study import check, log
 from tuner.study.constraint import WORST, Constraint, figures_of, parsed, value_of
+from tuner.study.contender import Kind
 from tuner.study.log import StudyData
 from tuner.study.request import StudySummary
-from tuner.study.verdict import Advice, Kind
+from tuner.study.verdict import Advice
 
 P99 = Constraint(figure="p99", at_most=True, bound=1.05, of_default=True)
 

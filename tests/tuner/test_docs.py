@@ -25,8 +25,8 @@ from tuner.commands.run import study_request
 from tuner.experiment.recommend import WORTH
 from tuner.experiment.robust import LOSS
 from tuner.objective import OBJECTIVES
+from tuner.study.contender import CONFIDENCE
 from tuner.study.explanation import KEEP
-from tuner.study.verdict import CONFIDENCE
 
 README = (ROOT / "README.md").read_text()
 

@@ -11,7 +11,8 @@ import pytest
 from tuner import cli, engine
 from tuner.run import settings
 from tuner.run.doubts import PERIODS, doubts
-from tuner.study.verdict import Contender, Kind, decide
+from tuner.study.contender import Contender, Kind
+from tuner.study.verdict import decide
 
 
 @pytest.fixture

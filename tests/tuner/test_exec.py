@@ -20,7 +20,8 @@ from tuner import tierd
 from tuner.errors import UserError
 from tuner.study import best as best_file
 from tuner.study import log
-from tuner.study.verdict import Contender, Kind, decide
+from tuner.study.contender import Contender, Kind
+from tuner.study.verdict import decide
 
 REAL = ROOT / "build/engine/tierd"
 

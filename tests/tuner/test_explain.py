@@ -40,10 +40,11 @@ from tuner.run.pool import without_result
 from tuner.run.trial import Status, StreamRequest, Trial, TrialResult
 from tuner.study import best as best_file
 from tuner.study import check, log
+from tuner.study.contender import Kind
 from tuner.study.explanation import KEEP, Explanation
 from tuner.study.log import StudyHeader, StudyLog
 from tuner.study.request import StudyRequest
-from tuner.study.verdict import HELD_OUT, Advice, Kind, Verdict
+from tuner.study.verdict import HELD_OUT, Advice, Verdict
 
 DEFAULT: dict[str, KnobValue] = {knob.name: knob.default for knob in KNOBS}
 BEST: dict[str, KnobValue] = {

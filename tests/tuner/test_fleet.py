@@ -26,9 +26,10 @@ from tuner.report.tracked import STUDY_TAG, experiment_name, sorted_out, study_i
 from tuner.run import runner, streams
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study import best, log
+from tuner.study.contender import Contender, Kind
 from tuner.study.log import StudyLog
 from tuner.study.request import StudyRequest
-from tuner.study.verdict import HELD_OUT, Contender, Kind, decide
+from tuner.study.verdict import HELD_OUT, decide
 
 # --- Who gets trials ------------------------------------------------------------------------------
 

@@ -18,8 +18,8 @@ from tuner.report import conclusion
 from tuner.report.conclusion import Conclusion
 from tuner.report.importance import Importance
 from tuner.run.trial import Trial, TrialResult
+from tuner.study.contender import Kind
 from tuner.study.near import FEW, MOST, Freedom, NearBest, near_best, sentences
-from tuner.study.verdict import Kind
 from tuner.text import short
 
 NOISE = 0.003

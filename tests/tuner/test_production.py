@@ -29,8 +29,9 @@ from tuner.declarations import KnobValue
 from tuner.report.conclusion import Conclusion
 from tuner.report.importance import Importance
 from tuner.study import best as best_file
+from tuner.study.contender import Contender, Kind
 from tuner.study.explanation import Effect, Explanation
-from tuner.study.verdict import Contender, Kind, decide
+from tuner.study.verdict import decide
 
 OWN = ("autonuma", "nbt", "tpp", "damon-goal", "hmsdk")
 """Policies of Linux itself."""

@@ -27,10 +27,11 @@ from tuner.report.importance import importance
 from tuner.report.progress import Live, Progress
 from tuner.run.trial import Status
 from tuner.study import log
+from tuner.study.contender import Contender, Difference, Kind
 from tuner.study.explanation import Effect, Explanation, Interaction
 from tuner.study.log import StudyData, StudyHeader, StudyLog, TrialRecord
 from tuner.study.request import StudySummary
-from tuner.study.verdict import Advice, Contender, Difference, Elsewhere, Kind, Verdict, decide
+from tuner.study.verdict import Advice, Elsewhere, Verdict, decide
 from tuner.text import short
 
 HOSTILE = "</title></svg><script>alert(1)</script>$\\frac{@x}\x1b[2J"

@@ -14,7 +14,8 @@ from tuner.errors import UserError
 from tuner.experiment.loop import resume_command
 from tuner.experiment.studies import OpenStudy
 from tuner.limits import ALL, FEW, NONE
-from tuner.study.verdict import Contender, Kind, Verdict, decide, merge
+from tuner.study.contender import Contender, Kind
+from tuner.study.verdict import Verdict, decide, merge
 
 NAMES = [policy.name for policy in tunable()]
 

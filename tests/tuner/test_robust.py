@@ -25,8 +25,9 @@ from tuner.report import conclusion
 from tuner.run.trial import Trial, TrialResult
 from tuner.study import best as best_file
 from tuner.study import check, log
+from tuner.study.contender import Kind
 from tuner.study.log import TrialRecord
-from tuner.study.verdict import HELD_OUT, Kind, left_to_chance
+from tuner.study.verdict import HELD_OUT, left_to_chance
 
 SHARP, BROAD = BEST | {"period": 2000}, BEST | {"period": 2500}
 HERE = "1:8"

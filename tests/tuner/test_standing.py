@@ -34,9 +34,10 @@ from tuner.scenario import Scenario
 from tuner.study import best as best_file
 from tuner.study import replay
 from tuner.study.best import BestConfiguration
+from tuner.study.contender import Contender, Kind
 from tuner.study.log import FORMAT, StudyHeader, now
 from tuner.study.request import StudyRequest
-from tuner.study.verdict import HELD_OUT, Contender, Kind, decide
+from tuner.study.verdict import HELD_OUT, decide
 
 BEST = "results/study/best.yaml"
 STREAM_FIGURES: dict[str, Any] = {

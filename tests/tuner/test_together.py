@@ -24,10 +24,11 @@ from tuner.limits import GEOMEAN, TOGETHER, WORST
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.study import best as best_file
 from tuner.study import log
+from tuner.study.contender import Contender, Kind
 from tuner.study.log import StudyLog
 from tuner.study.request import StudyRequest
 from tuner.study.together import Together, best_of, combined, costs, verdict_of
-from tuner.study.verdict import Advice, Contender, Kind, Verdict
+from tuner.study.verdict import Advice, Verdict
 
 __all__ = ["inline"]
 

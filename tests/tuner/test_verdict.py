@@ -10,16 +10,13 @@ import pytest
 
 from tuner.objective import OBJECTIVES
 from tuner.report.contenders import policies
+from tuner.study.contender import Contender, Kind, difference, interval
 from tuner.study.verdict import (
     HELD_OUT,
     Advice,
-    Contender,
-    Kind,
     Verdict,
     chosen,
     decide,
-    difference,
-    interval,
     left_to_chance,
     merge,
     way,

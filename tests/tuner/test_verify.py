@@ -35,10 +35,11 @@ from tuner.run import pools, runner, streams
 from tuner.run.isolation import Isolation
 from tuner.run.trial import Status, Stream, Trial, TrialResult
 from tuner.study import best as best_file
+from tuner.study.contender import Contender, Kind
 from tuner.study.events import Checked
 from tuner.study.log import FORMAT, StudyData, StudyHeader, StudyLog, TrialRecord, load, now
 from tuner.study.request import StudyRequest
-from tuner.study.verdict import Advice, Contender, Kind, decide
+from tuner.study.verdict import Advice, decide
 from tuner.study.verified import (
     BEST,
     FILE,

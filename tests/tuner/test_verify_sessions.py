@@ -24,9 +24,10 @@ from tuner.errors import UserError
 from tuner.experiment import verify
 from tuner.run import host, pools
 from tuner.run.trial import TrialResult
+from tuner.study.contender import Kind
 from tuner.study.log import StudyLog
 from tuner.study.sessions import FILE, Runs
-from tuner.study.verdict import Advice, Kind, Verdict
+from tuner.study.verdict import Advice, Verdict
 from tuner.study.verified import Candidate, Session, Verified, over_sessions
 
 __all__ = ["fake", "inline"]

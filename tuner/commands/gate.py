@@ -18,7 +18,8 @@ from tuner.files import write_file
 from tuner.report import junit
 from tuner.report.junit import Case
 from tuner.study import best as best_file
-from tuner.study.verdict import Advice, Difference
+from tuner.study.contender import Difference
+from tuner.study.verdict import Advice
 from tuner.terminal import print_json, say, table
 from tuner.text import change, faster
 

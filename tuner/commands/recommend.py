@@ -27,7 +27,7 @@ from tuner.objective import OBJECTIVES
 from tuner.run import cache, settings
 from tuner.scenario import defaults
 from tuner.study import best as best_file
-from tuner.study.verdict import Kind
+from tuner.study.contender import Kind
 from tuner.terminal import print_json, say, table
 from tuner.text import change, faster, page_size, percent, plural, quantity, shell
 

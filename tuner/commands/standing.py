@@ -23,7 +23,7 @@ from tuner.run.settings import Setting
 from tuner.scenario import flag
 from tuner.study import best as best_file
 from tuner.study.best import BestConfiguration
-from tuner.study.verdict import Kind
+from tuner.study.contender import Kind
 from tuner.terminal import print_json, say, table
 from tuner.text import change, exact, faster, page_size, percent, quantity, shell, si
 

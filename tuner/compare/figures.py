@@ -16,7 +16,7 @@ from tuner.experiment.jobs import objective_of
 from tuner.objective import OBJECTIVES
 from tuner.run.trial import Status
 from tuner.scenario import Scenario
-from tuner.study.verdict import interval
+from tuner.study.contender import interval
 
 METRICS = (
     *("fast_hit_ratio", "demand_hit_ratio", "promotions", "demotions", "migrated_bytes"),

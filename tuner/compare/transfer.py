@@ -18,7 +18,7 @@ from tuner.files import shipped
 from tuner.run.settings import Setting
 from tuner.scenario import Scenario, declared_defaults, flag
 from tuner.study.best import BestConfiguration
-from tuner.study.verdict import Contender, Difference, Kind, difference
+from tuner.study.contender import Contender, Difference, Kind, difference
 from tuner.text import faster
 
 RATIOS = "compare-tuned/compare.json"

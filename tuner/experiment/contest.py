@@ -23,19 +23,10 @@ from tuner.experiment.checks import (
 from tuner.objective import OBJECTIVES
 from tuner.run.trial import TrialResult
 from tuner.study.constraint import judged
+from tuner.study.contender import Contender, Difference, Kind, difference
 from tuner.study.log import StudyData
 from tuner.study.request import StudyRequest
-from tuner.study.verdict import (
-    HELD_OUT,
-    Constraints,
-    Contender,
-    Difference,
-    Kind,
-    Verdict,
-    decide,
-    difference,
-    left_to_chance,
-)
+from tuner.study.verdict import HELD_OUT, Constraints, Verdict, decide, left_to_chance
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from itertools import combinations
 from tuner.declarations import KnobValue
 from tuner.experiment.checks import Check, Checks, held_out, judged_on, on_seeds
 from tuner.experiment.contest import gains
+from tuner.study.contender import half_width as half_width_of
+from tuner.study.contender import interval
 from tuner.study.explanation import KEEP, Alternative, Effect, Explanation, Interaction
 from tuner.study.log import StudyData, TrialRecord
-from tuner.study.verdict import half_width as half_width_of
-from tuner.study.verdict import interval
 
 FEW = 2  # held-out seeds, after which a set of changes may be given up
 SEEDS = 3  # on which shares are measured at least

@@ -11,7 +11,7 @@ import statistics
 
 from tuner.errors import UserError, one_line
 from tuner.experiment.checks import HELD_OUT_REAL, Checks, on_seeds, seeds_beside, seeds_of
-from tuner.study.verdict import CONFIDENCE
+from tuner.study.contender import CONFIDENCE
 from tuner.text import percent
 
 RUNS = 4

@@ -36,17 +36,9 @@ from tuner.run.settings import Setting
 from tuner.run.trial import Status, TrialResult
 from tuner.scenario import Scenario, defaults
 from tuner.study.best import BestConfiguration, BestObjective, Provenance
+from tuner.study.contender import Contender, Kind, difference
 from tuner.study.request import Fingerprints
-from tuner.study.verdict import (
-    HELD_OUT,
-    Advice,
-    Contender,
-    Kind,
-    Verdict,
-    chosen,
-    decide,
-    difference,
-)
+from tuner.study.verdict import HELD_OUT, Advice, Verdict, chosen, decide
 from tuner.text import faster, plural
 
 WORTH = 0.02

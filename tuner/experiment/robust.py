@@ -28,10 +28,11 @@ from tuner.limits import fast_share
 from tuner.objective import OBJECTIVES
 from tuner.run.settings import Setting
 from tuner.scenario import Scenario
+from tuner.study.contender import Contender, Difference, Kind, difference
 from tuner.study.front import candidates
 from tuner.study.log import StudyData, TrialRecord
 from tuner.study.request import StudyRequest
-from tuner.study.verdict import Contender, Difference, Elsewhere, Kind, difference
+from tuner.study.verdict import Elsewhere
 
 FACTOR = 2.0  # between the fast memory here and at a neighbour
 CANDIDATES = 4

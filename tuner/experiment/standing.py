@@ -31,17 +31,9 @@ from tuner.scenario import EMULATED, Scenario, defaults
 from tuner.study import log, replay
 from tuner.study.best import BestConfiguration
 from tuner.study.constraint import judged
+from tuner.study.contender import Contender, Difference, Kind, difference
 from tuner.study.replay import Replay
-from tuner.study.verdict import (
-    HELD_OUT,
-    Advice,
-    Contender,
-    Difference,
-    Kind,
-    Verdict,
-    decide,
-    difference,
-)
+from tuner.study.verdict import HELD_OUT, Advice, Verdict, decide
 from tuner.text import faster
 
 

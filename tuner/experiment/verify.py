@@ -25,10 +25,11 @@ from tuner.run.pool import Pool, results_of
 from tuner.run.settings import Setting
 from tuner.run.trial import Status, Trial, TrialResult
 from tuner.scenario import EMULATED, LIVE, substrate_defaults
+from tuner.study.contender import Kind, difference
 from tuner.study.events import Checked
 from tuner.study.log import StudyData, TrialRecord
 from tuner.study.sessions import Runs, sessions_of
-from tuner.study.verdict import Advice, Kind, Verdict, decide, difference
+from tuner.study.verdict import Advice, Verdict, decide
 from tuner.study.verified import Candidate, Session, Verified, agreement, steady
 from tuner.terminal import say
 from tuner.text import shell

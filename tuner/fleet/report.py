@@ -12,7 +12,8 @@ from tuner.objective import OBJECTIVES
 from tuner.pages import page
 from tuner.scenario import label
 from tuner.study import best as best_file
-from tuner.study.verdict import Advice, Difference, Kind, Verdict, merge
+from tuner.study.contender import Difference, Kind
+from tuner.study.verdict import Advice, Verdict, merge
 from tuner.text import faster, plural, quantity
 
 WORDS = {

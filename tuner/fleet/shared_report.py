@@ -19,8 +19,9 @@ from tuner.report import contenders, svg
 from tuner.report.conclusion import WIDTH
 from tuner.report.svg import Picture
 from tuner.study import best as best_file
+from tuner.study.contender import Difference, Kind
 from tuner.study.together import Together, verdict_of
-from tuner.study.verdict import Difference, Kind, Verdict
+from tuner.study.verdict import Verdict
 from tuner.text import faster, percent, plural, quantity
 
 PAGE = "together.html"

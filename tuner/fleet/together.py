@@ -35,10 +35,10 @@ from tuner.objective import OBJECTIVES
 from tuner.optimize.shared import Shared, View
 from tuner.run.pool import Runner
 from tuner.run.trial import TrialResult
+from tuner.study.contender import Difference, interval
 from tuner.study.log import StudyData, TrialRecord
 from tuner.study.request import StudyRequest, StudySummary
 from tuner.study.together import Together, best_of, costs
-from tuner.study.verdict import Difference, interval
 from tuner.terminal import progress, resumable, say
 from tuner.text import plural
 

@@ -14,9 +14,10 @@ from tuner.pages import page
 from tuner.report import charts, contenders, svg
 from tuner.report.conclusion import WIDTH
 from tuner.study import log
+from tuner.study.contender import Kind
 from tuner.study.log import StudyData
 from tuner.study.request import StudySummary
-from tuner.study.verdict import Kind, Verdict, merge
+from tuner.study.verdict import Verdict, merge
 from tuner.text import faster, quantity
 
 PAGE = "comparison.html"

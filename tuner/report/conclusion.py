@@ -19,11 +19,12 @@ from tuner.run.isolation import Live, simulates
 from tuner.scenario import defaults
 from tuner.study import best as best_file
 from tuner.study.constraint import Judged, by_how_much
+from tuner.study.contender import CONFIDENCE, Contender, Kind
 from tuner.study.explanation import KEEP, Effect, Explanation
 from tuner.study.log import StudyData
 from tuner.study.near import near_best, sentences
 from tuner.study.request import StudyRequest
-from tuner.study.verdict import CONFIDENCE, Advice, Contender, Kind, Verdict, chosen
+from tuner.study.verdict import Advice, Verdict, chosen
 from tuner.text import change, faster, page_size, quantity, shell, short, with_unit
 
 LIVE = "--on live --command 'COMMAND' --metric M"

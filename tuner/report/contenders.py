@@ -10,8 +10,9 @@ from tuner.objective import OBJECTIVES
 from tuner.report import svg
 from tuner.report.conclusion import UNTUNED, rows
 from tuner.report.svg import BEST, BOUND, DEFAULT, INK, MUTED, OTHER, Picture, better
+from tuner.study.contender import Contender, Difference, Kind, interval, pairs
 from tuner.study.log import StudyData
-from tuner.study.verdict import Contender, Difference, Kind, Verdict, chosen, interval, pairs
+from tuner.study.verdict import Verdict, chosen
 from tuner.text import change, page_size, quantity
 
 

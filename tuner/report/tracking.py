@@ -52,9 +52,10 @@ from tuner.report.tracked import (
 from tuner.run.trial import Status
 from tuner.scenario import label
 from tuner.study import log
+from tuner.study.contender import Difference, Kind
 from tuner.study.log import HEADER, StudyData, TrialRecord
 from tuner.study.public import without_passwords
-from tuner.study.verdict import Difference, Kind, Verdict
+from tuner.study.verdict import Verdict
 from tuner.study.verified import current, figures
 
 MOST_METRICS = 1000

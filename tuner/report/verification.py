@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tuner.objective import OBJECTIVES
 from tuner.report.pictures import COLOURS
-from tuner.study.verdict import Kind
+from tuner.study.contender import Kind
 from tuner.study.verified import Verified
 
 if TYPE_CHECKING:

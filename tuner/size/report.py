@@ -15,7 +15,7 @@ from tuner.pages import Table
 from tuner.run.trial import Status
 from tuner.size.measure import Found, Sized
 from tuner.size.search import GRID, RESOLUTION, SEARCH_SEED, Slowdown
-from tuner.study.verdict import CONFIDENCE
+from tuner.study.contender import CONFIDENCE
 from tuner.text import page_size, plural
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from tuner.experiment.jobs import STUDY_SEED
 from tuner.ranking import NOISE
-from tuner.study.verdict import interval
+from tuner.study.contender import interval
 
 GRID = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4, 1.0)
 """Shares of the footprint that are measured first."""

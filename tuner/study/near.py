@@ -20,8 +20,9 @@ from pydantic import Field
 from tuner.declarations import KnobDecl, KnobValue
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
+from tuner.study.contender import Kind, half_width
 from tuner.study.log import StudyData, TrialRecord
-from tuner.study.verdict import Kind, Verdict, half_width
+from tuner.study.verdict import Verdict
 from tuner.text import percent, short, with_unit
 
 FEW = 5

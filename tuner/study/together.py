@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal
 from tuner.limits import WORST
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
-from tuner.study.verdict import Advice, Contender, Difference, Kind, Verdict, decide, interval
+from tuner.study.contender import Contender, Difference, Kind, interval
+from tuner.study.verdict import Advice, Verdict, decide
 from tuner.text import faster
 
 if TYPE_CHECKING:

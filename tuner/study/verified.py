@@ -22,8 +22,9 @@ from tuner.errors import UserError, brief
 from tuner.model import Model
 from tuner.objective import OBJECTIVES
 from tuner.study import best as best_file
+from tuner.study.contender import Contender, Difference, Kind, difference, half_width
 from tuner.study.log import StudyData
-from tuner.study.verdict import Contender, Difference, Kind, Verdict, difference, half_width
+from tuner.study.verdict import Verdict
 from tuner.text import faster, percent, plural, quantity
 
 FILE = "verified.json"
