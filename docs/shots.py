@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The pictures of a report in docs/, at a desk, on a phone, and on paper; and of MLflow's page.
 
-    tune run --workload gups --policy freqtier --budget 40
+    tune run --workload gups --policy freqtier --budget 100
     python docs/shots.py results/gups-default-freqtier-pmem-large-1to8-runtime-seed0
     python docs/shots.py --mlflow ADDRESS   # a link that `tune ui` prints, while it runs
 
