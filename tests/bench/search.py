@@ -86,8 +86,10 @@ SHOWN = (10, 25, 50)
 WITHIN = math.log1p(0.02)
 WORKERS = 4
 WIDER: dict[str, dict[str, dict[str, float]]] = {
+    "arms": {"sampling_period": {"min": 100}},
+    "autonuma": {"aol.high": {"max": 1000}},
     "memtis": {"cooling_period": {"max": 1e9}},
-    "unified": {"r_max": {"min": 0.2}},
+    "unified": {"r_max": {"min": 0.1}},
 }
 WORKERS_TARGET = 1.05
 SIGNIFICANT = 0.05
