@@ -430,6 +430,7 @@ def _cases(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 def edges() -> dict[str, Any]:
     """Knobs whose best is on an edge of their range, and those without effect."""
     found = results("tuner.json")["edges"]["published"]
+    widened = results("tuner.json")["search"]["widened"]
     rows = [
         [
             f"`{row['policy']}`",
@@ -452,6 +453,9 @@ def edges() -> dict[str, Any]:
             policy: one | {"knobs": [f"`{name}`" for name in one["knobs"]]}
             for policy, one in found["idle"].items()
         },
+        "wider": widened["contenders"]["ours"],
+        "narrow": widened["contenders"]["narrow"],
+        "widened": [f"`{case}`" for case in _cases(widened["cases"])],
     }
 
 
