@@ -208,7 +208,8 @@ def test_an_advised_rival_is_run_again_as_it_ran(tmp_path: Path) -> None:
         ("asked", base, huge, f"--page-bytes {huge}"),
     ):
         other = OTHER.model_copy(update={"traits": {"page_bytes": own}})
-        study = Study(tmp_path / name, fast, alternatives=[other], page_bytes=asked)
+        more = {"page_bytes": asked, "held_out_streams": True}
+        study = Study(tmp_path / name, fast, BEST, alternatives=[other], **more)
         verdict = study.judge()
         assert verdict.advice is Advice.use_untuned
         ran = {t.scenario.page_bytes for t in study.pool.ran if t.scenario.policy == "other"}
@@ -220,7 +221,9 @@ def test_an_advised_rival_is_run_again_as_it_ran(tmp_path: Path) -> None:
         assert option in again and ("--page-bytes" in again) == bool(option)
         (then,) = (line for line in text.splitlines() if line.startswith("next "))
         same = again.split("tune sim ")[1]
-        assert then == f"next     tune run {same} --budget {study.request.budget}"
+        assert then == (
+            f"next     tune run {same} --budget {study.request.budget} --held-out-streams"
+        )
         assert then.split(maxsplit=1)[1] in [words for _, words in steps(study.log.data, verdict)]
 
 

@@ -22,6 +22,7 @@ from tuner.experiment.recall import recall, remake
 from tuner.experiment.robust import CANDIDATES, SEEDS, choose, elsewhere, neighbours
 from tuner.experiment.studies import OpenStudy
 from tuner.report import conclusion
+from tuner.report.contenders import standing
 from tuner.run.trial import Trial, TrialResult
 from tuner.study import best as best_file
 from tuner.study import check, log
@@ -200,6 +201,10 @@ def test_where_chance_could_decide_there_are_more_held_out_seeds(tmp_path: Path)
     (best_line,) = (line for line in text.splitlines() if line.startswith("  best "))
     assert best_line.endswith(", trial 2, 7.519 k ops/s to 12.32 k ops/s by seed)")
     assert text.count("by seed") == 1  # the others are steady
+    drawn = standing(log.load(study.directory), verdict)
+    assert drawn is not None  # with labels that leave room for what they are of
+    labels = [each.get_text() for axes in drawn.figure.axes for each in axes.texts]
+    assert labels and not any("by seed" in label or "trial" in label for label in labels)
     own = study.request.scenario.seed
     assert verdict.seeds == [own + k for k in (*range(1, 7), *range(8, 14))]
     best = verdict.contender(Kind.tuned)

@@ -179,7 +179,7 @@ def resume_command(request: StudyRequest) -> str:
         "--space": request.space_argument,
         "--importance": request.importance,
         "--deadline": request.deadline_seconds,
-        "--budget": _budget(request),
+        "--budget": request.budget_option,
         "--workers": request.workers,
         "--ray-address": request.ray_address,
         "--mlflow-uri": request.mlflow_uri,
@@ -199,15 +199,8 @@ def resume_command(request: StudyRequest) -> str:
         words += ["--robust", "neighbours" if request.robust else "none"]
     words += request.isolation.command_line() if request.isolation else []
     words += ["--rivals", request.rivals] if request.rivals else []
-    words += ["--held-out-streams"] * request.held_out_streams
-    words += ["--objectives", ",".join(request.objectives)] if request.objectives else []
-    words += [word for each in request.constraints for word in ("--constraint", str(each))]
+    words += request.judged_by
     return shell(["tune", "run", *request.scenario.command_line(), *words, "--resume"])
-
-
-def _budget(request: StudyRequest) -> str:
-    most = request.auto_seconds
-    return str(request.budget) if most is None else f"{AUTO}:{most:g}"
 
 
 def _conclude(study: OpenStudy, tracker: Tracker, found: Found, seconds: float) -> StudySummary:

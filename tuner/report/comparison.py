@@ -84,12 +84,13 @@ COLUMNS = ("policy", "default", "best", "best over default", "alone it says", ""
 def _page(directory: Path, verdict: Verdict, summaries: Sequence[StudySummary]) -> str:
     unit = OBJECTIVES[verdict.objective].unit
     references = verdict.references.items()
+    counts = sorted({len(contender.values) for contender in verdict.contenders})
     return page(
         PAGE,
         title=directory.name,
         headline=verdict.headline,
         objective=verdict.objective,
-        seeds=len(verdict.seeds),
+        seeds=" to ".join(map(str, counts)),  # some may have run on more, for want of a decision
         bounds=", ".join(f"{name} {quantity(value, unit)}" for name, value in references),
         uncovered=verdict.uncovered,
         columns=COLUMNS,

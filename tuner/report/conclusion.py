@@ -171,14 +171,15 @@ def _search(study: StudyData, verdict: Verdict) -> list[str]:
         return []
     if not simulates(request.isolation) or not request.scenario.simulated:
         return []  # with more options than these
-    return ["tune", "run", *_as_it_ran(request, use.policy), "--budget", str(request.budget)]
+    words = [*_as_it_ran(request, use.policy), "--budget", request.budget_option]
+    return ["tune", "run", *words, *request.judged_by]
 
 
 def _as_it_ran(request: StudyRequest, name: str) -> list[str]:
     """The options of another policy's run beside the study, or of its own."""
     by_name = {policy.name: policy for policy in (request.policy, *request.alternatives)}
-    scenario = request.under(by_name[name]).scenario  # with pages and scale of its own
     policy = by_name[name]
+    scenario = request.under(policy).scenario  # with pages and scale of its own
     usual = defaults(request.workload, policy, scenario.input, scenario.page_bytes)
     usual |= {"page_bytes": policy.page_bytes, "policy": ""}
     return scenario.command_line(usual)
@@ -209,7 +210,6 @@ def rows(study: StudyData, verdict: Verdict) -> list[Row]:
         for c in verdict.contenders
         if c.kind is not Kind.off and c.mean is not None
     }
-    means = {key: contender.mean for key, contender in contenders.items()}
     pages = study.header.request.scenario.page_bytes
     values = {f"{UNTUNED}{other}": value for other, value in verdict.untuned.items()}
     values |= {
@@ -217,7 +217,8 @@ def rows(study: StudyData, verdict: Verdict) -> list[Row]:
         for c in verdict.contenders
         if c.kind is Kind.off and c.page_bytes != pages and c.mean is not None
     }
-    values |= verdict.references | {key: mean for key, mean in means.items() if mean is not None}
+    values |= verdict.references
+    values |= {key: c.mean for key, c in contenders.items() if c.mean is not None}
     default = values.get("default")
 
     def row(key: str, value: float) -> Row:

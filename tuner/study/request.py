@@ -12,7 +12,7 @@ from tuner.declarations import KnobDecl, KnobValue, PolicyDecl
 from tuner.documents.space import SpaceSpec
 from tuner.documents.workload import Sampling
 from tuner.errors import brief
-from tuner.limits import MOST_BUDGET, MOST_WORKERS
+from tuner.limits import AUTO, MOST_BUDGET, MOST_WORKERS
 from tuner.model import Model, Positive, content_hash
 from tuner.run.isolation import Isolation, Live
 from tuner.run.settings import Setting
@@ -105,6 +105,19 @@ class StudyRequest(Setting):
             if type(policy.traits.get("page_bytes")) is not int:
                 raise ValueError(f"policy {brief(policy.name)}: page_bytes must be an integer")
         return self
+
+    @property
+    def budget_option(self) -> str:
+        """As --budget has it."""
+        most = self.auto_seconds
+        return str(self.budget) if most is None else f"{AUTO}:{most:g}"
+
+    @property
+    def judged_by(self) -> list[str]:
+        """The options that say by what a configuration is judged, and on which streams."""
+        words = ["--held-out-streams"] * self.held_out_streams
+        words += ["--objectives", ",".join(self.objectives)] if self.objectives else []
+        return words + [word for each in self.constraints for word in ("--constraint", str(each))]
 
     @property
     def fingerprints(self) -> Fingerprints:
