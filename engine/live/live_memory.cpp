@@ -100,7 +100,9 @@ int LiveMemory::look(BlockChanges& changes) {
   });
   unplaced_.assign(changes.unplaced.rbegin(), changes.unplaced.rend());
   place_error_ = 0;
+  const Nanos found = kernel_.now();
   place_some();
+  placing_time_ = kernel_.now() - found;
   return first_error == 0 ? place_error_ : first_error;
 }
 

@@ -65,6 +65,8 @@ class LiveMemory final : public Memory {
   /// Returns the first errno of a process that could not be looked at and has not ended; what is
   /// known of it stays.
   int look(BlockChanges& changes);
+  /// How much of the last look's time was for asking where new pages are, which is asked once.
+  [[nodiscard]] Nanos placing_time() const { return placing_time_; }
   /// Asks where the next pages are that a look has found and that are not known yet, some 50 ms of
   /// them; until then they count as absent. Returns whether there are more. The look asks for the
   /// first ones.
@@ -149,6 +151,7 @@ class LiveMemory final : public Memory {
   std::array<NodePages, tier_count> nodes_have_{};
   std::vector<PageId> unplaced_;  // the last one is the next
   int place_error_ = 0;
+  Nanos placing_time_{};
   std::uint64_t next_verified_ = 0;
   Nanos sampling_time_{};
 };

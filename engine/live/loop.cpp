@@ -58,7 +58,7 @@ Nanos Loop::turn() {
     BlockChanges changes;
     look_error_ = top_.look(changes);
     for (const Step& step : steps_) step.memory.tell(changes, step.policy, begin);
-    const double took = seconds(now() - begin);
+    const double took = seconds(now() - begin - top_.placing_time());
     looks_.set_period(std::max(options_.look_every, from_seconds(took / options_.most_looking)));
     if (looks_.due(begin)) looks_.tick(begin);
     looked_ = true;

@@ -53,6 +53,7 @@ std::uint64_t ScanClock::run(Nanos now, Tiers which, const Untouched& untouched)
     if (part.first < cursor_ && (begun || !ended_)) {  // the end of the address space ends it
       ended_ = true;
       ++passes_;
+      cursor_ = PageId{};  // not at what has come meanwhile behind it
       break;
     }
     begun = true;

@@ -11,6 +11,7 @@
 // per access.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -31,9 +32,10 @@ namespace tt::sim {
   return 1 - stream_class.prefetched * (1 - profile.prefetch_shown);
 }
 
-/// Threads of a lane when `threads` run in all.
+/// Threads of a lane when `threads` run in all: at least one, since a share below one stands for
+/// what threads lose by waiting for each other.
 [[nodiscard]] constexpr double lane_threads(const trace::Lane& lane, double threads) {
-  return lane.thread_share > 0 ? lane.thread_share * threads : 1;
+  return lane.thread_share > 0 ? std::max(1.0, lane.thread_share * threads) : 1;
 }
 
 class AccessSampler {

@@ -43,7 +43,7 @@ Lanes::Lanes(Ledger& ledger, const MachineProfile& profile, const trace::StreamI
     Lane& state = lanes_.emplace_back();
     state.threads = lane_threads(lane, threads);
     state.work.threads = state.threads;
-    total_threads_ += state.threads;
+    running_threads_ += state.threads;
   }
   for (std::size_t c = 0; c < wait_.size(); ++c) {
     const double translation = huge ? 1 - profile.huge_page_gain * info.classes[c].translation : 1;
@@ -56,7 +56,7 @@ Lanes::Lanes(Ledger& ledger, const MachineProfile& profile, const trace::StreamI
 }
 
 Load Lanes::load() const {
-  Load load{total_threads_, {}};
+  Load load{running_threads_, {}};
   for (const Lane& lane : lanes_)
     for (std::size_t t = 0; t < tier_count; ++t) load.utilisation[t] += lane.demand[t];
   for (double& utilisation : load.utilisation) utilisation = std::min(utilisation, 1.0);
@@ -67,6 +67,7 @@ void Lanes::clear_counts() { std::ranges::fill(counts_, ClassCounts{}); }
 
 double Lanes::solve(const trace::Block& block, const Interference& interference) {
   collect(block);
+  start_lanes();
   ledger_.sums()[Sum::tiering_lines] += interference.lines;
   const double before_ns = now_ns_;
   for (Lane& lane : lanes_) {
@@ -150,11 +151,27 @@ void Lanes::collect(const trace::Block& block) {
   }
 }
 
+/// Which lanes work in the block. One that had nothing to do in the block before has waited for the
+/// others, as the threads of a phase do for the end of the phase before.
+void Lanes::start_lanes() {
+  double running = 0;
+  for (Lane& lane : lanes_) {
+    const bool works = !lane.work.terms.empty() || lane.work.compute_ns > 0;
+    if (works && !lane.works && lane.clock_ns < now_ns_) {
+      lane.section = std::ranges::max_element(lanes_, {}, &Lane::clock_ns)->section;
+      lane.clock_ns = now_ns_;
+    }
+    lane.works = works;
+    if (works) running += lane.threads;
+  }
+  if (running > 0) running_threads_ = running;
+}
+
 /// Tiering's lines have taken the place of the lane's own, in proportion to its threads. Those that
 /// would have been used again are read again; no more of them than the lane brings in anew.
 void Lanes::evict(Lane& lane, double lines) {
   const double own = lane.accesses_by_tier[0] + lane.accesses_by_tier[1];
-  const double evicted = lines * lane.threads / total_threads_;
+  const double evicted = lines * lane.threads / running_threads_;
   lane.work.refetched = own > 0 ? profile_.live_lines * std::min(1.0, evicted / own) : 0;
   for (std::size_t t = 0; t < tier_count; ++t) {
     lane.lines[t] *= 1 + lane.work.refetched;
@@ -165,9 +182,8 @@ void Lanes::evict(Lane& lane, double lines) {
 /// A lane's share of what the tiering system takes, its time in the block, and its clock.
 void Lanes::run(Lane& lane, const Interference& interference) {
   LaneWork& work = lane.work;
-  const bool active = !work.terms.empty() || work.compute_ns > 0;
   lane.time = {};
-  if (!active) {
+  if (!lane.works) {
     lane.demand = {};
     work.in_flight_ns2 = lane.samples = lane.samples_ns = lane.faults = 0;
     return;
@@ -184,7 +200,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
     own[t] = transfer_ns(profile_.tiers[t], work.traffic[t]);
     work.traffic[t] += interference.traffic[t];
   }
-  const double shared_part = profile_.daemon_core_share / total_threads_;
+  const double shared_part = profile_.daemon_core_share / running_threads_;
   work.migration_ns = (interference.flushed / profile_.migration_shootdown_pages *
                            profile_.migration_shootdown_us * 1e3 +
                        interference.moves_ns * shared_part) *
@@ -194,7 +210,7 @@ void Lanes::run(Lane& lane, const Interference& interference) {
   work.sampling_ns = lane.samples_ns + interference.sampling_ns * shared_part * lane.threads;
   work.policy_ns = interference.policy_ns * shared_part * lane.threads;
   work.fault_ns = lane.faults * profile_.hint_fault_us * 1e3 +
-                  interference.application_ns / total_threads_ * lane.threads;
+                  interference.application_ns / running_threads_ * lane.threads;
   lane.time = tt::sim::solve(work, profile_.tiers, lane.last_ns);
   // Times of which one is beyond all bounds may have added up to no number.
   if (!(lane.clock_ns + lane.time.total <= most_ns))
@@ -275,6 +291,7 @@ void Lanes::meet(bool timed) {
     lane.section = {};
   }
   section_start_ns_ = now_ns_;
+  pace_ = 1;  // what set-up takes says nothing of the rest
 }
 
 }  // namespace tt::sim

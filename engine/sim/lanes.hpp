@@ -2,7 +2,7 @@
 
 // The application: how its threads spend a block's time.
 //
-// A lane is a group of threads that runs on its own. The lanes own the virtual clock, what each
+// A lane is a group of threads that runs on its own, while it has something to do. The lanes own the virtual clock, what each
 // access costs on the machine, the current block's accesses by class, kind and tier, and where the
 // time went since the start. The replay loop counts the accesses of a block; solve() turns the
 // counts into work and the work into time (sim/timing.hpp has the equations).
@@ -31,6 +31,7 @@ class Lanes {
  public:
   struct Lane {
     double threads = 1;
+    bool works = true;  // in the current block
     double clock_ns = 0;
     LaneTime section;                         // since the timed part (or set-up) began
     std::array<double, tier_count> demand{};  // utilisation that its accesses cause
@@ -56,7 +57,8 @@ class Lanes {
   [[nodiscard]] double now_ns() const { return now_ns_; }
   /// Of the timed part so far.
   [[nodiscard]] double timed_ns() const { return timed_before_ns_ + now_ns_ - section_start_ns_; }
-  /// Expected length of a block, from the actual and the nominal length of the last one.
+  /// Expected length of a block, from the actual and the nominal length of the last one of its part
+  /// of the run.
   [[nodiscard]] double expected_ns(const trace::Block& block) const {
     return block.nominal_ns * pace_;
   }
@@ -135,6 +137,7 @@ class Lanes {
     std::uint64_t huge[2][tier_count] = {};  // of these, where page sizes are mixed
   };
   void collect(const trace::Block& block);
+  void start_lanes();
   void evict(Lane& lane, double lines);
   void run(Lane& lane, const Interference& interference);
   void count_outstanding();
@@ -145,7 +148,7 @@ class Lanes {
   const trace::StreamInfo& info_;
   const double scale_;
   std::vector<Lane> lanes_;
-  double total_threads_ = 0;
+  double running_threads_ = 0;  // of the lanes that work in the current block
   std::vector<std::array<std::array<double, tier_count>, 2>> wait_;  // [class][kind][tier], idle
   std::vector<ClassCounts> counts_;                                  // per stream class
 

@@ -12,6 +12,7 @@
 #include "fake_memory.hpp"
 #include "listener.hpp"
 #include "live/live_memory.hpp"
+#include "live/loop.hpp"
 #include "live/mappings.hpp"
 #include "live/nodes.hpp"
 
@@ -251,6 +252,39 @@ TEST("live memory: what is populated is told, block by block, and what is gone")
   CHECK_EQ(scene.look(), 0);
   CHECK_EQ(scene.policy.unmapped.size(), 3u);
   CHECK(scene.memory.pids().empty());
+}
+
+TEST("live memory: it looks again soon, unless looking itself takes long") {
+  // In milliseconds, what each kind of call takes; how long what is new stays unknown.
+  const auto unknown_for = [](double finding, double placing) {
+    Scene scene;
+    scene.kernel.fail = [&](FakeKernel::Call call) {
+      if (call == FakeKernel::Call::populated) scene.kernel.clock += from_millis(finding);
+      if (call == FakeKernel::Call::query) scene.kernel.clock += from_millis(placing);
+      return 0;
+    };
+    live::Loop::Options options;
+    options.verified_per_second = 0;  // asks, too
+    live::Loop loop(
+        scene.kernel, {{scene.memory, scene.policy}},
+        [](const LiveMemory&, Nanos, std::vector<Sample>&) {}, [](LiveMemory&) { return false; },
+        options, scene.kernel.clock);
+    const auto until_known = [&](std::uint64_t address) {
+      const Nanos begin = scene.kernel.clock;
+      scene.fill(address, 600, 1);
+      Sample sample{};
+      while (!scene.memory.sample(pid, address, AccessKind::load, sample) &&
+             scene.kernel.clock - begin < from_seconds(20))
+        scene.kernel.clock += std::max(loop.turn(), from_millis(1));
+      return seconds(scene.kernel.clock - begin);
+    };
+    (void)until_known(heap);
+    (void)until_known(heap + 4 * huge);
+    return until_known(heap + 8 * huge);
+  };
+  CHECK_NEAR(unknown_for(0, 0), 0.5, 0.05);
+  CHECK_NEAR(unknown_for(0, 10), 0.5, 0.15);  // ten calls: where a page is is asked once
+  CHECK_NEAR(unknown_for(100, 0), 5 * 2, 0.5);  // a fiftieth of the time, of two mappings
 }
 
 TEST("live memory: pages that others move are found and counted") {

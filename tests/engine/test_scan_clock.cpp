@@ -80,6 +80,20 @@ TEST("scan clock: the first scan is late; a pass takes scan_period_min, a window
   CHECK_EQ(c.clock.run(later(1100), Tiers::slow), 1u);
 }
 
+TEST("scan clock: after a pass it begins anew, not at what has come meanwhile") {
+  Clock c({{"scan_size", 200 * page_mib}, {"scan_period_min", 100.0}});
+  CHECK_EQ(c.clock.run(later(0), Tiers::slow), 160u);
+  CHECK_EQ(c.clock.passes(), 1u);
+  c.clock.map(range(200, 100));
+  for (std::uint64_t p = 200; p < 300; ++p) c.memory.touch({p}, Tier::slow);
+  for (std::uint64_t p = 0; p < 10; ++p) (void)c.memory.access({p}, AccessKind::load, {});
+  // 160 of the program's pages, of which ten are protected anew, and 40 of what has come.
+  CHECK_EQ(c.clock.run(later(100), Tiers::slow), 50u);
+  CHECK_EQ(c.clock.passes(), 1u);
+  CHECK_EQ(c.clock.run(later(200), Tiers::slow), 60u);
+  CHECK_EQ(c.clock.passes(), 2u);
+}
+
 TEST("scan clock: the first period is by what is resident after a second") {
   Clock c;
   ScanClock clock(c.memory, with(migrate::scan_clock_knobs(), Clock::defaults()));

@@ -40,6 +40,43 @@ Hooks restless(std::uint64_t pages, std::uint64_t seed) {
   return hooks;
 }
 
+/// Lane a loads the first page, which is fast, and lane b the second; one thread each. A block of
+/// theirs is 1000 loads: 0.1 ms of a, 0.3 ms of b.
+class TwoLanes {
+ public:
+  TwoLanes() : writer_(stream_, described()) {
+    simtest::map_and_touch(writer_, 0, 2);
+    writer_.block(false, 1);
+  }
+  void blocks(int count, const std::vector<std::uint32_t>& lanes) {
+    for (int b = 0; b < count; ++b) {
+      for (const std::uint32_t lane : lanes)
+        writer_.parts.push_back({lane, AccessKind::load, {lane}, {1000}});
+      writer_.block(true, 1e5);
+    }
+  }
+  RunResult run(const sim::MachineProfile& machine = simtest::plain_machine(), Hooks policy = {}) {
+    writer_.finish();
+    // Both in one touch event: placed by its first page; half of the pages fit.
+    policy.placement = [](PageRange range) {
+      return range.first.value == 0 ? Tier::fast : Tier::slow;
+    };
+    RunResult result = simtest::run(stream_, machine, policy, share(0.5));
+    check_breakdown(result);
+    return result;
+  }
+
+ private:
+  static trace::StreamInfo described() {
+    trace::StreamInfo info = simtest::one_class(2, 1);
+    info.lanes = {{"a", 0}, {"b", 0}};
+    info.classes = {{"a", 1, 0, 0}, {"b", 1, 0, 1}};
+    return info;
+  }
+  TempStream stream_;
+  StreamWriter writer_;
+};
+
 }  // namespace
 
 TEST("sim: time of a run by hand") {
@@ -245,31 +282,67 @@ TEST("sim: the same seed gives the same result, another seed another one") {
 }
 
 TEST("sim: lanes run on their own; the run is as long as its slowest lane") {
-  // Lane a: 1000 loads of the first page a block, lane b: 1000 of the second; one thread each.
-  TempStream stream;
-  trace::StreamInfo info = simtest::one_class(2, 1);
-  info.lanes = {{"a", 0}, {"b", 0}};
-  info.classes = {{"a", 1, 0, 0}, {"b", 1, 0, 1}};
-  StreamWriter writer{stream, info};
-  simtest::map_and_touch(writer, 0, 2);
-  writer.block(false, 1);
-  for (int b = 0; b < 10; ++b) {
-    // a works in the first half and b in the second.
-    const auto which = static_cast<std::uint32_t>(b / 5);
-    writer.parts = {{which, AccessKind::load, {which}, {1000}}};
-    writer.block(true, 1e5);
-  }
-  writer.finish();
-  Hooks policy;
-  policy.placement = [](PageRange range) {
-    return range.first.value == 0 ? Tier::fast : Tier::slow;
-  };
-  // Both in one touch event: placed by its first page; half of the pages fit.
-  const RunResult result = run(stream, simtest::plain_machine(), policy, share(0.5));
-  // a: 5 * 1000 * 100 ns = 0.5 ms; b: 5 * 1000 * 300 ns = 1.5 ms, at the same time.
+  TwoLanes lanes;
+  lanes.blocks(5, {0, 1});
+  const RunResult result = lanes.run();
   CHECK_NEAR(result.seconds, 1.5e-3, 1e-12);
   CHECK_NEAR(result.breakdown.at("slow_stall"), 1.5e-3, 1e-12);
-  check_breakdown(result);
+  CHECK_NEAR(result.breakdown.at("fast_stall"), 0, 1e-12);
+}
+
+TEST("sim: a lane that had nothing to do has waited for the others") {
+  // Phases follow each other, as an index is built before it is searched, and built again.
+  TwoLanes lanes;
+  lanes.blocks(5, {0});
+  lanes.blocks(5, {1});
+  lanes.blocks(2, {0});
+  lanes.blocks(1, {0, 1});
+  const RunResult result = lanes.run();
+  CHECK_NEAR(result.seconds, 0.5e-3 + 1.5e-3 + 0.2e-3 + 0.3e-3, 1e-12);
+  CHECK_NEAR(result.breakdown.at("slow_stall"), 1.8e-3, 1e-12);
+  CHECK_NEAR(result.breakdown.at("fast_stall"), 0.7e-3, 1e-12);
+}
+
+TEST("sim: what tiering takes is taken from the lanes that work") {
+  // A lane that has ended, or has not begun, takes no part of it off the others.
+  const auto slower = [](Payer payer) {
+    Hooks policy;
+    policy.period = Nanos{300'000};  // a block
+    policy.tick = [payer](Memory& memory, Nanos) {
+      memory.charge(Work::scan_step, 100, payer);  // 10 us
+    };
+    sim::MachineProfile machine = simtest::plain_machine();
+    machine.daemon_core_share = 0.5;
+    const auto run = [&](const Hooks& hooks) {
+      TwoLanes lanes;
+      lanes.blocks(5, {1});
+      return lanes.run(machine, hooks).seconds;
+    };
+    const double alone = run({});
+    machine.work_ns[Work::scan_step] = 100;
+    return run(policy) - alone;
+  };
+  // The last block's is not felt any more.
+  CHECK_NEAR(slower(Payer::daemon), 4 * 5e-6, 0.3e-6);
+  CHECK_NEAR(slower(Payer::application), 4 * 10e-6, 0.6e-6);
+}
+
+TEST("sim: a lane has at least one thread, whatever its share of them") {
+  const auto seconds = [](double share_of_threads, double threads) {
+    TempStream stream;
+    trace::StreamInfo info = simtest::one_class(2, 1);
+    info.lanes = {{"waiting for each other", share_of_threads}};
+    StreamWriter writer{stream, info};
+    simtest::map_and_touch(writer, 0, 2);
+    writer.parts = {{0, AccessKind::load, {0}, {1000}}};
+    writer.block(true, 1e5);
+    writer.finish();
+    RunOptions options = share(0.5);
+    options.threads = threads;
+    return run(stream, simtest::plain_machine(), {}, options).seconds;
+  };
+  CHECK_NEAR(seconds(0.4, 20), seconds(1, 8), 1e-15);
+  CHECK_NEAR(seconds(0.4, 1), seconds(1, 1), 1e-15);
 }
 
 TEST("sim: operation latency is the sum of its own accesses") {

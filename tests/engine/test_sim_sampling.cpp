@@ -172,6 +172,26 @@ TEST("sampling: frequency mode asks for so many samples a second") {
   CHECK_NEAR(sampler.period(AccessKind::load), 20000, 1e-9);
 }
 
+TEST("sampling: how slow set-up was does not change how many samples are taken after it") {
+  TempStream stream;
+  StreamWriter writer{stream, simtest::one_class(10, 1, 1)};
+  simtest::map_and_touch(writer, 0, 10);
+  writer.compute()[0] = 4 * 20e6;  // by four threads: 20 ms where 1 was expected
+  writer.block(false, 1e6);
+  for (int b = 0; b < 20; ++b) {
+    writer.parts = {{0, AccessKind::load, {0, 1}, {20'000, 20'000}}};  // 1 ms
+    writer.block(true, 1e6);
+  }
+  writer.finish();
+  Hooks policy;
+  policy.start = [](Memory& memory) {
+    (void)memory.set_sampling({.loads = {Mode::frequency, 1e5}, .stores = {}});
+  };
+  const RunResult result = run(stream, plain_machine(), policy, share(1));
+  CHECK_NEAR(result.seconds, 20e-3, 1e-9);
+  CHECK_NEAR(result.metrics.at("samples"), 2000, 200);
+}
+
 TEST("sampling: an event for each tier gets as many samples of either") {
   Rig rig;  // every second page is slow; now only every twentieth
   rig.in_slow = 0;
