@@ -32,8 +32,10 @@ from tuner.run.trial import Status
 FILE = Path(__file__).parent / "data" / "golden.json"
 GOLDEN: dict[str, Any] = json.loads(FILE.read_text())
 
-# Of these the default input, too: the quickest to make of five kinds of access pattern.
+# Of these the default input, too: the quickest to make of five kinds of access pattern. Two of them
+# take minutes all the same, and are left to `.ci/run full`.
 DEFAULT_INPUTS = ("bfs", "cachelib", "liblinear", "microbench", "silo")
+LONG = ("bfs", "cachelib")
 
 # On every stream; the others on the smoke streams of EVERY_POLICY.
 REFERENCES = ("all-fast", "all-slow", "first-touch", "static-hot")
@@ -94,7 +96,10 @@ def test_smoke_inputs_give_the_golden_streams_and_results(workload: str) -> None
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("workload", DEFAULT_INPUTS)
+@pytest.mark.parametrize(
+    "workload",
+    [pytest.param(w, marks=pytest.mark.long) if w in LONG else w for w in DEFAULT_INPUTS],
+)
 def test_default_inputs_give_the_golden_streams_and_results(workload: str) -> None:
     assert measure(workload, default_input(workload)) == GOLDEN["default"][workload]
 
