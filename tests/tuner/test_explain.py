@@ -551,6 +551,23 @@ def test_changes_that_overlap_are_told(tmp_path: Path) -> None:
     assert " overlap: " in line
 
 
+def test_a_change_that_costs_and_is_needed_is_told(tmp_path: Path) -> None:
+    """The other one harms by itself, and all of the gain needs both."""
+
+    def seconds(knobs: Mapping[str, KnobValue]) -> float:
+        period, mode = knobs["period"] == 2000, knobs["mode"] == "eager"
+        return {(False, False): 100.0, (True, False): 90.0, (False, True): 150.0}.get(
+            (period, mode), 80.0
+        )
+
+    explanation = Study(tmp_path, runner_of(seconds)).explain()
+    shares = {effect.knob: effect.share or 0 for effect in explanation.needed}
+    assert shares["mode"] < 0 and shares["period"] > 1
+    both, costs = conclusion.together(explanation)
+    assert both.endswith("together: other changes lose again what is more than all of it")
+    assert costs.startswith("mode costs on the mean of all orders")
+
+
 def some_of(names: Sequence[str]) -> Callable[[Mapping[str, KnobValue]], float]:
     def seconds(knobs: Mapping[str, KnobValue]) -> float:
         worth = sum((k + 4.0) * (knobs[name] == BEST[name]) for k, name in enumerate(names))

@@ -367,9 +367,20 @@ def together(explanation: Explanation) -> list[str]:
         part, names = share(abs(each.part), each.half_width), listed(each.knobs)
         lines.append(
             f"{part} of the gain comes only if {names} are changed together"
+            + (": other changes lose again what is more than all of it" if each.part > 1 else "")
             if each.part > 0
             else f"{names} overlap: {part} of the gain comes with "
             f"{'either' if len(each.knobs) == 2 else 'fewer of them'}"
+        )
+    losing = [
+        effect.knob
+        for effect in explanation.needed
+        if effect.share is not None and effect.share + (effect.half_width or 0) < 0
+    ]
+    if losing:
+        lines.append(
+            f"{listed(losing)} cost{'s' * (len(losing) == 1)} on the mean of all orders of the "
+            "changes, and yet the others are worth less without"
         )
     lines += [
         f"{each.knob} does as well instead of {each.instead_of}: "
