@@ -56,9 +56,10 @@ Nanos Loop::turn() {
   }
   if (!looked_ || looks_.due(begin)) {
     BlockChanges changes;
+    const Nanos looking = now();
     look_error_ = top_.look(changes);
+    const double took = seconds(now() - looking - top_.placing_time());
     for (const Step& step : steps_) step.memory.tell(changes, step.policy, begin);
-    const double took = seconds(now() - begin - top_.placing_time());
     looks_.set_period(std::max(options_.look_every, from_seconds(took / options_.most_looking)));
     if (looks_.due(begin)) looks_.tick(begin);
     looked_ = true;

@@ -16,8 +16,8 @@ namespace tt::live {
 class Loop {
  public:
   struct Options {
-    // Both are longer where they take more of the time than this: what is asked of a page once, when
-    // it is new, does not count.
+    // Both are longer where they take more of the time than this: what a new page costs once, here
+    // and in a policy, does not count.
     Nanos look_every = from_millis(500), find_every = from_millis(500);
     double most_looking = 0.02, most_finding = 0.01;
     double verified_per_second = 8192;    // pages: under a hundredth of a core

@@ -19,9 +19,13 @@ class Listener final : public Policy {
   std::vector<MigrationResult> results;
   int pressed = 0, budgets = 0;
   std::function<void(Nanos)> ticked;  // may change the period
+  std::function<void()> on_mapped;
   Nanos period = from_millis(10);
 
-  void on_map(PageRange range, std::uint32_t, Nanos) override { mapped.push_back(range); }
+  void on_map(PageRange range, std::uint32_t, Nanos) override {
+    mapped.push_back(range);
+    if (on_mapped) on_mapped();
+  }
   void on_unmap(PageRange range, Nanos) override { unmapped.push_back(range); }
   Tier placement(PageRange) const override { return Tier::fast; }
   void on_samples(std::span<const Sample>, Nanos) override {}

@@ -255,9 +255,11 @@ TEST("live memory: what is populated is told, block by block, and what is gone")
 }
 
 TEST("live memory: it looks again soon, unless looking itself takes long") {
-  // In milliseconds, what each kind of call takes; how long what is new stays unknown.
-  const auto unknown_for = [](double finding, double placing) {
+  // In milliseconds, what each kind of call takes, and a policy for what is new; how long that stays
+  // unknown.
+  const auto unknown_for = [](double finding, double placing, double telling = 0) {
     Scene scene;
+    scene.policy.on_mapped = [&] { scene.kernel.clock += from_millis(telling); };
     scene.kernel.fail = [&](FakeKernel::Call call) {
       if (call == FakeKernel::Call::populated) scene.kernel.clock += from_millis(finding);
       if (call == FakeKernel::Call::query) scene.kernel.clock += from_millis(placing);
@@ -284,6 +286,7 @@ TEST("live memory: it looks again soon, unless looking itself takes long") {
   };
   CHECK_NEAR(unknown_for(0, 0), 0.5, 0.05);
   CHECK_NEAR(unknown_for(0, 10), 0.5, 0.15);    // ten calls: where a page is is asked once
+  CHECK_NEAR(unknown_for(0, 0, 50), 0.5, 0.15);  // two blocks
   CHECK_NEAR(unknown_for(100, 0), 5 * 2, 0.5);  // a fiftieth of the time, of two mappings
 }
 
