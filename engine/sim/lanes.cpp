@@ -43,8 +43,9 @@ Lanes::Lanes(Ledger& ledger, const MachineProfile& profile, const trace::StreamI
     Lane& state = lanes_.emplace_back();
     state.threads = lane_threads(lane, threads);
     state.work.threads = state.threads;
-    running_threads_ += state.threads;
+    total_threads_ += state.threads;
   }
+  running_threads_ = total_threads_;
   for (std::size_t c = 0; c < wait_.size(); ++c) {
     const double translation = huge ? 1 - profile.huge_page_gain * info.classes[c].translation : 1;
     for (std::size_t t = 0; t < tier_count; ++t) {
@@ -156,15 +157,18 @@ void Lanes::collect(const trace::Block& block) {
 void Lanes::start_lanes() {
   double running = 0;
   for (Lane& lane : lanes_) {
-    const bool works = !lane.work.terms.empty() || lane.work.compute_ns > 0;
-    if (works && !lane.works && lane.clock_ns < now_ns_) {
+    lane.works = !lane.work.terms.empty() || lane.work.compute_ns > 0;
+    if (lane.works) running += lane.threads;
+  }
+  if (running == 0) return;  // a block of events alone
+  running_threads_ = running;
+  for (Lane& lane : lanes_) {
+    if (lane.works && lane.waits && lane.clock_ns < now_ns_) {
       lane.section = std::ranges::max_element(lanes_, {}, &Lane::clock_ns)->section;
       lane.clock_ns = now_ns_;
     }
-    lane.works = works;
-    if (works) running += lane.threads;
+    lane.waits = !lane.works;
   }
-  if (running > 0) running_threads_ = running;
 }
 
 /// Tiering's lines have taken the place of the lane's own, in proportion to its threads. Those that
@@ -200,7 +204,8 @@ void Lanes::run(Lane& lane, const Interference& interference) {
     own[t] = transfer_ns(profile_.tiers[t], work.traffic[t]);
     work.traffic[t] += interference.traffic[t];
   }
-  const double shared_part = profile_.daemon_core_share / running_threads_;
+  // Where fewer threads run, the tiering system's find a core that is idle.
+  const double shared_part = profile_.daemon_core_share / total_threads_;
   work.migration_ns = (interference.flushed / profile_.migration_shootdown_pages *
                            profile_.migration_shootdown_us * 1e3 +
                        interference.moves_ns * shared_part) *

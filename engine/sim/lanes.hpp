@@ -31,7 +31,8 @@ class Lanes {
  public:
   struct Lane {
     double threads = 1;
-    bool works = true;  // in the current block
+    bool works = false;  // in the current block
+    bool waits = false;  // had nothing to do in the last block in which others had
     double clock_ns = 0;
     LaneTime section;                         // since the timed part (or set-up) began
     std::array<double, tier_count> demand{};  // utilisation that its accesses cause
@@ -148,6 +149,7 @@ class Lanes {
   const trace::StreamInfo& info_;
   const double scale_;
   std::vector<Lane> lanes_;
+  double total_threads_ = 0;
   double running_threads_ = 0;  // of the lanes that work in the current block
   std::vector<std::array<std::array<double, tier_count>, 2>> wait_;  // [class][kind][tier], idle
   std::vector<ClassCounts> counts_;                                  // per stream class

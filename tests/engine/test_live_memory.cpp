@@ -285,9 +285,9 @@ TEST("live memory: it looks again soon, unless looking itself takes long") {
     return until_known(heap + 8 * huge);
   };
   CHECK_NEAR(unknown_for(0, 0), 0.5, 0.05);
-  CHECK_NEAR(unknown_for(0, 10), 0.5, 0.15);    // ten calls: where a page is is asked once
+  CHECK_NEAR(unknown_for(0, 10), 0.5, 0.15);     // ten calls: where a page is is asked once
   CHECK_NEAR(unknown_for(0, 0, 50), 0.5, 0.15);  // two blocks
-  CHECK_NEAR(unknown_for(100, 0), 5 * 2, 0.5);  // a fiftieth of the time, of two mappings
+  CHECK_NEAR(unknown_for(100, 0), 5 * 2, 0.5);   // a fiftieth of the time, of two mappings
 }
 
 TEST("live memory: pages that others move are found and counted") {

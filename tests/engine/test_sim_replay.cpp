@@ -296,6 +296,7 @@ TEST("sim: a lane that had nothing to do has waited for the others") {
   lanes.blocks(5, {0});
   lanes.blocks(5, {1});
   lanes.blocks(2, {0});
+  lanes.blocks(1, {});
   lanes.blocks(1, {0, 1});
   const RunResult result = lanes.run();
   CHECK_NEAR(result.seconds, 0.5e-3 + 1.5e-3 + 0.2e-3 + 0.3e-3, 1e-12);
@@ -304,7 +305,7 @@ TEST("sim: a lane that had nothing to do has waited for the others") {
 }
 
 TEST("sim: what tiering takes is taken from the lanes that work") {
-  // A lane that has ended, or has not begun, takes no part of it off the others.
+  // A lane that has ended, or has not begun, takes no part of what is the application's own.
   const auto slower = [](Payer payer) {
     Hooks policy;
     policy.period = Nanos{300'000};  // a block
@@ -322,8 +323,8 @@ TEST("sim: what tiering takes is taken from the lanes that work") {
     machine.work_ns[Work::scan_step] = 100;
     return run(policy) - alone;
   };
-  // The last block's is not felt any more.
-  CHECK_NEAR(slower(Payer::daemon), 4 * 5e-6, 0.3e-6);
+  // The last block's is not felt any more. A daemon finds the other lane's core idle as often.
+  CHECK_NEAR(slower(Payer::daemon), 4 * 2.5e-6, 0.2e-6);
   CHECK_NEAR(slower(Payer::application), 4 * 10e-6, 0.6e-6);
 }
 
