@@ -4,8 +4,9 @@
 //
 // A lane is a group of threads that runs on its own, while it has something to do. The lanes own
 // the virtual clock, what each access costs on the machine, the current block's accesses by class,
-// kind and tier, and where the time went since the start. The replay loop counts the accesses of a block; solve() turns the
-// counts into work and the work into time (sim/timing.hpp has the equations).
+// kind and tier, and where the time went since the start. The replay loop counts the accesses of a
+// block; solve() turns the counts into work and the work into time (sim/timing.hpp has the
+// equations).
 #pragma once
 
 #include <array>

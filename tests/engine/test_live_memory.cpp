@@ -255,7 +255,7 @@ TEST("live memory: what is populated is told, block by block, and what is gone")
 }
 
 TEST("live memory: it looks again soon, unless looking itself takes long") {
-  // In milliseconds, what each kind of call takes, and a policy for what is new; how long that stays
+  // In milliseconds, what each kind of call takes, and a policy for what is new; how long that is
   // unknown.
   const auto unknown_for = [](double finding, double placing, double telling = 0) {
     Scene scene;
