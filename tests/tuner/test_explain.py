@@ -564,8 +564,10 @@ def test_a_change_that_costs_and_is_needed_is_told(tmp_path: Path) -> None:
     shares = {effect.knob: effect.share or 0 for effect in explanation.needed}
     assert shares["mode"] < 0 and shares["period"] > 1
     both, costs = conclusion.together(explanation)
-    assert both.endswith("together: other changes lose again what is more than all of it")
-    assert costs.startswith("mode costs on the mean of all orders")
+    assert both.endswith("together: more than all of it, as other sets of changes lose")
+    assert costs == (
+        "mode costs on average over all orders of the changes, but without it the gain is smaller"
+    )
 
 
 def some_of(names: Sequence[str]) -> Callable[[Mapping[str, KnobValue]], float]:

@@ -367,7 +367,7 @@ def together(explanation: Explanation) -> list[str]:
         part, names = share(abs(each.part), each.half_width), listed(each.knobs)
         lines.append(
             f"{part} of the gain comes only if {names} are changed together"
-            + (": other changes lose again what is more than all of it" if each.part > 1 else "")
+            + (": more than all of it, as other sets of changes lose" if each.part > 1 else "")
             if each.part > 0
             else f"{names} overlap: {part} of the gain comes with "
             f"{'either' if len(each.knobs) == 2 else 'fewer of them'}"
@@ -378,9 +378,10 @@ def together(explanation: Explanation) -> list[str]:
         if effect.share is not None and effect.share + (effect.half_width or 0) < 0
     ]
     if losing:
+        costs, it = ("costs", "it") if len(losing) == 1 else ("cost", "them")
         lines.append(
-            f"{listed(losing)} cost{'s' * (len(losing) == 1)} on the mean of all orders of the "
-            "changes, and yet the others are worth less without"
+            f"{listed(losing)} {costs} on average over all orders of the changes, but without "
+            f"{it} the gain is smaller"
         )
     lines += [
         f"{each.knob} does as well instead of {each.instead_of}: "
